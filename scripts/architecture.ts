@@ -20,20 +20,41 @@ const RULES: readonly Rule[] = [
   { place: "protocol/", imports: [], packages: ["zod"] },
   { place: "core/", imports: ["protocol/"] },
   {
-    place: "stores/sqlite",
-    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/system", "runtime/remote-runs"],
+    place: "stores/sqlite/",
+    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/log/system", "runtime/runs/remote-runs"],
     node: true,
   },
   {
-    place: "stores/postgres",
-    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/system", "runtime/remote-runs"],
+    place: "stores/postgres/",
+    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/log/system", "runtime/runs/remote-runs"],
   },
-  { place: "stores/", imports: ["core/", "protocol/", "runtime/system"] },
-  { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
+  // The contract of stores belongs to the entry of the stores, and so needs nothing else.
+  { place: "stores/contract/", imports: ["core/", "protocol/"] },
+  { place: "stores/memory/", imports: ["stores/", "core/", "protocol/", "runtime/log/system"] },
+  { place: "stores/", imports: ["core/", "protocol/", "runtime/log/system"] },
+  // The plain room: five floors, each on those below it.
+  { place: "runtime/agent/", imports: ["core/", "protocol/"] },
+  { place: "runtime/log/", imports: ["runtime/agent/", "core/", "protocol/"], packages: ["nanoid"] },
+  { place: "runtime/execution/", imports: ["runtime/log/", "runtime/agent/", "core/", "protocol/"] },
+  {
+    place: "runtime/runs/",
+    imports: [...["runtime/execution/", "runtime/log/", "runtime/agent/", "core/", "protocol/", "stores/memory/"]],
+    packages: ["eventemitter3"],
+  },
+  {
+    place: "runtime/api/",
+    imports: [
+      ...["runtime/runs/", "runtime/execution/", "runtime/log/", "runtime/agent/", "core/", "protocol/"],
+      "stores/memory/",
+    ],
+  },
+  // The durable room.
+  { place: "durable/replay/", imports: ["runtime/", "core/", "protocol/"] },
+  { place: "durable/recovery/", imports: ["durable/replay/", "runtime/", "core/", "protocol/"] },
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
   {
     place: "http/",
-    imports: ["core/background", "core/error", "core/run-map", "core/tenants", "protocol/", "runtime/inside"],
+    imports: ["core/background", "core/error", "core/run-map", "core/tenants", "protocol/", "runtime/api/inside"],
     types: ["core/", "runtime/"],
   },
   {
@@ -42,15 +63,15 @@ const RULES: readonly Rule[] = [
     types: ["core/", "runtime/"],
     packages: ["zod"],
   },
-  { place: "faces/ai-sdk/agent/", imports: ["core/", "protocol/"], types: ["runtime/"] },
+  { place: "ai-sdk/", imports: ["core/", "protocol/"], types: ["runtime/"] },
   // What the faces of chats share.
   {
     place: "faces/chat/",
-    imports: ["http/", "core/error", "core/json", "protocol/", "runtime/uuid"],
+    imports: ["http/", "core/error", "core/json", "protocol/", "runtime/agent/uuid"],
     types: ["core/", "runtime/"],
   },
   {
-    place: "faces/ai-sdk/page/",
+    place: "faces/ui-stream/",
     imports: ["faces/chat/", "http/", "core/error", "protocol/"],
     types: ["core/", "runtime/"],
   },
@@ -61,34 +82,39 @@ const RULES: readonly Rule[] = [
   },
   // It runs in a browser, and has the types of what the server tells it.
   {
-    place: "faces/inspector/page/",
-    imports: ["faces/inspector/api"],
+    place: "inspector-page/",
+    imports: ["inspector/api"],
     types: ["admin/", "core/failure", "core/log", "protocol/"],
     packages: ["preact", "preact/hooks", "@preact/signals"],
   },
   // From source it builds the page, which the package has inside.
-  { place: "faces/inspector/page-source", imports: [], outside: ["../scripts/build-page.ts"] },
+  { place: "inspector/page-source", imports: [], outside: ["../scripts/build-page.ts"] },
   {
-    place: "faces/inspector/",
+    place: "inspector/",
     imports: [
-      ...["http/", "admin/", "durable/cassette", "core/background", "core/error", "core/time", "protocol/"],
-      ...["runtime/agent-schemas", "runtime/answer", "runtime/inside", "runtime/store-failures", "runtime/system"],
+      ...["http/", "admin/", "durable/replay/cassette", "core/background", "core/error", "core/time", "protocol/"],
+      ...["runtime/agent/agent-schemas", "runtime/agent/answer", "runtime/api/inside", "runtime/log/store-failures"],
+      "runtime/log/system",
     ],
     types: ["core/", "runtime/"],
   },
   {
     place: "client/react",
     imports: ["client/"],
-    types: ["protocol/", "runtime/agent-schemas"],
+    types: ["protocol/", "runtime/agent/agent-schemas"],
     packages: ["react"],
   },
   // It loads nothing of the library: a page has the types alone.
-  { place: "client/", imports: [], types: ["protocol/", "runtime/agent-schemas", "runtime/standard-schema"] },
+  {
+    place: "client/",
+    imports: [],
+    types: ["protocol/", "runtime/agent/agent-schemas", "runtime/agent/standard-schema"],
+  },
   {
     place: "admin/",
     imports: [
-      ...["core/", "protocol/", "runtime/check", "runtime/fold-log", "runtime/inside", "runtime/labels"],
-      ...["runtime/store-failures", "runtime/system", "runtime/watch"],
+      ...["core/", "protocol/", "runtime/agent/check", "runtime/agent/labels", "runtime/api/inside"],
+      ...["runtime/log/fold-log", "runtime/log/store-failures", "runtime/log/system", "runtime/log/watch"],
     ],
     types: ["runtime/"],
   },
@@ -98,8 +124,6 @@ const RULES: readonly Rule[] = [
     types: ["core/", "protocol/", "runtime/"],
     packages: ["@opentelemetry/api"],
   },
-  // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.
-  { place: "testing/store-", imports: ["core/", "protocol/"] },
   {
     place: "testing/",
     imports: ["faces/acp/", "http/", "durable/", "runtime/", "stores/", "core/", "protocol/"],
@@ -112,18 +136,18 @@ const RULES: readonly Rule[] = [
     packages: ["(computed)", "cadenza", "cadenza/inspector", "cadenza/postgres", "cadenza/sqlite", "cadenza/store"],
     node: true,
   },
-  { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
-  { place: "durable.ts", imports: ["durable/"], types: ["runtime/remote-runs"] },
-  { place: "ai-sdk.ts", imports: ["faces/ai-sdk/"] },
+  { place: "index.ts", imports: ["runtime/", "stores/memory/", "core/", "protocol/"] },
+  { place: "durable.ts", imports: ["durable/"], types: ["runtime/runs/remote-runs"] },
+  { place: "ai-sdk.ts", imports: ["ai-sdk/", "faces/ui-stream/"] },
   { place: "ag-ui.ts", imports: ["faces/ag-ui/"] },
   { place: "client.ts", imports: ["client/"] },
   { place: "http.ts", imports: ["faces/acp/", "http/"] },
   { place: "testing.ts", imports: ["testing/"], node: true },
-  { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
-  { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
-  { place: "postgres.ts", imports: ["stores/postgres"] },
+  { place: "store.ts", imports: ["stores/contract/"], types: ["core/"] },
+  { place: "sqlite.ts", imports: ["stores/sqlite/"], node: true },
+  { place: "postgres.ts", imports: ["stores/postgres/"] },
   { place: "admin.ts", imports: ["admin/"] },
-  { place: "inspector.ts", imports: ["faces/inspector/"] },
+  { place: "inspector.ts", imports: ["inspector/"] },
   { place: "otel.ts", imports: ["otel/"] },
   { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];
@@ -132,7 +156,7 @@ const RULES: readonly Rule[] = [
  * The files that may use the machine's time, timers and random numbers: that of the runtime, that of its client, and the
  * page that runs in a browser.
  */
-const SYSTEM = ["runtime/system.ts", "client/machine.ts", "faces/inspector/page/"];
+const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "inspector-page/"];
 const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */
@@ -158,13 +182,14 @@ const PURE_DATE_MEMBERS = new Set(["parse", "UTC"]);
 const DURABLE_WORDS = /^(leases?|leased|epochs?|replay(s|ed|ing)?)$/;
 /** The file of the ports says what an owner is. */
 const OWNER_WORDS = /^owners?$/;
-const OWNER_FILE = "runtime/ownership.ts";
+const OWNER_FILE = "runtime/log/ownership.ts";
 /** The files that speak of the history of a session. */
 const HISTORY_WORD = /^history$/;
 const HISTORY_FILES = new Set(
-  ["agent-context", "context", "new-run", "requests", "run-reader", "run-session", "runs", "session-entry"].map(
-    (name) => `runtime/${name}.ts`,
-  ),
+  [
+    ...["agent/agent-context", "agent/new-run", "execution/context", "execution/run-session"],
+    ...["runs/requests", "runs/run-reader", "runs/runs", "runs/session-entry"],
+  ].map((name) => `runtime/${name}.ts`),
 );
 
 /** Where runs of all tenants meet. A collection that is keyed by the id of a run alone would mix these up. */
@@ -177,7 +202,7 @@ const KEYED_METHODS = new Set(["get", "set", "has", "delete", "add"]);
  * in a browser, and the kit that tests call are free.
  */
 const BACKGROUND = "core/background.ts";
-const FREE_TO_FAIL = ["client/", "cli/", "testing/", "faces/inspector/page/"];
+const FREE_TO_FAIL = ["client/", "cli/", "testing/", "inspector-page/"];
 const SUBSCRIBES = new Set(["on", "once", "addListener", "addEventListener", "prependListener"]);
 /** The functions of a promise, and the one that does nothing. */
 const NEVER_FAIL = new Set(["resolve", "reject", "ignore"]);
@@ -254,7 +279,7 @@ function runIdKeysOf(path: string, source: ts.SourceFile): string[] {
 /** Where a face creates or answers a run past the file that takes what a client says as its user's. */
 function speakersOf(path: string, source: ts.SourceFile): string[] {
   const isFace = path.startsWith("http/") || path.startsWith("faces/");
-  if (!isFace || path === CLAIMS || path.startsWith("faces/inspector/page/")) return [];
+  if (!isFace || path === CLAIMS || path.startsWith("inspector-page/")) return [];
   const reasons: string[] = [];
   const visit = (node: ts.Node): void => {
     const isCall = ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression);
@@ -272,7 +297,7 @@ function speakersOf(path: string, source: ts.SourceFile): string[] {
  * drops; it lets those pass that follow `void`, or have a callback for their failure, which may fail too.
  */
 function looseEndsOf(path: string, source: ts.SourceFile): string[] {
-  if (path === BACKGROUND || path.startsWith("faces/inspector/page/")) return [];
+  if (path === BACKGROUND || path.startsWith("inspector-page/")) return [];
   const isFree = FREE_TO_FAIL.some((place) => path.startsWith(place));
   const reasons: string[] = [];
   const visit = (node: ts.Node): void => {

@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { packagesIn } from "./notices.ts";
 
-const PAGE = fileURLToPath(new URL("../src/faces/inspector/page/", import.meta.url));
+const PAGE = fileURLToPath(new URL("../src/inspector-page/", import.meta.url));
 
 interface Page {
   /** In one text: the script and the styles are inside. */

@@ -1,6 +1,6 @@
 import type { Store } from "cadenza/store";
-import { NOW } from "../src/testing/store-check.ts";
-import { append, create, ended, head, over, part, waiting, write } from "../src/testing/store-samples.ts";
+import { NOW } from "../src/stores/contract/check.ts";
+import { append, create, ended, head, over, part, waiting, write } from "../src/stores/contract/samples.ts";
 
 /** How many runs are stored, and how many of these have not ended. */
 export const STORED = 100_000;

@@ -1,4 +1,4 @@
 export { durable } from "./durable/durable.ts";
-export type { DurabilityOptions } from "./durable/options.ts";
-export type { WakeHint, Waker } from "./durable/waker.ts";
-export type { DurableStore } from "./runtime/remote-runs.ts";
+export type { DurabilityOptions } from "./durable/recovery/options.ts";
+export type { WakeHint, Waker } from "./durable/recovery/waker.ts";
+export type { DurableStore } from "./runtime/runs/remote-runs.ts";

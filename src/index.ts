@@ -31,17 +31,22 @@ export {
   type ConcurrencyOptions,
   type DurableAgentFunction,
   type RegisterOptions,
-} from "./runtime/agent.ts";
+} from "./runtime/agent/agent.ts";
 export type {
   AgentContext,
   AgentSession,
   DurableContext,
   SubRunOptions,
   UsageReport,
-} from "./runtime/agent-context.ts";
-export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
-export type { AgentInput, AgentOutput, AgentSchemas, CallableAgent, SchemasByName } from "./runtime/agent-schemas.ts";
-export type { DurableStep, Recordable, Step, StepOptions, StepRetry, StepScope } from "./runtime/agent-steps.ts";
+} from "./runtime/agent/agent-context.ts";
+export type {
+  AgentInput,
+  AgentOutput,
+  AgentSchemas,
+  CallableAgent,
+  SchemasByName,
+} from "./runtime/agent/agent-schemas.ts";
+export type { DurableStep, Recordable, Step, StepOptions, StepRetry, StepScope } from "./runtime/agent/agent-steps.ts";
 export type {
   AnswerDetails,
   Ask,
@@ -52,20 +57,16 @@ export type {
   ReceiveOptions,
   Sleep,
   SleepOptions,
-} from "./runtime/agent-waits.ts";
-export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
-export type { BudgetOptions } from "./runtime/budget.ts";
-export type { AskedOfCaller, CallOptions } from "./runtime/call-agent.ts";
+} from "./runtime/agent/agent-waits.ts";
+export type { BudgetOptions } from "./runtime/agent/budget.ts";
 export {
   type AgentDraft,
   type DeclaredSchemas,
   defineAgent,
   type TypedAgentFunction,
   type TypedAgentOptions,
-} from "./runtime/define-agent.ts";
-export type { DetailedEvent } from "./runtime/events.ts";
-export type { ForkOptions } from "./runtime/forks.ts";
-export type { InputItem, RunInput } from "./runtime/input.ts";
+} from "./runtime/agent/define-agent.ts";
+export type { InputItem, RunInput } from "./runtime/agent/input.ts";
 export type {
   AskInfo,
   AskPassage,
@@ -74,10 +75,22 @@ export type {
   RunInfo,
   RunPassage,
   StepInfo,
-} from "./runtime/interceptors.ts";
-export type { LabelledRun } from "./runtime/message-router.ts";
-export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
-export type { BlockedRun } from "./runtime/remote-runs.ts";
+} from "./runtime/agent/interceptors.ts";
+export type { SchemaInput, SchemaOutput, StandardSchema } from "./runtime/agent/standard-schema.ts";
+export { textOf } from "./runtime/agent/text-of.ts";
+export type { DeclaredAsk, DeclaredReceive, TypedContext } from "./runtime/agent/typed-context.ts";
+export type { AwaitYield } from "./runtime/agent/yields.ts";
+export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/api/agent-runtime.ts";
+export type { AskedOfCaller, CallOptions } from "./runtime/api/call-agent.ts";
+export type { ForkOptions } from "./runtime/api/forks.ts";
+export type { Scope } from "./runtime/api/scope.ts";
+export type { DetailedEvent } from "./runtime/log/events.ts";
+export type { RunsReport } from "./runtime/log/run-figures.ts";
+export type { Watch, Watched, WatchedType, WatchOptions } from "./runtime/log/watch.ts";
+export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/runs/announcer.ts";
+export type { LabelledRun } from "./runtime/runs/message-router.ts";
+export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/runs/options.ts";
+export type { BlockedRun } from "./runtime/runs/remote-runs.ts";
 export type {
   CancelOptions,
   CreateRunOptions,
@@ -90,12 +103,5 @@ export type {
   SendOptions,
   SendRequest,
   Session,
-} from "./runtime/requests.ts";
-export type { RunsReport } from "./runtime/run-figures.ts";
-export type { Scope } from "./runtime/scope.ts";
-export type { SchemaInput, SchemaOutput, StandardSchema } from "./runtime/standard-schema.ts";
-export { textOf } from "./runtime/text-of.ts";
-export type { DeclaredAsk, DeclaredReceive, TypedContext } from "./runtime/typed-context.ts";
-export type { Watch, Watched, WatchedType, WatchOptions } from "./runtime/watch.ts";
-export type { AwaitYield } from "./runtime/yields.ts";
-export { MemoryStore, type MemoryStoreOptions } from "./stores/memory.ts";
+} from "./runtime/runs/requests.ts";
+export { MemoryStore, type MemoryStoreOptions } from "./stores/memory/memory.ts";

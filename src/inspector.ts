@@ -1,8 +1,8 @@
-export { createInspectorHandler, createInspectorNodeListener } from "./faces/inspector/handlers.ts";
+export { createInspectorHandler, createInspectorNodeListener } from "./inspector/handlers.ts";
 export type {
   AuthorizeInspector,
   InspectorGrant,
   InspectorOptions,
   InspectorRequest,
   InspectorTarget,
-} from "./faces/inspector/options.ts";
+} from "./inspector/options.ts";

@@ -1,8 +1,8 @@
-export { openPostgresStore, PostgresStore } from "./stores/postgres.ts";
 export type {
   PostgresClient,
   PostgresPool,
   PostgresResult,
   PostgresStoreOptions,
-} from "./stores/postgres-options.ts";
-export { postgresSchemaSql } from "./stores/postgres-schema.ts";
+} from "./stores/postgres/options.ts";
+export { openPostgresStore, PostgresStore } from "./stores/postgres/postgres.ts";
+export { postgresSchemaSql } from "./stores/postgres/schema.ts";

@@ -1,7 +1,7 @@
-export { openSqliteStore, SqliteStore } from "./stores/sqlite.ts";
 export type {
   SqliteDatabase,
   SqliteResult,
   SqliteStatement,
   SqliteStoreOptions,
-} from "./stores/sqlite-database.ts";
+} from "./stores/sqlite/database.ts";
+export { openSqliteStore, SqliteStore } from "./stores/sqlite/sqlite.ts";

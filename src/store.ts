@@ -29,5 +29,5 @@ export type {
 } from "./core/ports.ts";
 export type { RunQuery } from "./core/run-query.ts";
 export type { LiveCount, LogTail, SurveyPage, SurveyQuery, Surveys, WorkerLease } from "./core/survey.ts";
-export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./testing/store-check.ts";
-export { storeContract } from "./testing/store-contract.ts";
+export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./stores/contract/check.ts";
+export { storeContract } from "./stores/contract/store-contract.ts";

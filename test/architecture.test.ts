@@ -25,19 +25,33 @@ describe("a small set of sources that keeps every rule", () => {
     ["protocol/a.ts", `import type { C } from "../core/log.ts";`, "protocol/ may not import core/log.ts"],
     ["protocol/a.ts", `import { nanoid } from "nanoid";`, "not a package of protocol/"],
     ["core/a.ts", `import { z } from "zod";`, "not a package of core/"],
-    ["core/a.ts", `import type { R } from "../runtime/agent.ts";`, "core/ may not import runtime/agent.ts"],
-    ["core/a.ts", `import { S } from "../stores/memory.ts";`, "core/ may not import stores/memory.ts"],
-    ["stores/a.ts", `import { R } from "../runtime/agent.ts";`, "stores/ may not import runtime/agent.ts"],
+    ["core/a.ts", `import type { R } from "../runtime/agent/agent.ts";`, "core/ may not import runtime/agent/agent.ts"],
+    ["core/a.ts", `import { S } from "../stores/memory/memory.ts";`, "core/ may not import stores/memory/memory.ts"],
+    ["stores/a.ts", `import { R } from "../runtime/agent/agent.ts";`, "stores/ may not import runtime/agent/agent.ts"],
     ["stores/a.ts", `import type { H } from "../http/handler.ts";`, "stores/ may not import http/handler.ts"],
-    ["runtime/a.ts", `import { H } from "../http/handler.ts";`, "runtime/ may not import http/handler.ts"],
-    ["runtime/a.ts", `import { O } from "../stores/other.ts";`, "runtime/ may not import stores/other.ts"],
-    ["runtime/a.ts", `import { z } from "zod";`, "not a package of runtime/"],
+    ["runtime/log/a.ts", `import { H } from "../../http/handler.ts";`, "runtime/log/ may not import http/handler.ts"],
+    ["runtime/log/a.ts", `import { O } from "../../stores/other.ts";`, "runtime/log/ may not import stores/other.ts"],
+    ["runtime/log/a.ts", `import { z } from "zod";`, "not a package of runtime/log/"],
+    [
+      "runtime/agent/a.ts",
+      `import { S } from "../log/system.ts";`,
+      "runtime/agent/ may not import runtime/log/system.ts",
+    ],
+    [
+      "runtime/log/a.ts",
+      `import type { R } from "../runs/runs.ts";`,
+      "runtime/log/ may not import runtime/runs/runs.ts",
+    ],
     ["http/a.ts", `import { z } from "zod";`, "not a package of http/"],
     ["http/a.ts", `import { runs } from "../faces/acp/runs.ts";`, "http/ may not import faces/acp/runs.ts"],
-    ["http/a.ts", `import { S } from "../stores/memory.ts";`, "http/ may not import stores/memory.ts"],
-    ["faces/acp/a.ts", `import { S } from "../../stores/memory.ts";`, "faces/acp/ may not import stores/memory.ts"],
-    ["faces/acp/a.ts", `import { R } from "../../runtime/agent.ts";`, "only its types"],
-    ["http/a.ts", `import { R } from "../runtime/agent.ts";`, "only its types"],
+    ["http/a.ts", `import { S } from "../stores/memory/memory.ts";`, "http/ may not import stores/memory/memory.ts"],
+    [
+      "faces/acp/a.ts",
+      `import { S } from "../../stores/memory/memory.ts";`,
+      "faces/acp/ may not import stores/memory/memory.ts",
+    ],
+    ["faces/acp/a.ts", `import { R } from "../../runtime/agent/agent.ts";`, "only its types"],
+    ["http/a.ts", `import { R } from "../runtime/agent/agent.ts";`, "only its types"],
     ["http/a.ts", `import { evolve } from "../core/log.ts";`, "only its types"],
     ["http/a.ts", `import E from "eventemitter3";`, "not a package of http/"],
     ["testing/a.ts", `import { z } from "zod";`, "not a package of testing/"],
@@ -46,40 +60,56 @@ describe("a small set of sources that keeps every rule", () => {
     ["core/a.ts", `import { C } from "./log.js";`, "there is no such file"],
 
     // every way to write an import
-    ["core/a.ts", `import {\n  type R,\n  S,\n} from\n  "../runtime/agent.ts";`, "core/ may not import"],
-    ["core/a.ts", `import "../runtime/agent.ts";`, "core/ may not import"],
-    ["core/a.ts", `import * as r from "../runtime/agent.ts";`, "core/ may not import"],
-    ["core/a.ts", `export { R } from "../runtime/agent.ts";`, "core/ may not import"],
-    ["core/a.ts", `export type * from "../runtime/agent.ts";`, "core/ may not import"],
-    ["core/a.ts", `const r = () => import("../runtime/agent.ts");`, "core/ may not import"],
+    ["core/a.ts", `import {\n  type R,\n  S,\n} from\n  "../runtime/agent/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `import "../runtime/agent/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `import * as r from "../runtime/agent/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `export { R } from "../runtime/agent/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `export type * from "../runtime/agent/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `const r = () => import("../runtime/agent/agent.ts");`, "core/ may not import"],
     ["core/a.ts", `const r = (name: string) => import(name);`, "(computed)"],
-    ["core/a.ts", `export type R = import("../runtime/agent.ts").R;`, "core/ may not import"],
-    ["core/a.ts", `import r = require("../runtime/agent.ts");`, "core/ may not import"],
-    ["http/a.ts", `export { R } from "../runtime/agent.ts";`, "only its types"],
+    ["core/a.ts", `export type R = import("../runtime/agent/agent.ts").R;`, "core/ may not import"],
+    ["core/a.ts", `import r = require("../runtime/agent/agent.ts");`, "core/ may not import"],
+    ["http/a.ts", `export { R } from "../runtime/agent/agent.ts";`, "only its types"],
 
     // Node modules
     ["core/a.ts", `import { sep } from "node:path";`, "no Node modules here"],
     ["http/a.ts", `import type { Server } from "node:http";`, "no Node modules here"],
     ["stores/a.ts", `import { sep } from "node:path";`, "no Node modules here"],
-    ["stores/a.ts", `import { S } from "./sqlite.ts";`, "that file needs Node modules"],
+    ["stores/a.ts", `import { S } from "./sqlite/sqlite.ts";`, "that file needs Node modules"],
     ["testing/a.ts", `import { sep } from "path";`, "not a package of testing/"],
 
     // entries
-    ["index.ts", `export { sqlite } from "./stores/sqlite.ts";`, "that file needs Node modules"],
+    ["index.ts", `export { sqlite } from "./stores/sqlite/sqlite.ts";`, "that file needs Node modules"],
     ["index.ts", `export const version = 1;`, "re-exports only"],
     ["http.ts", `import { h } from "./http/handler.ts";\nexport { h };`, "re-exports only"],
-    ["http.ts", `export { R } from "./runtime/agent.ts";`, "http.ts may not import runtime/agent.ts"],
+    ["http.ts", `export { R } from "./runtime/agent/agent.ts";`, "http.ts may not import runtime/agent/agent.ts"],
     ["store.ts", `export { C } from "./core/log.ts";`, "only its types"],
     ["store.ts", `export { drive } from "./testing/drive.ts";`, "that file needs Node modules"],
-    ["testing/store-contract.ts", `import { drive } from "./drive.ts";`, "that file needs Node modules"],
-    ["testing/store-contract.ts", `import { h } from "../http/handler.ts";`, "testing/store- may not import http/"],
+    [
+      "stores/contract/store-contract.ts",
+      `import { drive } from "../../testing/drive.ts";`,
+      "that file needs Node modules",
+    ],
+    [
+      "stores/contract/store-contract.ts",
+      `import { h } from "../../http/handler.ts";`,
+      "stores/contract/ may not import http/",
+    ],
     ["other.ts", `export { C } from "./core/log.ts";`, "no rule covers this file"],
 
     // the two rooms
-    ["runtime/a.ts", `import { D } from "../durable/a.ts";`, "runtime/ may not import durable/a.ts"],
-    ["runtime/a.ts", `import type { D } from "../durable/a.ts";`, "runtime/ may not import durable/a.ts"],
-    ["stores/memory.ts", `import { D } from "../durable/a.ts";`, "stores/ may not import durable/a.ts"],
-    ["durable/a.ts", `import { m } from "../stores/memory.ts";`, "durable/ may not import stores/memory.ts"],
+    ["runtime/log/a.ts", `import { D } from "../../durable/a.ts";`, "runtime/log/ may not import durable/a.ts"],
+    ["runtime/log/a.ts", `import type { D } from "../../durable/a.ts";`, "runtime/log/ may not import durable/a.ts"],
+    [
+      "stores/memory/memory.ts",
+      `import { D } from "../../durable/a.ts";`,
+      "stores/memory/ may not import durable/a.ts",
+    ],
+    [
+      "durable/a.ts",
+      `import { m } from "../stores/memory/memory.ts";`,
+      "durable/ may not import stores/memory/memory.ts",
+    ],
     ["runtime/a.ts", "export const a = 1; // as long as the lease", "the plain room knows no lease"],
     ["runtime/a.ts", "export const raisedEpoch = 1;", "the plain room knows no epoch"],
     ["runtime/a.ts", "export const isReplaying = false;", "the plain room knows no replaying"],
@@ -143,9 +173,9 @@ describe("a small set of sources that keeps every rule", () => {
     ["testing/a.ts", `export const dice = Math.random();`, "uses Math.random"],
     ["testing/chance.ts", `export const signal = AbortSignal.timeout(5);`, "uses AbortSignal.timeout"],
     ["runtime/a.ts", `export const environment = process.env;`, "uses process"],
-    ["runtime/system.ts", `process.on("exit", () => {});`, "uses process"],
-    ["runtime/system.ts", `console.log("here");`, "uses console"],
-    ["runtime/system.ts", `globalThis.console.log("here");`, "uses globalThis.console"],
+    ["runtime/log/system.ts", `process.on("exit", () => {});`, "uses process"],
+    ["runtime/log/system.ts", `console.log("here");`, "uses console"],
+    ["runtime/log/system.ts", `globalThis.console.log("here");`, "uses globalThis.console"],
 
     // cycles, type-only ones included
     ["core/log.ts", `import type { L } from "./log.ts";`, "cycle: core/log.ts → core/log.ts"],
@@ -250,39 +280,40 @@ const HOUSE = {
   "core/errors.ts": `export class CadenzaError extends Error { static process = 1; performance = 2; }`,
   "core/state.ts": `export const state = Math.max(1, 2);`,
   "core/fold.ts": `import { state } from "./state.ts";\nexport const signal = new AbortController().signal;`,
-  "stores/memory.ts": `import type { Timer } from "../core/log.ts";`,
+  "stores/memory/memory.ts": `import type { Timer } from "../../core/log.ts";`,
   "stores/other.ts": `import type { Timer } from "../core/log.ts";`,
-  "stores/sqlite.ts": `import { DatabaseSync } from "node:sqlite";\nimport { memory } from "./memory.ts";`,
-  "runtime/system.ts": `
+  "stores/sqlite/sqlite.ts": `import { DatabaseSync } from "node:sqlite";\nimport { memory } from "../memory/memory.ts";`,
+  "runtime/log/system.ts": `
     import { nanoid } from "nanoid";
     export const system = { now: () => Date.now(), setTimeout: globalThis.setTimeout, id: () => crypto.randomUUID() };
   `,
-  "runtime/agent.ts": `
+  "runtime/agent/agent.ts": `export const agent = 1;`,
+  "runtime/runs/runs.ts": `
     import { EventEmitter } from "eventemitter3";
-    import { memory } from "../stores/memory.ts";
-    import { system } from "./system.ts";
+    import { memory } from "../../stores/memory/memory.ts";
+    import { system } from "../log/system.ts";
     system.setTimeout(() => {}, 1);
     const { setTimeout: later } = system;
   `,
-  "durable/a.ts": `import { system } from "../runtime/system.ts";\nexport const lease = system;`,
+  "durable/a.ts": `import { system } from "../runtime/log/system.ts";\nexport const lease = system;`,
   "http/handler.ts": `
     import { CadenzaError } from "../core/errors.ts";
     import type { Timer } from "../core/log.ts";
-    import type { Agent } from "../runtime/agent.ts";
+    import type { Agent } from "../runtime/agent/agent.ts";
     export const secret = (agent: Agent): unknown => agent.crypto;
   `,
   "faces/acp/runs.ts": `import { z } from "zod";\nimport { secret } from "../../http/handler.ts";`,
   "testing/drive.ts": `import { ok } from "node:assert";\nimport { handler } from "../http/handler.ts";`,
-  "testing/store-contract.ts": `import { state } from "../core/state.ts";`,
-  "testing/kit.ts": `import { contract } from "./store-contract.ts";`,
+  "stores/contract/store-contract.ts": `import { state } from "../../core/state.ts";`,
+  "testing/kit.ts": `import { contract } from "../stores/contract/store-contract.ts";`,
   "store.ts": `
     export type { Timer } from "./core/log.ts";
-    export { contract } from "./testing/store-contract.ts";
+    export { contract } from "./stores/contract/store-contract.ts";
   `,
-  "index.ts": `export { Agent } from "./runtime/agent.ts";\nexport type { Timer } from "./core/log.ts";`,
+  "index.ts": `export { Agent } from "./runtime/agent/agent.ts";\nexport type { Timer } from "./core/log.ts";`,
   "http.ts": `export { handler } from "./http/handler.ts";`,
   "testing.ts": `export { drive } from "./testing/drive.ts";`,
-  "sqlite.ts": `export { SqliteStore } from "./stores/sqlite.ts";`,
+  "sqlite.ts": `export { SqliteStore } from "./stores/sqlite/sqlite.ts";`,
 };
 
 /** Every file of `src`, by its path below `src` with forward slashes. */

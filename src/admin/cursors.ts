@@ -1,4 +1,4 @@
-import { badArgument, checkCount } from "../runtime/check.ts";
+import { badArgument, checkCount } from "../runtime/agent/check.ts";
 
 /** How many items a page has, if the caller does not say it. */
 const DEFAULT_LIMIT = 50;

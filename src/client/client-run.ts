@@ -1,6 +1,6 @@
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { AwaitResume, Run } from "../protocol/run.ts";
-import type { CallableAgent } from "../runtime/agent-schemas.ts";
+import type { CallableAgent } from "../runtime/agent/agent-schemas.ts";
 import { ClientError } from "./client-error.ts";
 import type { Connection } from "./connection.ts";
 import { outputIn } from "./input.ts";

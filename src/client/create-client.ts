@@ -1,4 +1,4 @@
-import type { CallableAgent } from "../runtime/agent-schemas.ts";
+import type { CallableAgent } from "../runtime/agent/agent-schemas.ts";
 import type { WaitingOptions } from "./client-run.ts";
 import { ClientRun } from "./client-run.ts";
 import type { ConnectionOptions } from "./connection.ts";

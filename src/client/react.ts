@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { MessagePart } from "../protocol/message.ts";
-import type { CallableAgent } from "../runtime/agent-schemas.ts";
+import type { CallableAgent } from "../runtime/agent/agent-schemas.ts";
 import { ClientError } from "./client-error.ts";
 import type { ClientRun } from "./client-run.ts";
 import type { RunView } from "./run-view.ts";

@@ -1,6 +1,6 @@
 import type { Message, MessageInput, MessagePartInput } from "../protocol/message.ts";
-import type { CallableAgent, SchemasByName } from "../runtime/agent-schemas.ts";
-import type { SchemaInput, StandardSchema } from "../runtime/standard-schema.ts";
+import type { CallableAgent, SchemasByName } from "../runtime/agent/agent-schemas.ts";
+import type { SchemaInput, StandardSchema } from "../runtime/agent/standard-schema.ts";
 
 /** The agents of a server: `typeof agents`, where `agents` is the list that its runtime is made with. */
 export type Agents = readonly CallableAgent[];

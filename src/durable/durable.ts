@@ -1,10 +1,10 @@
 import type { Store } from "../core/ports.ts";
-import { checkObject } from "../runtime/check.ts";
-import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
-import { engineKey } from "../runtime/remote-runs.ts";
-import { DurableRuns } from "./durable-runs.ts";
-import type { DurabilityOptions } from "./options.ts";
-import { readDurability } from "./options.ts";
+import { checkObject } from "../runtime/agent/check.ts";
+import type { DurableStore, Engine } from "../runtime/runs/remote-runs.ts";
+import { engineKey } from "../runtime/runs/remote-runs.ts";
+import { DurableRuns } from "./recovery/durable-runs.ts";
+import type { DurabilityOptions } from "./recovery/options.ts";
+import { readDurability } from "./recovery/options.ts";
 
 /** What durable runs need, with these options. Throws `invalid_argument` for an unknown or invalid option. */
 export function durableEngine(options: DurabilityOptions = {}): Engine {

@@ -1,7 +1,7 @@
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import type { AgentRuntime } from "../runtime/agent-runtime.ts";
-import type { Scope } from "../runtime/scope.ts";
+import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+import type { Scope } from "../runtime/api/scope.ts";
 import { WireError } from "./errors.ts";
 import type { Authorize, AuthorizeRequest, Denial, Grant } from "./options.ts";
 

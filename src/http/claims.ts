@@ -1,10 +1,10 @@
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import type { EventStream } from "../runtime/events.ts";
-import type { RunInput } from "../runtime/input.ts";
-import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "../runtime/requests.ts";
-import type { Scope } from "../runtime/scope.ts";
+import type { RunInput } from "../runtime/agent/input.ts";
+import type { Scope } from "../runtime/api/scope.ts";
+import type { EventStream } from "../runtime/log/events.ts";
+import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "../runtime/runs/requests.ts";
 import type { Caller } from "./caller.ts";
 import { WireError } from "./errors.ts";
 

@@ -1,7 +1,7 @@
 import { inBackground } from "../core/background.ts";
 import type { Clock, Logger, RunKey } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
-import type { Scope } from "../runtime/scope.ts";
+import type { Scope } from "../runtime/api/scope.ts";
 import type { Caller } from "./caller.ts";
 
 /** Called when a client is done with a run, or has left it. `done`: it knows that the run rests. */

@@ -1,8 +1,8 @@
 import { containedLogger } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import type { AgentRuntime } from "../runtime/agent-runtime.ts";
-import { insideKey } from "../runtime/inside.ts";
+import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+import { insideKey } from "../runtime/api/inside.ts";
 import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { callerOf } from "./caller.ts";

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Run } from "../protocol/run.ts";
-import type { Session } from "../runtime/requests.ts";
+import type { Session } from "../runtime/runs/requests.ts";
 import type { Caller } from "./caller.ts";
 
 /* What exists for a caller, by the agents that do. */

@@ -2,8 +2,8 @@ import type { BatchObservableResult, Meter, Observable } from "@opentelemetry/ap
 import { createNoopMeter, metrics } from "@opentelemetry/api";
 import type { Counters } from "../core/statistics.ts";
 import { noCounters } from "../core/statistics.ts";
-import type { AgentRuntime, RuntimeStats } from "../runtime/agent-runtime.ts";
-import type { EventOf, EventOrigin } from "../runtime/announcer.ts";
+import type { AgentRuntime, RuntimeStats } from "../runtime/api/agent-runtime.ts";
+import type { EventOf, EventOrigin } from "../runtime/runs/announcer.ts";
 import { AttributeName } from "./attribute-names.ts";
 import { SCOPE, SCOPE_VERSION } from "./scope.ts";
 

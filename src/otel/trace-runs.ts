@@ -12,7 +12,7 @@ import {
 import type { RunKey } from "../core/ports.ts";
 import { isSameRun, RunMap } from "../core/run-map.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
-import type { AskInfo, CreateInfo, Interceptor, RunInfo, StepInfo } from "../runtime/interceptors.ts";
+import type { AskInfo, CreateInfo, Interceptor, RunInfo, StepInfo } from "../runtime/agent/interceptors.ts";
 import { AttributeName } from "./attribute-names.ts";
 import { SCOPE, SCOPE_VERSION } from "./scope.ts";
 

@@ -1,10 +1,10 @@
 import { copyJson } from "../core/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { AwaitResume } from "../protocol/run.ts";
-import { resumeOf as resumeOfValue } from "../runtime/answer.ts";
-import { describe } from "../runtime/check.ts";
-import { readMessage } from "../runtime/input.ts";
-import type { ResumeRequest } from "../runtime/requests.ts";
+import { resumeOf as resumeOfValue } from "../runtime/agent/answer.ts";
+import { describe } from "../runtime/agent/check.ts";
+import { readMessage } from "../runtime/agent/input.ts";
+import type { ResumeRequest } from "../runtime/runs/requests.ts";
 import { DriveError } from "./drive-error.ts";
 
 /** Stands for an answer that is declined. Made by {@link decline}. */

@@ -2,15 +2,15 @@ import { failureOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { StepEntry } from "../core/log.ts";
 import type { Store } from "../core/ports.ts";
-import type { Cassette } from "../durable/cassette.ts";
-import { plainCassette, recordRun } from "../durable/cassette.ts";
+import type { Cassette } from "../durable/replay/cassette.ts";
+import { plainCassette, recordRun } from "../durable/replay/cassette.ts";
 import type { Run } from "../protocol/run.ts";
-import { readInput } from "../runtime/input.ts";
+import { readInput } from "../runtime/agent/input.ts";
 import { Drive, stageOf } from "./drive.ts";
 import { DriveError } from "./drive-error.ts";
 import type { Operation } from "./operation.ts";
 
-export type { Cassette } from "../durable/cassette.ts";
+export type { Cassette } from "../durable/replay/cassette.ts";
 
 /** Records the run of a drive so far. */
 export function record(t: Drive): Promise<Cassette>;

@@ -1,8 +1,8 @@
 import type { Entry } from "../core/log.ts";
-import type { Agent, AgentFunction } from "../runtime/agent.ts";
-import { newAgent } from "../runtime/agent.ts";
-import type { AgentContext } from "../runtime/agent-context.ts";
-import type { StandardSchema } from "../runtime/standard-schema.ts";
+import type { Agent, AgentFunction } from "../runtime/agent/agent.ts";
+import { newAgent } from "../runtime/agent/agent.ts";
+import type { AgentContext } from "../runtime/agent/agent-context.ts";
+import type { StandardSchema } from "../runtime/agent/standard-schema.ts";
 import { DriveError } from "./drive-error.ts";
 import { quote } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";

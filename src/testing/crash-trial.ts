@@ -1,10 +1,10 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
-import type { Agent } from "../runtime/agent.ts";
-import type { BlockedEvent } from "../runtime/announcer.ts";
-import type { RunInput } from "../runtime/input.ts";
-import { readInput } from "../runtime/input.ts";
+import type { Agent } from "../runtime/agent/agent.ts";
+import type { RunInput } from "../runtime/agent/input.ts";
+import { readInput } from "../runtime/agent/input.ts";
+import type { BlockedEvent } from "../runtime/runs/announcer.ts";
 import { replyOf } from "./answer.ts";
 import type { Chance } from "./chance.ts";
 import type { CrashPoint } from "./crash-point.ts";

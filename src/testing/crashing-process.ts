@@ -2,10 +2,10 @@ import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict, StoreHint } fr
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { durable } from "../durable/durable.ts";
-import type { Agent } from "../runtime/agent.ts";
-import { AgentRuntime } from "../runtime/agent-runtime.ts";
-import type { BlockedEvent } from "../runtime/announcer.ts";
-import type { Scope } from "../runtime/scope.ts";
+import type { Agent } from "../runtime/agent/agent.ts";
+import { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+import type { Scope } from "../runtime/api/scope.ts";
+import type { BlockedEvent } from "../runtime/runs/announcer.ts";
 import type { StageHooks } from "./cast.ts";
 import { Cast } from "./cast.ts";
 import type { CrashPoint } from "./crash-point.ts";

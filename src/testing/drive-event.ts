@@ -6,7 +6,7 @@ import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitRequest, Run, RunStatus } from "../protocol/run.ts";
 import { SCHEMA_TYPE } from "../protocol/run.ts";
-import { messageText } from "../runtime/input.ts";
+import { messageText } from "../runtime/agent/input.ts";
 
 /** The next thing that an agent did, told apart by `type`. */
 export type DriveEvent = PartDriveEvent | MessageDriveEvent | GenericDriveEvent | AwaitDriveEvent | EndDriveEvent;

@@ -1,4 +1,4 @@
-import { badArgument } from "../runtime/check.ts";
+import { badArgument } from "../runtime/agent/check.ts";
 
 /** A length of time: milliseconds, or a number with its unit, such as `"250ms"`, `"90s"`, `"1.5h"` or `"24h"`. */
 export type Duration = number | `${number}${DurationUnit}`;

@@ -1,9 +1,9 @@
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
-import type { Agent, AgentFunction } from "../runtime/agent.ts";
-import { checkFunction } from "../runtime/check.ts";
-import type { RunInput } from "../runtime/input.ts";
+import type { Agent, AgentFunction } from "../runtime/agent/agent.ts";
+import { checkFunction } from "../runtime/agent/check.ts";
+import type { RunInput } from "../runtime/agent/input.ts";
 import { Chance } from "./chance.ts";
 import { crashPointsOf } from "./crash-point.ts";
 import type { CrashResult } from "./crash-report.ts";

@@ -1,5 +1,5 @@
-import type { Agent, AgentFunction } from "../runtime/agent.ts";
-import type { RunInput } from "../runtime/input.ts";
+import type { Agent, AgentFunction } from "../runtime/agent/agent.ts";
+import type { RunInput } from "../runtime/agent/input.ts";
 import { readAgent } from "./drive-options.ts";
 import type { Interruption, OperationPlace } from "./interruption.ts";
 import { describeInterruption } from "./interruption.ts";

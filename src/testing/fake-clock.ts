@@ -1,6 +1,6 @@
 import type { Clock } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
-import { badArgument, checkKeys, checkObject } from "../runtime/check.ts";
+import { badArgument, checkKeys, checkObject } from "../runtime/agent/check.ts";
 import type { Duration, Instant } from "./duration.ts";
 import { readDuration, readInstant } from "./duration.ts";
 import { realTurn } from "./real-time.ts";

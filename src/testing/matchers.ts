@@ -1,6 +1,6 @@
 import type { Run } from "../protocol/run.ts";
-import { describe } from "../runtime/check.ts";
-import { messageText } from "../runtime/input.ts";
+import { describe } from "../runtime/agent/check.ts";
+import { messageText } from "../runtime/agent/input.ts";
 import { Drive } from "./drive.ts";
 import { questionText } from "./drive-event.ts";
 import { Report } from "./report.ts";

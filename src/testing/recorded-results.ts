@@ -1,7 +1,7 @@
 import type { StepEntry } from "../core/log.ts";
 import { waitKeys } from "../core/operation-keys.ts";
 import { ignore } from "../core/promises.ts";
-import type { Cassette } from "../durable/cassette.ts";
+import type { Cassette } from "../durable/replay/cassette.ts";
 
 /**
  * The results of a cassette. The agent gets each at its place in the log, so that a result and a message come in the

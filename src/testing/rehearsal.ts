@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { Agent } from "../runtime/agent.ts";
-import type { RunInput } from "../runtime/input.ts";
+import type { Agent } from "../runtime/agent/agent.ts";
+import type { RunInput } from "../runtime/agent/input.ts";
 import { replyOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
 import type { AwaitDriveEvent, DriveEvent } from "./drive-event.ts";

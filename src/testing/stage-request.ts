@@ -1,8 +1,8 @@
 import type { Message } from "../protocol/message.ts";
-import type { Agent } from "../runtime/agent.ts";
-import { readInput } from "../runtime/input.ts";
-import type { CreateRunOptions, CreateRunRequest } from "../runtime/requests.ts";
-import type { MemoryStore } from "../stores/memory.ts";
+import type { Agent } from "../runtime/agent/agent.ts";
+import { readInput } from "../runtime/agent/input.ts";
+import type { CreateRunOptions, CreateRunRequest } from "../runtime/runs/requests.ts";
+import type { MemoryStore } from "../stores/memory/memory.ts";
 import type { DriveSettings } from "./drive-options.ts";
 
 const SESSION_ID = "00000000-0000-4000-8000-0000005e5510";

@@ -1,8 +1,8 @@
 import { AgentError } from "../core/errors.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { AwaitResume } from "../protocol/run.ts";
-import type { Generator } from "../runtime/generator.ts";
-import { generatorOf, generatorOfItems, nextOf, unwind } from "../runtime/generator.ts";
+import type { Generator } from "../runtime/agent/generator.ts";
+import { generatorOf, generatorOfItems, nextOf, unwind } from "../runtime/agent/generator.ts";
 
 /** What a controlled agent needs from its test run. */
 export interface AgentStage {

@@ -4,7 +4,7 @@ import { isReceive, nameIn } from "../core/operation-keys.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal, openQuestions } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { badArgument, checkKeys, checkObject, checkText } from "../runtime/check.ts";
+import { badArgument, checkKeys, checkObject, checkText } from "../runtime/agent/check.ts";
 
 /**
  * The messages for an agent: a list, or a function of the name that it receives, which returns the data. Each is sent

@@ -3,7 +3,7 @@ import type { Entry } from "../core/log.ts";
 import type { Clock, Expected, RunKey, RunPost, RunWrite, StoreConflict } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState } from "../core/state.ts";
-import { MemoryStore } from "../stores/memory.ts";
+import { MemoryStore } from "../stores/memory/memory.ts";
 
 /** A store in memory that reports each write when it is made, and knows the states of its runs. */
 export class WatchedStore extends MemoryStore {

@@ -1,6 +1,6 @@
 import { messageOf } from "../core/failure.ts";
 import type { Run } from "../protocol/run.ts";
-import { badArgument, checkFunction, checkObject } from "../runtime/check.ts";
+import { badArgument, checkFunction, checkObject } from "../runtime/agent/check.ts";
 import type { DriveOptions, DriveSettings } from "./drive-options.ts";
 import { readDriveOptions } from "./drive-options.ts";
 import type { Answers } from "./rehearsal.ts";

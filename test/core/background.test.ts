@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import type { Logger } from "cadenza";
 import { describe, expect, test } from "vitest";
 import { containedLogger, endOf, inBackground, listen, newController, onceAborted } from "../../src/core/background.ts";
-import { guardedClock, machineClock } from "../../src/runtime/system.ts";
+import { guardedClock, machineClock } from "../../src/runtime/log/system.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { nextTurn } from "../harness/promises.ts";

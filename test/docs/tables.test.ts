@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { readDurability } from "../../src/durable/options.ts";
-import { readInspectorOptions } from "../../src/faces/inspector/options.ts";
-import { readOptions } from "../../src/runtime/options.ts";
+import { readDurability } from "../../src/durable/recovery/options.ts";
+import { readInspectorOptions } from "../../src/inspector/options.ts";
+import { readOptions } from "../../src/runtime/runs/options.ts";
 import { withChatTable } from "../browser/chat-table.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { ROOT, readPage, rowsOf } from "./pages.ts";

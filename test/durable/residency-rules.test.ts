@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Activity, ResidencyFacts, ResidencyRule } from "../../src/durable/residency-rules.ts";
-import { activityOf, ruleFor } from "../../src/durable/residency-rules.ts";
+import type { Activity, ResidencyFacts, ResidencyRule } from "../../src/durable/recovery/residency-rules.ts";
+import { activityOf, ruleFor } from "../../src/durable/recovery/residency-rules.ts";
 
 const idle: ResidencyFacts = {
   isInStep: false,

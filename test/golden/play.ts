@@ -4,7 +4,7 @@ import { durable } from "cadenza/durable";
 import type { RunHead, RunPost, RunWrite, Store } from "cadenza/store";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
-import { machineClock, silentLogger } from "../../src/runtime/system.ts";
+import { machineClock, silentLogger } from "../../src/runtime/log/system.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { agents, helper, speaker, wait } from "./agents.ts";

@@ -4,7 +4,7 @@ import type { Agent, AgentFunction, AgentRuntime, Clock, RegisterOptions } from 
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { openDatabase, temporaryFolder } from "./sqlite-files.ts";
 
 /*

@@ -1,7 +1,7 @@
 import type { Store } from "../../src/core/ports.ts";
-import { NOW } from "../../src/testing/store-check.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
-import { created, message, parts, runKey, sessionKey, waiting, write } from "../../src/testing/store-samples.ts";
+import { NOW } from "../../src/stores/contract/check.ts";
+import { created, message, parts, runKey, sessionKey, waiting, write } from "../../src/stores/contract/samples.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import type { Method } from "./store-proxy.ts";
 import { isRead } from "./store-proxy.ts";
 

@@ -1,4 +1,4 @@
-import type { SqliteDatabase, SqliteStatement } from "../../src/stores/sqlite-database.ts";
+import type { SqliteDatabase, SqliteStatement } from "../../src/stores/sqlite/database.ts";
 
 /** A handle that notes each statement that is run, and can fail it. */
 export class RecordingDatabase implements SqliteDatabase {

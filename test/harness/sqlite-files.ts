@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { getBuiltinModule } from "node:process";
 import Libsql from "libsql";
 import type { RunKey } from "../../src/core/ports.ts";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
-import type { SqliteDatabase, SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
-import type { OpenedStores } from "../../src/testing/store-check.ts";
+import type { OpenedStores } from "../../src/stores/contract/check.ts";
+import type { SqliteDatabase, SqliteStoreOptions } from "../../src/stores/sqlite/database.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 
 const nodeSqlite = getBuiltinModule("node:sqlite") as
   | { readonly DatabaseSync: new (path: string, options?: { readonly readOnly: true }) => SqliteDatabase }

@@ -6,8 +6,7 @@ import type { AgentVersion, RunHead, RunWrite, Store } from "../../src/core/port
 import type { MaybePromise } from "../../src/core/promises.ts";
 import type { RunQuery } from "../../src/core/run-query.ts";
 import type { LiveCount, SurveyQuery, WorkerLease } from "../../src/core/survey.ts";
-import { MemoryStore } from "../../src/stores/memory.ts";
-import { CheckClock } from "../../src/testing/store-check.ts";
+import { CheckClock } from "../../src/stores/contract/check.ts";
 import {
   counters,
   created,
@@ -20,7 +19,8 @@ import {
   sessionId,
   sorted,
   waiting,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import { MemoryStore } from "../../src/stores/memory/memory.ts";
 
 const TENANTS = ["", "acme"];
 const SESSIONS = [sessionId(1), sessionId(2), runId(1)];

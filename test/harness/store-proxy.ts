@@ -1,7 +1,7 @@
 import type { Clock, FeedOptions } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
-import { systemClock } from "../../src/runtime/system.ts";
+import { systemClock } from "../../src/runtime/log/system.ts";
 import { withMembers } from "./port-proxy.ts";
 import { nextTurn } from "./promises.ts";
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { eventStreamFormat } from "../../src/faces/acp/event-formats.ts";
 import { EventText } from "../../src/http/event-text.ts";
-import { silentLogger } from "../../src/runtime/system.ts";
+import { silentLogger } from "../../src/runtime/log/system.ts";
 import { FakeClock } from "../harness/clock.ts";
 
 test.each([

@@ -5,7 +5,7 @@ import { durable } from "cadenza/durable";
 import { createInspectorHandler } from "cadenza/inspector";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import type { ListEvent, RunEvent, SessionEvent } from "../../src/faces/inspector/api.ts";
+import type { ListEvent, RunEvent, SessionEvent } from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";

@@ -7,7 +7,7 @@ import { durable } from "cadenza/durable";
 import { createInspectorHandler, createInspectorNodeListener } from "cadenza/inspector";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import type { ListEvent, RunEvent, StuckEvent } from "../../src/faces/inspector/api.ts";
+import type { ListEvent, RunEvent, StuckEvent } from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
 import { hookedStore, persistent } from "../harness/store-proxy.ts";

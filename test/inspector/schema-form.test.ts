@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { Schema } from "../../src/faces/inspector/page/schema.ts";
-import { firstValue, resolved, shownAs } from "../../src/faces/inspector/page/schema.ts";
+import type { Schema } from "../../src/inspector-page/schema.ts";
+import { firstValue, resolved, shownAs } from "../../src/inspector-page/schema.ts";
 import { wideSchema } from "../harness/wide-schema.ts";
 
 const node: Schema = {

@@ -3,7 +3,7 @@ import { durable } from "cadenza/durable";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { stuckFeed } from "../../src/faces/inspector/states.ts";
+import { stuckFeed } from "../../src/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { OpenStores } from "../../src/testing/store-check.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import type { OpenStores } from "../../src/stores/contract/check.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import { missingServer, newPool, openTwice } from "../harness/postgres-stores.ts";
 
 describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store contract", (major) => {

@@ -1,7 +1,7 @@
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { expect, inject, test } from "vitest";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { drainsBesideWaits } from "../harness/drains/beside.ts";
 import { drains } from "../harness/drains/drains.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";

@@ -1,8 +1,8 @@
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { PostgresPool } from "../../src/stores/postgres-options.ts";
-import type { OpenStores } from "../../src/testing/store-check.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import type { OpenStores } from "../../src/stores/contract/check.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
+import type { PostgresPool } from "../../src/stores/postgres/options.ts";
 import { HookedPool } from "../harness/hooked-pool.ts";
 import { missingServer, newPool, openTwice } from "../harness/postgres-stores.ts";
 

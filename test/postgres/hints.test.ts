@@ -1,9 +1,9 @@
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { StoreHint } from "../../src/core/ports.ts";
-import type { PostgresStore } from "../../src/stores/postgres.ts";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
-import { append, create, parts, runKey, take, waiting, write } from "../../src/testing/store-samples.ts";
+import { append, create, parts, runKey, take, waiting, write } from "../../src/stores/contract/samples.ts";
+import type { PostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { HookedPool } from "../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 import { deferred } from "../harness/promises.ts";

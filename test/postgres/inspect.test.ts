@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
 import { expect, inject, onTestFinished, test } from "vitest";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
-import { quoteName } from "../../src/stores/postgres-schema.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { quoteName } from "../../src/stores/postgres/schema.ts";
 import { ROOT } from "../docs/pages.ts";
 import { Browser, Command } from "../harness/inspected/processes.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { PGlite } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
-import type { PostgresPool } from "../../src/stores/postgres-options.ts";
-import type { OpenStores } from "../../src/testing/store-check.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import type { OpenStores } from "../../src/stores/contract/check.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
+import type { PostgresPool } from "../../src/stores/postgres/options.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { ForeignMethods } from "../harness/foreign-methods.ts";
 import { newSchema, openTwice } from "../harness/postgres-stores.ts";
 

@@ -2,10 +2,7 @@ import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { RunQuery } from "../../src/core/run-query.ts";
 import type { SurveyQuery } from "../../src/core/survey.ts";
-import type { PostgresStore } from "../../src/stores/postgres.ts";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
-import { quoteName } from "../../src/stores/postgres-schema.ts";
-import { NOW } from "../../src/testing/store-check.ts";
+import { NOW } from "../../src/stores/contract/check.ts";
 import {
   append,
   create,
@@ -23,7 +20,10 @@ import {
   take,
   waiting,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import type { PostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { quoteName } from "../../src/stores/postgres/schema.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 
 const missing = missingServer(18);

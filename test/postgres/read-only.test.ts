@@ -1,10 +1,10 @@
 import { AgentRuntime } from "cadenza";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
-import { quoteName } from "../../src/stores/postgres-schema.ts";
-import type { OpenStores } from "../../src/testing/store-check.ts";
-import { create, runKey } from "../../src/testing/store-samples.ts";
+import type { OpenStores } from "../../src/stores/contract/check.ts";
+import { create, runKey } from "../../src/stores/contract/samples.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { quoteName } from "../../src/stores/postgres/schema.ts";
 import { missingServer, newPool, newSchema, openTwice } from "../harness/postgres-stores.ts";
 import { contractOfReads, readThrough, writesThatWereMade } from "../harness/read-only.ts";
 

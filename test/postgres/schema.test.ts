@@ -1,10 +1,10 @@
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { counterNames } from "../../src/core/statistics.ts";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
-import type { PostgresStoreOptions } from "../../src/stores/postgres-options.ts";
-import { postgresSchemaSql, quoteName } from "../../src/stores/postgres-schema.ts";
-import { append, create, ended, over, runKey, take, waiting, write } from "../../src/testing/store-samples.ts";
+import { append, create, ended, over, runKey, take, waiting, write } from "../../src/stores/contract/samples.ts";
+import type { PostgresStoreOptions } from "../../src/stores/postgres/options.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { postgresSchemaSql, quoteName } from "../../src/stores/postgres/schema.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 
 const missing = missingServer(15);

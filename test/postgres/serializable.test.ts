@@ -1,5 +1,5 @@
 import { describe, test } from "vitest";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import { missingServer, newPool, openTwice } from "../harness/postgres-stores.ts";
 
 const missing = missingServer(18);

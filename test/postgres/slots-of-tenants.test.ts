@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { AgentRuntime } from "../../src/runtime/agent-runtime.ts";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
+import { AgentRuntime } from "../../src/runtime/api/agent-runtime.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 import { deferred } from "../harness/promises.ts";
 

@@ -1,7 +1,5 @@
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { PostgresStore } from "../../src/stores/postgres.ts";
-import { openPostgresStore } from "../../src/stores/postgres.ts";
 import {
   append,
   counters,
@@ -16,7 +14,9 @@ import {
   tryCreate,
   waiting,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import type { PostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { HookedPool } from "../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 import { nextTurn } from "../harness/promises.ts";

@@ -5,7 +5,7 @@ import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { replays } from "../harness/always-replay.ts";
 import { drain, refusal, setUp, textOf, textsOf } from "../harness/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";

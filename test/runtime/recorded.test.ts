@@ -4,7 +4,7 @@ import type {} from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, defineAgent, MemoryStore } from "cadenza";
 import { drive } from "cadenza/testing";
 import { describe, expect, it, onTestFinished, test } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { DurableRuntimeOptions } from "../harness/durable-runtime.ts";
 import { onDurableStore } from "../harness/durable-runtime.ts";
 import { refusal, textsOf } from "../harness/runtimes.ts";

@@ -1,12 +1,12 @@
 import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { RunHead, RunKey } from "../../src/core/ports.ts";
-import { meaningOf } from "../../src/durable/write-conflicts.ts";
-import { localOwnership } from "../../src/runtime/local-ownership.ts";
-import type { Ownership } from "../../src/runtime/ownership.ts";
-import type { Outcome } from "../../src/runtime/run-write.ts";
-import { RunWriter } from "../../src/runtime/run-writer.ts";
-import { StoreClock } from "../../src/runtime/store-clock.ts";
+import { meaningOf } from "../../src/durable/recovery/write-conflicts.ts";
+import { localOwnership } from "../../src/runtime/log/local-ownership.ts";
+import type { Ownership } from "../../src/runtime/log/ownership.ts";
+import type { Outcome } from "../../src/runtime/log/run-write.ts";
+import { RunWriter } from "../../src/runtime/log/run-writer.ts";
+import { StoreClock } from "../../src/runtime/log/store-clock.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { created } from "../harness/logs.ts";
 import { hookedStore } from "../harness/store-proxy.ts";

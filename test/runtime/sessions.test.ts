@@ -1,6 +1,6 @@
 import type { AgentContext, JsonValue, Message, Run } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { recordRun } from "../../src/durable/cassette.ts";
+import { recordRun } from "../../src/durable/replay/cassette.ts";
 import { deferred, never } from "../harness/promises.ts";
 import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textOf, textsOf } from "../harness/runtimes.ts";
 import { hookedStore, lastingStore, lateStore } from "../harness/store-proxy.ts";

@@ -1,5 +1,5 @@
 import { test } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 import { expectAgreement } from "../harness/store-agreement.ts";
 

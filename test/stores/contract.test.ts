@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { MemoryStore } from "../../src/stores/memory.ts";
-import type { OpenStores } from "../../src/testing/store-check.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import type { OpenStores } from "../../src/stores/contract/check.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
+import { MemoryStore } from "../../src/stores/memory/memory.ts";
 import { DamageableStore, damageable } from "../harness/planted-stores/damageable-store.ts";
 import { HintingStore } from "../harness/planted-stores/hinting-store.ts";
 import { drivers, openTwice } from "../harness/sqlite-files.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { CreatedEntry } from "../../src/core/log.ts";
-import type { IndexedRun } from "../../src/stores/run-index.ts";
-import { RunIndex } from "../../src/stores/run-index.ts";
+import type { IndexedRun } from "../../src/stores/memory/run-index.ts";
+import { RunIndex } from "../../src/stores/memory/run-index.ts";
 
 const run = (order: number, created: Partial<CreatedEntry> = {}): IndexedRun => {
   const run_id = `run ${order}`;

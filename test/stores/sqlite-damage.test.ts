@@ -3,8 +3,6 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CadenzaError } from "../../src/core/errors.ts";
 import type { FoundRun } from "../../src/core/ports.ts";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
-import type { SqliteDatabase } from "../../src/stores/sqlite-database.ts";
 import {
   append,
   create,
@@ -15,7 +13,9 @@ import {
   TENANT,
   waiting,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import type { SqliteDatabase } from "../../src/stores/sqlite/database.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { drivers, temporaryFolder } from "../harness/sqlite-files.ts";
 
 const PAGE = 4_096;

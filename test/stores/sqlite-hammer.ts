@@ -2,7 +2,7 @@
  * One of the processes of `sqlite-processes.system.test.ts`: writes runs of its own to a file, and to a run that all
  * share. Parameters: the file, the number of this process, how many runs.
  */
-import { SqliteStore } from "../../src/stores/sqlite.ts";
+
 import {
   append,
   create,
@@ -16,7 +16,8 @@ import {
   runKey,
   sessionId,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 
 const SHARED = 0;

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { openSqliteStore } from "../../src/stores/sqlite.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 
 vi.mock("node:process", () => ({ getBuiltinModule: () => undefined }));
 

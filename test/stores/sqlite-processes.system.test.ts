@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
-import { runId, runKey, sessionKey } from "../../src/testing/store-samples.ts";
+import { runId, runKey, sessionKey } from "../../src/stores/contract/samples.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 const HAMMER = fileURLToPath(new URL("./sqlite-hammer.ts", import.meta.url));

@@ -2,10 +2,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { TakeRequest } from "../../src/core/ports.ts";
 import type { RunQuery } from "../../src/core/run-query.ts";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
-import type { SqliteDatabase } from "../../src/stores/sqlite-database.ts";
-import { firstId } from "../../src/stores/sqlite-entries.ts";
-import { CheckClock, NOW } from "../../src/testing/store-check.ts";
+import { CheckClock, NOW } from "../../src/stores/contract/check.ts";
 import {
   create,
   created,
@@ -22,7 +19,10 @@ import {
   sessionKey,
   waiting,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import type { SqliteDatabase } from "../../src/stores/sqlite/database.ts";
+import { firstId } from "../../src/stores/sqlite/entries.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { RecordingDatabase } from "../harness/recording-database.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 

@@ -3,9 +3,6 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CadenzaError } from "../../src/core/errors.ts";
 import type { StoreConflict } from "../../src/core/ports.ts";
-import { SqliteStore } from "../../src/stores/sqlite.ts";
-import type { SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
-import { isBusy } from "../../src/stores/sqlite-database.ts";
 import {
   created,
   head,
@@ -15,7 +12,10 @@ import {
   sessionId,
   sessionKey,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import type { SqliteStoreOptions } from "../../src/stores/sqlite/database.ts";
+import { isBusy } from "../../src/stores/sqlite/database.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { RecordingDatabase } from "../harness/recording-database.ts";
 import { drivers, openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 

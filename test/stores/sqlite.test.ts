@@ -4,9 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CadenzaError } from "../../src/core/errors.ts";
 import type { RunQuery } from "../../src/core/run-query.ts";
 import { counterNames } from "../../src/core/statistics.ts";
-import { openSqliteStore, SqliteStore } from "../../src/stores/sqlite.ts";
-import type { SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
-import { NOW } from "../../src/testing/store-check.ts";
+import { NOW } from "../../src/stores/contract/check.ts";
 import {
   append,
   counters,
@@ -22,7 +20,9 @@ import {
   sessionKey,
   waiting,
   write,
-} from "../../src/testing/store-samples.ts";
+} from "../../src/stores/contract/samples.ts";
+import type { SqliteStoreOptions } from "../../src/stores/sqlite/database.ts";
+import { openSqliteStore, SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { drivers, openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";
 import { feedFaults, ownFeed } from "../harness/planted-stores/feed.ts";

@@ -2,7 +2,7 @@ import { readError, retryMsOf } from "../../http/errors.ts";
 import type { EventFormat, EventText } from "../../http/event-text.ts";
 import { escapeBreaks, STREAM_HEARTBEAT } from "../../http/event-text.ts";
 import type { RunEvent } from "../../protocol/event.ts";
-import type { DetailedEvent } from "../../runtime/events.ts";
+import type { DetailedEvent } from "../../runtime/log/events.ts";
 
 /**
  * Server-sent events. The id of an event is its number, so that a client can reconnect from it. A detail has none: a

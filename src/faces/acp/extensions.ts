@@ -7,7 +7,7 @@ import { checkRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
-import type { RunDetails } from "../../runtime/requests.ts";
+import type { RunDetails } from "../../runtime/runs/requests.ts";
 import type { AcpCall } from "./options.ts";
 import { readWith } from "./requests.ts";
 

@@ -7,7 +7,7 @@ import { route } from "../../http/router.ts";
 import type { Face, Route, Service } from "../../http/service.ts";
 import { runtimeService, serverUrl } from "../../http/service.ts";
 import { json, jsonText } from "../../http/wire.ts";
-import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
+import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
 import { getAgent, listAgents } from "./agents.ts";
 import { getDetails, sendMessage } from "./extensions.ts";
 import { openApiText } from "./openapi.ts";

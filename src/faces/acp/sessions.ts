@@ -12,7 +12,7 @@ import { checkTree } from "../../protocol/json-text.ts";
 import type { Message } from "../../protocol/message.ts";
 import { messageSchema } from "../../protocol/message.ts";
 import type { PostedSession } from "../../protocol/session.ts";
-import type { Session } from "../../runtime/requests.ts";
+import type { Session } from "../../runtime/runs/requests.ts";
 import type { AcpCall } from "./options.ts";
 import { readWith } from "./requests.ts";
 import { ResourceFetcher } from "./resource-fetcher.ts";

@@ -6,7 +6,7 @@ import { listenerOf } from "../../http/node.ts";
 import { route } from "../../http/router.ts";
 import type { Face } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
-import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
+import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
 import type { AgUiOptions } from "./options.ts";
 import { readAgUiOptions } from "./options.ts";
 import { followThread, postRun, stopThread } from "./threads.ts";

@@ -5,9 +5,9 @@ import { visibleEvents } from "../../http/event-stream.ts";
 import { MIB } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 import { checkAgent, checkSession } from "../../http/visibility.ts";
-import type { DetailedEvent, EventStream } from "../../runtime/events.ts";
-import type { ListRunsQuery, RunDetails } from "../../runtime/requests.ts";
-import { namedUuid } from "../../runtime/uuid.ts";
+import { namedUuid } from "../../runtime/agent/uuid.ts";
+import type { DetailedEvent, EventStream } from "../../runtime/log/events.ts";
+import type { ListRunsQuery, RunDetails } from "../../runtime/runs/requests.ts";
 
 /* A chat is a session under the id that its pages give it. Its runs are those of one agent. */
 

@@ -5,7 +5,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
 import { SCHEMA_TYPE } from "../../protocol/run.ts";
-import type { ResumeRequest } from "../../runtime/requests.ts";
+import type { ResumeRequest } from "../../runtime/runs/requests.ts";
 import { jsonOf, shownText, textPart } from "./parts.ts";
 
 /** What a page replies to a question. */

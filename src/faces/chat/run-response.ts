@@ -3,7 +3,7 @@ import { streamHeaders, textOptions, visibleEvents } from "../../http/event-stre
 import { EventText } from "../../http/event-text.ts";
 import type { Call } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
-import type { EventStream } from "../../runtime/events.ts";
+import type { EventStream } from "../../runtime/log/events.ts";
 import type { ItemFormat } from "./item-format.ts";
 
 /** A run whose events answer a request. */

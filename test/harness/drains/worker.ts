@@ -5,7 +5,7 @@
 
 import { AgentRuntime } from "cadenza";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres.ts";
+import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import type { DrainReport, DrainSettings } from "./messages.ts";
 import { STEP_MS, STEPS } from "./messages.ts";
 

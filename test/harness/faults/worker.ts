@@ -7,7 +7,7 @@ import type { Clock, Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
-import { machineClock, silentLogger } from "../../../src/runtime/system.ts";
+import { machineClock, silentLogger } from "../../../src/runtime/log/system.ts";
 import { drivers } from "../sqlite-files.ts";
 import { hookedStore, isRead } from "../store-proxy.ts";
 import { unreliableStore } from "../unreliable-store.ts";

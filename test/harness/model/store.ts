@@ -22,7 +22,7 @@ import type { RunQuery } from "../../../src/core/run-query.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import { initialState } from "../../../src/core/state.ts";
 import type { SurveyPage, SurveyQuery } from "../../../src/core/survey.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 
 /** The committed entries of one run. They are kept when the store removes the run. */
 export interface WatchedLog {

@@ -2,8 +2,8 @@ import { AgentRuntime } from "cadenza";
 import pg from "pg";
 import type { Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
-import type { PostgresStore } from "../../../src/stores/postgres.ts";
-import { openPostgresStore } from "../../../src/stores/postgres.ts";
+import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
+import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { Random } from "../random.ts";
 import type { Listening } from "./wire.ts";
 

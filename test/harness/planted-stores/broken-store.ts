@@ -1,7 +1,7 @@
 import type { Clock, Retention, RunHead, RunKey, Store, StoreConflict, StoredRun } from "../../../src/core/ports.ts";
-import type { MemoryStoreOptions } from "../../../src/stores/memory.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
-import type { OpenStoresOptions } from "../../../src/testing/store-check.ts";
+import type { OpenStoresOptions } from "../../../src/stores/contract/check.ts";
+import type { MemoryStoreOptions } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 
 /** A store with one fault that a custom store could have, and the check that has to find it. */
 export interface BrokenStore {

@@ -9,8 +9,8 @@ import type {
   RunPost,
   RunWrite,
 } from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
-import type { OpenStoresOptions } from "../../../src/testing/store-check.ts";
+import type { OpenStoresOptions } from "../../../src/stores/contract/check.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 
 const ADDED = "feed: what creates, appends and posts add, with the run, its agent and the time";

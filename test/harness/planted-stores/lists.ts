@@ -2,7 +2,7 @@ import type { Labels } from "../../../src/core/log.ts";
 import type { Retention, RunKey, RunWrite, StoredRun } from "../../../src/core/ports.ts";
 import type { RunQuery } from "../../../src/core/run-query.ts";
 import type { RunStatus } from "../../../src/protocol/run.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

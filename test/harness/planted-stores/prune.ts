@@ -8,7 +8,7 @@ import type {
   StoredSession,
 } from "../../../src/core/ports.ts";
 import type { RunQuery } from "../../../src/core/run-query.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import { withMembers } from "../port-proxy.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, keepEverything } from "./broken-store.ts";

@@ -1,7 +1,7 @@
 import type { Entry } from "../../../src/core/log.ts";
 import type { Expected, RunKey, RunWrite, SessionKey, StoredRun, StoredSession } from "../../../src/core/ports.ts";
 import type { RunQuery } from "../../../src/core/run-query.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

@@ -10,7 +10,7 @@ import type {
   StoredSession,
 } from "../../../src/core/ports.ts";
 import type { Counters } from "../../../src/core/statistics.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

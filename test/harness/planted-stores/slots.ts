@@ -1,6 +1,6 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot } from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

@@ -9,7 +9,7 @@ import type {
   StoredSession,
   StoreHint,
 } from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore } from "./broken-store.ts";
 import { broken, OpenStore } from "./broken-store.ts";
 import { HintingStore } from "./hinting-store.ts";

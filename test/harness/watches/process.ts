@@ -5,8 +5,8 @@
 
 import { AgentRuntime, CadenzaError } from "cadenza";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres.ts";
-import { quoteName } from "../../../src/stores/postgres-schema.ts";
+import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
+import { quoteName } from "../../../src/stores/postgres/schema.ts";
 import type { Plan, WatchReport, WatchSettings } from "./messages.ts";
 import { TEAM } from "./messages.ts";
 

@@ -5,7 +5,7 @@ import { runInNewContext } from "node:vm";
 import type { Clock } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
-import { SqliteStore } from "../../../src/stores/sqlite.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
 
 export interface Eviction {

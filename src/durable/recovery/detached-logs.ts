@@ -1,0 +1,164 @@
+import type { Command } from "../../core/commands.ts";
+import { decide, isRefusal } from "../../core/decide.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { evolve, foldEntries } from "../../core/evolve.ts";
+import { feedOf } from "../../core/feed.ts";
+import type { Entry, ReceivedEntry } from "../../core/log.ts";
+import type { RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
+import type { RunState } from "../../core/state.ts";
+import { initialState, isFinal, waitingMessages } from "../../core/state.ts";
+import { verdict } from "../../core/transitions.ts";
+import type { RunStatus } from "../../protocol/run.ts";
+import { foldLog, foldOn, present, readLog } from "../../runtime/log/fold-log.ts";
+import { keyUsedError } from "../../runtime/log/local-ownership.ts";
+import type { MessageLimits } from "../../runtime/log/part-size.ts";
+import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
+import { notFound, refusalError } from "../../runtime/log/refusals.ts";
+import { fullError, isCountedByStore, slotOf } from "../../runtime/runs/admission.ts";
+import { refuseLate } from "../../runtime/runs/late-message.ts";
+import type { AddedRun } from "../../runtime/runs/remote-runs.ts";
+import { Unreceived } from "./unreceived.ts";
+
+/** Adds runs that this process does not execute, reads the whole logs of those that are not loaded, and posts to them. */
+export class DetachedLogs {
+  readonly #store: Store;
+  readonly #unreceived: Unreceived;
+
+  constructor(store: Store) {
+    this.#store = store;
+    this.#unreceived = new Unreceived(store);
+  }
+
+  /**
+   * Adds a run without an owner. It is due at once, or when it is to start. Throws `idempotency_conflict` if the key has
+   * made another run, and `limit_reached` if the run must not wait for a slot and none is free.
+   */
+  async create({ key, log, session, idempotencyKey, concurrency }: AddedRun): Promise<void> {
+    const [created] = log;
+    const { status } = foldEntries(key.run_id, log);
+    const due_at = created.start_at ?? null;
+    const slot = isCountedByStore(concurrency)
+      ? slotOf(created.agent_name, concurrency, key.tenant, created.session_id)
+      : undefined;
+    const holds_slot = slot !== undefined && concurrency?.whenFull === "reject" && due_at === null;
+    const head: RunHead = { ...unowned, status, due_at, holds_slot };
+    // The run wakes itself: "at once" is a time by the store's clock.
+    const wake = due_at === null ? key : undefined;
+    const write = { entries: log, head, session, wake, slot };
+    let conflict: StoreConflict | undefined;
+    try {
+      conflict = await this.#store.create(key, write, idempotencyKey ?? null);
+    } catch (cause) {
+      const message = `The store failed to write run ${key.run_id}.`;
+      throw new CadenzaError("store_failed", message, { run_id: key.run_id, cause });
+    }
+    // A run that exists was written by an earlier attempt, whose answer was lost.
+    const used = conflict && keyUsedError(conflict);
+    if (used !== undefined) throw used;
+    if (conflict?.conflict === "full") throw fullError(created.agent_name);
+  }
+
+  /** The first `length` entries of a run. Undefined: the store has fewer. */
+  read(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+    return readLog(this.#store, key, length);
+  }
+
+  /**
+   * Adds a message to the log of a run. The log is read for a message with a key of its sender, `isKeyed`. Any other
+   * message is decided by the status of the run, and the log is read only to limit what waits to be received. Throws
+   * `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
+   */
+  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, limits: MessageLimits): Promise<void> {
+    const state = isKeyed ? initialState(key.run_id) : undefined;
+    for (;;) {
+      const stored = await this.#store.find(key);
+      if (stored === undefined) throw notFound(key.run_id);
+      const said = verdict("receive", stored.head.status);
+      if (said === "run_finished" || said === "run_cancelling") return refuseLate(this.#store, key, message);
+      if (state !== undefined && (await this.#hasArrived(key, state, message, stored.position))) return;
+      checkLogLength(stored.position, limits.maxLogEntries);
+      const { bytes = 0 } = message;
+      if (state === undefined) await this.#unreceived.check(stored, bytes, limits);
+      else checkWaiting(key.run_id, waitingMessages(state), bytes, limits);
+      if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) break;
+    }
+    // Another process may have sent another message under the key meanwhile. The first one counts.
+    if (state !== undefined) await this.#hasArrived(key, state, message, Number.POSITIVE_INFINITY);
+  }
+
+  /** Reads on, up to a position. Throws `idempotency_conflict` if another message has arrived under the key. */
+  async #hasArrived(key: RunKey, state: RunState, entry: ReceivedEntry, until: number): Promise<boolean> {
+    await foldOn(this.#store, key, state, until);
+    const decision = decide(state, { type: "receive", entry });
+    if (isRefusal(decision) && decision.refused === "idempotency_conflict") throw refusalError(decision, key.run_id);
+    return !isRefusal(decision) && decision.length === 0;
+  }
+
+  /**
+   * Decides commands on a run that any process may execute, and writes the entries. Resolves with the state after
+   * that. Throws the refusal of a command, and `run_not_found`.
+   */
+  async change(key: RunKey, commands: readonly Command[]): Promise<RunState> {
+    for (;;) {
+      const stored = await this.#store.find(key);
+      const state = present(key, stored && (await foldLog(this.#store, key, stored.position)));
+      const entries: Entry[] = [];
+      for (const command of commands) {
+        const decision = decide(state, command);
+        if (isRefusal(decision)) throw refusalError(decision, key.run_id);
+        for (const entry of decision) {
+          evolve(state, entry);
+          entries.push(entry);
+        }
+      }
+      if (stored === undefined || entries.length === 0) return state;
+      if ((await this.#write(stored, state, entries)) === undefined) return state;
+    }
+  }
+
+  /**
+   * The head of a run without an owner is written with the entries. An owner writes the head itself, when it has read
+   * them.
+   */
+  async #write({ key, head, position }: StoredRun, state: RunState, entries: readonly Entry[]): Promise<unknown> {
+    const feed = this.#store.readFeed && feedOf(state, entries, position, false);
+    const post = { ...postOf(entries), feed };
+    if (head.owner !== null || head.status === state.status || post.due !== undefined)
+      return this.#store.post(key, { ...post, status: statusAfter(head, state) });
+    return this.#store.append(
+      key,
+      { epoch: head.epoch, position },
+      { entries, head: { ...head, status: state.status }, feed },
+    );
+  }
+
+  /** Whether a run has ended, or is not in the store. */
+  async isOver(key: RunKey): Promise<boolean> {
+    const stored = await this.#store.find(key);
+    return stored === undefined || isFinal(stored.head.status);
+  }
+}
+
+const unowned: RunHead = {
+  status: "created",
+  epoch: 0,
+  owner: null,
+  due_at: null,
+  blocked: null,
+  holds_slot: false,
+  finished_at: null,
+  takeovers: 0,
+};
+
+/** A cancelled run needs its agent. For what is shown of a sub-run it does not. */
+function postOf(entries: readonly Entry[]): RunPost {
+  if (entries.some(({ type }) => type === "cancel-requested")) {
+    // For the time of a lease only a process that has the code takes the run, because it can run the `finally` blocks.
+    return { entries, unblocks: true, due: "look" };
+  }
+  return { entries };
+}
+
+function statusAfter(head: RunHead, state: RunState): RunStatus | undefined {
+  return head.status === state.status ? undefined : state.status;
+}

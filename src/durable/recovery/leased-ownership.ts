@@ -1,0 +1,345 @@
+import { aboutRun } from "../../core/about-run.ts";
+import { inBackground } from "../../core/background.ts";
+import type { Entry } from "../../core/log.ts";
+import { isWait, questionId } from "../../core/operation-keys.ts";
+import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry, isFinal } from "../../core/state.ts";
+import type { ConcurrencyOptions } from "../../runtime/agent/agent.ts";
+import { measureAgain } from "../../runtime/execution/waits.ts";
+import type { Operations } from "../../runtime/log/operations.ts";
+import type { Ownership, SubRunActivity } from "../../runtime/log/ownership.ts";
+import { lostError } from "../../runtime/log/refusals.ts";
+import type { RunLog } from "../../runtime/log/run-log.ts";
+import type { RunSlot } from "../../runtime/log/run-slot.ts";
+import type { Attempt, Outcome } from "../../runtime/log/run-write.ts";
+import { isCountedByStore } from "../../runtime/runs/admission.ts";
+import type { LiveRun } from "../../runtime/runs/live-run.ts";
+import { blockedError } from "../replay/blocked-error.ts";
+import type { Followed } from "./follower.ts";
+import { Handover } from "./handover.ts";
+import { LeasedHead } from "./leased-head.ts";
+import type { Owner } from "./owner.ts";
+import { Residency } from "./residency.ts";
+import { RunJournal } from "./run-journal.ts";
+import { SharedSlot } from "./shared-slot.ts";
+import type { Meaning } from "./write-conflicts.ts";
+import { meaningOf } from "./write-conflicts.ts";
+
+/** The ownership of a run that may change its owner: its head, its residency, and what other processes write to it. */
+export class LeasedOwnership implements Ownership, Followed {
+  readonly run: LiveRun;
+  readonly residency: Residency;
+  readonly #owner: Owner;
+  readonly #head: LeasedHead;
+  #handover: Handover | undefined;
+  #unfollow: (() => void) | undefined;
+
+  constructor(owner: Owner, run: LiveRun) {
+    this.#owner = owner;
+    this.run = run;
+    this.residency = new Residency(owner.worker, run, () => this.handover);
+    this.#head = new LeasedHead(owner.worker.name, this.residency);
+  }
+
+  get log(): RunLog {
+    return this.run.log;
+  }
+
+  get store(): Store {
+    return this.#owner.worker.store;
+  }
+
+  get handover(): Handover {
+    this.#handover ??= new Handover(
+      this.log,
+      this.#head,
+      this.store,
+      () => this.catchUpSurely(),
+      (head) => this.#owner.worker.onReleased(this.log.key, head),
+    );
+    return this.#handover;
+  }
+
+  // Writing.
+
+  expected(head: RunHead, committed: number): Expected {
+    return this.#head.expected(head, committed);
+  }
+
+  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
+    return this.#head.headFor(state, entries, before);
+  }
+
+  wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
+    const { parent, budget } = createdEntry(this.log.state);
+    if (parent !== undefined && this.store.persistent) {
+      // A parent with a budget counts what the sub-run uses.
+      const isCounted = budget === undefined || this.run.parent !== undefined;
+      if (entries.some((entry) => isNewsForParent(entry) || (!isCounted && isStep(entry))))
+        return { tenant: this.log.key.tenant, run_id: parent.run_id };
+    }
+    return this.#head.isDueNow(head, this.log.state) ? this.log.key : undefined;
+  }
+
+  onWritten({ write }: Attempt, before: RunHead | undefined): void {
+    this.#head.onWritten(write.head, before);
+    // A sub-run may have woken the run before, which made it due. The write has replaced that.
+    const isClaimed = before?.owner === null && write.head.owner !== null;
+    if (isClaimed && this.residency.hasSubRuns) this.onWoken();
+    if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
+    if (before?.holds_slot === true && !write.head.holds_slot) this.#owner.worker.onSlotFree();
+    this.#owner.ancestors.tell(this.run, write.entries);
+  }
+
+  told(): undefined | Promise<void> {
+    return this.#owner.ancestors.told(this.run);
+  }
+
+  onWakeWritten(key: RunKey): void {
+    const { parent } = this.run;
+    if (parent === undefined) this.#owner.worker.onWake(key);
+    else leased(parent)?.handover.noteWake();
+  }
+
+  onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome> {
+    const meaning = meaningOf(this.store, conflict, attempt, failed);
+    return isPromise(meaning) ? meaning.then((later) => this.#outcomeOf(later)) : this.#outcomeOf(meaning);
+  }
+
+  #outcomeOf(meaning: Meaning): Outcome {
+    if (meaning.is === "truncated") return this.#lostHistory(meaning.position);
+    if (meaning.is === "full") {
+      this.#head.onSlotFull();
+      return { is: "again", before: () => this.residency.askForSlotLater(() => this.#head.askAgain()) };
+    }
+    if (meaning.is !== "woken") return meaning;
+    this.#head.handled(meaning.wakes);
+    return { is: "again", before: () => this.onWoken() };
+  }
+
+  /** Nothing is written on top of a log that has lost entries. The run is replayed from what is left. */
+  #lostHistory(position: number): Outcome & { readonly is: "lost" } {
+    const { run_id } = this.log.key;
+    const { committed: acknowledged } = this.log;
+    this.#owner.worker.logger.warn(
+      "The store lost entries of a run that it had acknowledged. The run is replayed from what is left.",
+      { ...aboutRun(this.log), position, acknowledged },
+    );
+    const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
+    return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
+  }
+
+  isOwn(stored: RunHead, created: RunHead): boolean {
+    // With another epoch the next write is refused, and tells that the run has another owner.
+    return stored.epoch !== created.epoch || stored.owner === created.owner;
+  }
+
+  onLoaded(): void {
+    this.#head.takeOver();
+  }
+
+  // What other processes write.
+
+  /** How far the store is known to have come with the run. */
+  get known(): RunPosition {
+    return { key: this.log.key, epoch: this.log.head?.epoch ?? 0, position: this.log.committed };
+  }
+
+  /** The store has more of the run than this process has read, or the run has another owner. */
+  onMoved(): void {
+    inBackground(this.#owner.worker.logger, this.catchUp().catch(ignore));
+  }
+
+  /** A run without an owner may be written by another process. For readers here the store is polled. */
+  onReaders(): void {
+    const { head, lost, isRead } = this.log;
+    const isOutside = head?.owner === null && !isFinal(head.status) && !lost && this.store.persistent;
+    if (isOutside && isRead) this.#unfollow ??= this.#owner.worker.follower.follow(this);
+    else {
+      this.#unfollow?.();
+      this.#unfollow = undefined;
+    }
+  }
+
+  verify(): undefined | Promise<void> {
+    return this.#owner.lease.ensure(this.run);
+  }
+
+  refresh(): undefined | Promise<void> {
+    return this.log.head?.owner === null && this.store.persistent ? this.catchUp() : undefined;
+  }
+
+  /** Compares the run with the store, unless this process is writing to it. */
+  async catchUp(): Promise<void> {
+    const { head, committed } = this.log;
+    const stored = await this.store.find(this.log.key);
+    const isSame = this.log.head === head && this.log.committed === committed;
+    // What the store has answered may be older than what this process has written meanwhile.
+    if (isSame && this.log.writing === undefined) this.#compare(stored?.position, stored?.head);
+  }
+
+  /** As {@link catchUp}, after what this process is writing. */
+  async catchUpSurely(): Promise<void> {
+    const { log } = this;
+    for (;;) {
+      if (log.writing !== undefined) await log.writing;
+      const { head, committed } = log;
+      const stored = await this.store.find(log.key);
+      if (log.lost) return;
+      if (log.head !== head || log.committed !== committed || log.writing !== undefined) continue;
+      this.#compare(stored?.position, stored?.head);
+      // What other processes have written is being read.
+      await log.writing;
+      return;
+    }
+  }
+
+  #compare(position: number | undefined, head: RunHead | undefined): void {
+    const { log } = this;
+    // A run without a head has not been written yet, so that the store cannot hold it.
+    const isNew = log.head === undefined && position === undefined;
+    const isSameOwner = head?.epoch === log.head?.epoch && head?.owner === log.head?.owner;
+    if (log.lost || isNew || (position === log.committed && isSameOwner)) return;
+    if (position !== undefined && position < log.committed) log.onStored(this.#lostHistory(position));
+    else if (position === undefined || !isSameOwner) log.onStored({ is: "lost", error: lostError(log.key.run_id) });
+    else log.onStored({ is: "behind" });
+  }
+
+  get takenAt(): number {
+    const { head } = this.log;
+    return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
+  }
+
+  // The execution.
+
+  slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined {
+    const isCounted = this.store.persistent && isCountedByStore(concurrency);
+    return isCounted ? new SharedSlot(this.log, this.#head, concurrency.per === "session") : undefined;
+  }
+
+  prepare(entries: readonly Entry[]): void {
+    this.residency.prepare(entries);
+  }
+
+  operations(): Operations | undefined {
+    if (!this.run.durable) return undefined;
+    return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency, this.handover));
+  }
+
+  get mismatch(): Mismatch | undefined {
+    return this.residency.mismatch;
+  }
+
+  get isCatchingUp(): boolean {
+    return this.residency.ready !== undefined;
+  }
+
+  whenAnswerable(): undefined | Promise<void> {
+    const { residency } = this;
+    const { ready } = residency;
+    if (ready === undefined) return this.#answerable();
+    // A new promise means that the agent is replayed once more. The same promise means that it has not caught up.
+    return ready.then(() => (residency.ready === ready ? this.#answerable() : this.whenAnswerable()));
+  }
+
+  #answerable(): undefined | Promise<void> {
+    const { residency, log, run } = this;
+    const { run_id } = log.key;
+    if (residency.tryingAgain !== undefined) {
+      return residency.tryingAgain.then(() => {
+        throw lostError(run_id);
+      });
+    }
+    if (residency.mismatch === undefined) return undefined;
+    // A caller that gets this error finds the run blocked in the store.
+    if (log.writing !== undefined && !log.isRetrying) return log.writing.then(() => this.#answerable());
+    throw blockedError(run_id, run.agent.name, residency.mismatch);
+  }
+
+  onCommit(head: RunHead): void {
+    if (head.status === "created" && head.owner === null && this.store.persistent) {
+      this.run.leave("The run begins later.", "evicted");
+      return;
+    }
+    if (this.#head.hasLeftForSlot && !isFinal(head.status)) {
+      this.run.leave("The run waits for a slot.", "evicted");
+      return;
+    }
+    if (this.run.durable) this.residency.onCommit(head.status);
+    else if (head.status === "awaiting") this.#owner.worker.onPlainQuestion(this.log);
+    if (!this.residency.isSuspect || head.takeovers > 0) return;
+    this.residency.isSuspect = false;
+    this.#owner.onSuspectCleared(this.run);
+  }
+
+  onGone(): void {
+    this.residency.end();
+    this.#owner.onGone(this.run);
+  }
+
+  onParentGone(): void {
+    const { parent } = this.run;
+    this.run.follow(undefined);
+    if (this.run.durable) this.residency.leaveAlone();
+    if (parent !== undefined) this.#owner.onParentLost(this.run, parent);
+  }
+
+  setSubRun(key: string, activity: SubRunActivity | undefined): void {
+    if (this.run.durable) this.residency.setSubRun(key, activity);
+  }
+
+  get isIdle(): boolean {
+    const { head } = this.log;
+    return this.run.durable && head?.status === "in-progress" && head.owner === null;
+  }
+
+  settle(): void {
+    if (this.run.durable) this.residency.settleOwner();
+  }
+
+  /** Something that the run waits for has happened elsewhere: its sub-runs are checked. */
+  onWoken(): void {
+    const { run } = this;
+    if (!run.durable) return;
+    if (run.execution !== undefined) measureAgain(run.execution);
+    const checks = [...run.family.children].map((child) => leased(child)?.catchUpSurely());
+    const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
+    this.residency.lookInto(Promise.all(all));
+  }
+
+  /** See {@link Handover.take}. */
+  async onTaken(head: RunHead, position: number): Promise<void> {
+    if (!(await this.handover.take(head, position))) return;
+    this.run.slot?.onCommit(false);
+    this.onWoken();
+  }
+
+  get mayLeave(): boolean {
+    return this.run.durable && this.store.persistent;
+  }
+
+  release(): undefined | Promise<void> {
+    if (!this.mayLeave) return undefined;
+    this.run.execution?.fence();
+    // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
+    return this.run.isEndHeld ? Promise.resolve() : this.handover.release();
+  }
+}
+
+/** The ownership of a run that may change its owner. Undefined: the run cannot. */
+export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
+  return ownership instanceof LeasedOwnership ? ownership : undefined;
+}
+
+/** Whether an attempt at a step begins. */
+function isStep(entry: Entry): boolean {
+  return entry.type === "intent" && entry.run_id === null && !isWait(entry);
+}
+
+/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
+function isNewsForParent(entry: Entry): boolean {
+  return questionId(entry) !== undefined || entry.type === "ended";
+}

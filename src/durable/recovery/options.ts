@@ -1,0 +1,85 @@
+import { badArgument, checkAmount, checkKeys, checkObject } from "../../runtime/agent/check.ts";
+import type { Waker } from "./waker.ts";
+
+/**
+ * How durable runs are owned, recovered and evicted. Durations are in milliseconds. `Infinity` switches a limit off.
+ */
+export interface DurabilityOptions {
+  /**
+   * How long the lease lasts after a heartbeat. Then other processes take over the runs of this one. Default: 10,000.
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * The interval of heartbeats. Each renews the lease, and reads what other processes have written to the runs of this
+   * one. Default: 3,000.
+   */
+  readonly heartbeatMs?: number | undefined;
+  /** The interval at which the store is asked for runs that need work. Default: 1,000; with a `waker`: 30,000. */
+  readonly scanMs?: number | undefined;
+  /**
+   * How long a run that waits for an answer stays loaded before it is evicted from memory. It is loaded again when it
+   * is due. Default: 60,000. A store that ends with its process evicts nothing.
+   */
+  readonly evictAfterMs?: number | undefined;
+  /**
+   * How often in a row a run may be taken over without progress. After more take-overs it fails with the reason
+   * `crash_loop`, since it probably crashes the processes that execute it. Taking over a run that only waits does not
+   * count. Default: 5.
+   */
+  readonly maxTakeovers?: number | undefined;
+  /**
+   * How long the caller of `resume` waits for the verdict of another process, if only that process can validate the
+   * answer. After that it gets `answer_pending`, and may repeat the answer with the same idempotency key. Default:
+   * 10,000.
+   */
+  readonly answerTimeoutMs?: number | undefined;
+  /**
+   * Brings runs to workers, in place of the frequent scan and of the hints of the store. The scan still finds what a lost
+   * wake-up has missed: see `scanMs`. Default: none.
+   */
+  readonly waker?: Waker | undefined;
+  /** For tests: replays every durable agent after each commit. Default: false. */
+  readonly alwaysReplay?: boolean | undefined;
+}
+
+/** The options with their defaults. */
+export type DurabilitySettings = {
+  readonly [Key in Exclude<keyof DurabilityOptions, "waker">]-?: Exclude<DurabilityOptions[Key], undefined>;
+} & { readonly waker: Waker | undefined };
+
+/** With a waker the scan is a net. */
+const SCAN_WITH_WAKER_MS = 30_000;
+
+const defaults: DurabilitySettings = {
+  leaseMs: 10_000,
+  heartbeatMs: 3_000,
+  scanMs: 1_000,
+  evictAfterMs: 60_000,
+  maxTakeovers: 5,
+  answerTimeoutMs: 10_000,
+  waker: undefined,
+  alwaysReplay: false,
+};
+
+/** Reads the options. Throws `invalid_argument` for an unknown or invalid one. */
+export function readDurability(options: DurabilityOptions): DurabilitySettings {
+  checkObject("options", options);
+  checkKeys("options", options, Object.keys(defaults));
+  const { alwaysReplay = false, waker, ...given } = options;
+  if (typeof alwaysReplay !== "boolean") throw badArgument("options.alwaysReplay", "true or false", alwaysReplay);
+  if (waker !== undefined) checkWaker(waker);
+  const scanMs = waker === undefined ? defaults.scanMs : SCAN_WITH_WAKER_MS;
+  const read = { ...defaults, scanMs, alwaysReplay, waker };
+  for (const [key, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    checkAmount(`options.${key}`, value);
+    Object.assign(read, { [key]: value });
+  }
+  return read;
+}
+
+function checkWaker(waker: Waker): void {
+  checkObject("options.waker", waker);
+  for (const name of ["wake", "start", "stop"] as const)
+    if (typeof waker[name] !== "function") throw badArgument(`options.waker.${name}`, "a function", waker[name]);
+}

@@ -1,0 +1,350 @@
+import { endOf, inBackground } from "../../core/background.ts";
+import type { Entry } from "../../core/log.ts";
+import type { Mismatch } from "../../core/ports.ts";
+import { ignore } from "../../core/promises.ts";
+import type { RunState } from "../../core/state.ts";
+import { isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
+import type { RunStatus } from "../../protocol/run.ts";
+import type { Execution } from "../../runtime/execution/execution.ts";
+import type { SubRunActivity } from "../../runtime/log/ownership.ts";
+import type { RunSlot } from "../../runtime/log/run-slot.ts";
+import type { LiveRun } from "../../runtime/runs/live-run.ts";
+import { History, subRunsBegun } from "../replay/history.ts";
+import type { JournalHost } from "../replay/journal-host.ts";
+import { JournaledOperations } from "../replay/journaled-operations.ts";
+import type { Handover } from "./handover.ts";
+import type { ResidencyRule } from "./residency-rules.ts";
+import { activityOf, ruleFor } from "./residency-rules.ts";
+import type { Worker } from "./worker.ts";
+
+/**
+ * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
+ * evicted after a long wait, and is released when its code does not match its history. Other runs stay loaded until
+ * they end, and have no residency.
+ */
+export class Residency {
+  /** The mismatch of code and history. Undefined: they match so far. */
+  mismatch: Mismatch | undefined;
+  /** Whether the run was taken over so often that it may crash the process. */
+  isSuspect = false;
+  readonly #worker: Worker;
+  readonly #run: LiveRun;
+  readonly #handover: () => Handover;
+  #ready: Promise<void> | undefined;
+  #caughtUp: (() => void) | undefined;
+  #leaving: Promise<void> | undefined;
+  #tryingAgain: Promise<void> | undefined;
+  #clearEviction: (() => void) | undefined;
+  /** Undefined for most runs, which have no sub-runs. */
+  #subRuns: Map<string, SubRunActivity> | undefined;
+  /** How many checks of what the run waits for elsewhere are pending. */
+  #checks = 0;
+  #isGivingUp = false;
+  /** With `alwaysReplay`: a replay is due, and the agent receives nothing before it. */
+  #isReplayDue = false;
+  /** The number of entries at the last replay. */
+  #replayedUntil = 0;
+  /** The operations of the agent that is executed now. */
+  #operations: JournaledOperations | undefined;
+  /** What the next execution has to do again. */
+  #history: History | undefined;
+
+  constructor(worker: Worker, run: LiveRun, handover: () => Handover) {
+    this.#worker = worker;
+    this.#run = run;
+    this.#handover = handover;
+  }
+
+  /** Resolves when the replay is over. Undefined: the agent has caught up. */
+  get ready(): Promise<void> | undefined {
+    return this.#ready;
+  }
+
+  /** Resolves when the run is released to be loaded with other code. Undefined: it is not. */
+  get tryingAgain(): Promise<void> | undefined {
+    return this.#tryingAgain;
+  }
+
+  /** The operations of the next execution. */
+  operations(journal: JournalHost): JournaledOperations {
+    this.#operations = new JournaledOperations(journal, this.#history);
+    this.#history = undefined;
+    return this.#operations;
+  }
+
+  /** Executes the agent again, against its history. It catches up until `caughtUp`. */
+  replay(entries: readonly Entry[]): void {
+    const run = this.#run;
+    run.execution?.fence();
+    this.#subRuns = undefined;
+    const begun = subRunsBegun(run.log.key, entries);
+    if (begun.length > 0) run.family.begunBefore(begun);
+    const history = this.prepare(entries);
+    if (history.startedAt === undefined && history.isStopped) run.endWithoutAgent();
+    else run.execute();
+  }
+
+  /** The next execution of the agent is a replay of these entries. */
+  prepare(entries: readonly Entry[]): History {
+    this.#expectCatchUp();
+    this.#history = new History(entries);
+    return this.#history;
+  }
+
+  #expectCatchUp(): void {
+    this.#ready ??= new Promise((resolve) => {
+      this.#caughtUp = resolve;
+    });
+  }
+
+  caughtUp(): void {
+    // The next replay is due already.
+    if (this.#isReplayDue) return;
+    this.tellReady();
+    this.#ready = undefined;
+    inBackground(this.#worker.logger, this.#forgetTakeovers());
+  }
+
+  /** A run that has caught up, and then only waits for answers and sub-runs, has not crashed its owners. */
+  async #forgetTakeovers(): Promise<void> {
+    const { log, execution } = this.#run;
+    if (log.head?.takeovers === 0) return;
+    await execution?.settled();
+    const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
+    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.#handover().forgetTakeovers();
+  }
+
+  /**
+   * Ends the wait of callers for the replay: the agent has caught up, is blocked, or is replayed in another process.
+   */
+  tellReady(): void {
+    this.#caughtUp?.();
+  }
+
+  /** Releases the run as blocked. A process with matching code may claim it. */
+  block(): void {
+    this.#leaving ??= this.#release(this.mismatch ?? null);
+  }
+
+  /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
+  leaveForOtherCode(): Promise<void> {
+    this.#leaving ??= this.#release(null);
+    this.#tryingAgain = this.#leaving;
+    return this.#leaving;
+  }
+
+  async #release(blocked: Mismatch | null): Promise<void> {
+    const handover = this.#handover();
+    this.#run.execution?.fence();
+    handover.setBlocked(blocked);
+    // The release fails if another process has claimed the run. Then nothing is left to do.
+    await handover.release().catch(ignore);
+    this.#run.leave("The code of the agent does not match the history of the run.");
+  }
+
+  /** See {@link Ownership.setSubRun}. While a sub-run is `sought`, the run keeps its owner if it has one. */
+  setSubRun(key: string, activity: SubRunActivity | undefined): void {
+    this.#subRuns ??= new Map();
+    if (activity === undefined) this.#subRuns.delete(key);
+    else this.#subRuns.set(key, activity);
+    if (activity !== "sought") this.settleOwner();
+  }
+
+  /** Something that the run waits for has happened elsewhere. The run keeps its owner until the check resolves. */
+  lookInto(check: Promise<unknown>): void {
+    this.#checks += 1;
+    const looked = endOf(this.#worker.logger, check).then(() => {
+      this.#checks -= 1;
+      this.settleOwner();
+    });
+    inBackground(this.#worker.logger, looked);
+  }
+
+  /** Whether the run only waits, and no work of it is or may be in progress here. Then it needs no owner. */
+  get isIdle(): boolean {
+    return this.#run.durable && this.#waits && !this.#rule.keeps;
+  }
+
+  get isAtWork(): boolean {
+    return this.#run.isAtWork;
+  }
+
+  get slot(): RunSlot | undefined {
+    return this.#run.slot;
+  }
+
+  get mayLeave(): boolean {
+    return this.#run.durable && !this.#rule.claims;
+  }
+
+  /**
+   * No slot is free. The run asks for it again after the time of a scan, unless it has left by then to wait for one. It may
+   * be kept here: the write with which it leaves is decided again when a sub-run wakes it.
+   */
+  askForSlotLater(askAgain: () => void): void {
+    const { clock, settings } = this.#worker;
+    clock.setTimeout(() => {
+      askAgain();
+      if (!this.#run.log.lost) this.#run.log.settleHead();
+    }, settings.scanMs);
+  }
+
+  get hasSubRuns(): boolean {
+    return this.#subRuns !== undefined && this.#subRuns.size > 0 && this.#worker.store.persistent;
+  }
+
+  /** When the run has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
+  get deadline(): number | null {
+    return nextDeadline(this.#run.log.state);
+  }
+
+  /** Whether the run waits for answers, time or messages, or for sub-runs, whatever else its agent does. */
+  get #waits(): boolean {
+    const { state } = this.#run.log;
+    return isWaiting(state) || (this.#subRuns !== undefined && this.#subRuns.size > 0 && !isStopped(state));
+  }
+
+  get #rule(): ResidencyRule {
+    return ruleFor(
+      activityOf({
+        isInStep: this.#run.isInStep,
+        subRuns: this.#subRuns?.values() ?? [],
+        checks: this.#checks,
+        isReplaying: this.#ready !== undefined,
+        isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state),
+        isSettled: this.#operations?.isIdle !== false,
+      }),
+    );
+  }
+
+  get #isCommitted(): boolean {
+    const { state, committed, backlog } = this.#run.log;
+    return state.position === committed && backlog === 0;
+  }
+
+  /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
+  get #isOverdue(): boolean {
+    const { deadline } = this;
+    return deadline !== null && deadline <= Math.max(this.#worker.clock.now(), this.#run.ownership.takenAt);
+  }
+
+  /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
+  settleOwner(): void {
+    const { log } = this.#run;
+    const { head } = log;
+    if (head === undefined || !this.#waits || this.mismatch !== undefined) return;
+    const { claims, evicts } = this.#rule;
+    if (head.owner === null && claims) log.settleHead();
+    else if (head.owner !== null && evicts) inBackground(this.#worker.logger, this.#giveUpOwner());
+  }
+
+  async #giveUpOwner(): Promise<void> {
+    if (this.#isGivingUp) return;
+    this.#isGivingUp = true;
+    await this.#run.execution?.settled();
+    this.#isGivingUp = false;
+    const { log } = this.#run;
+    const { head, lost } = log;
+    const isOwned = !lost && head !== undefined && head.owner !== null;
+    // The agent has yet to get what is being written. This is tried again when it is committed.
+    if (isOwned && this.#isCommitted && this.isIdle) log.settleHead();
+  }
+
+  /** After a commit: a waiting run is to be evicted, and with `alwaysReplay` the agent is replayed. */
+  onCommit(status: RunStatus): void {
+    this.#clearEviction?.();
+    if (isFinal(status)) {
+      // A run may end before its agent has caught up.
+      this.tellReady();
+      return;
+    }
+    const { evictAfterMs, clock, settings } = this.#worker;
+    if (settings.alwaysReplay) this.#replaySoon();
+    if (!this.#waits) return;
+    this.settleOwner();
+    if (evictAfterMs === Number.POSITIVE_INFINITY) return;
+    this.#clearEviction = clock.setTimeout(() => this.evict(), evictAfterMs);
+  }
+
+  /**
+   * Evicts the run, if it only waits. A run that has an owner in the store stays, because no other process would load
+   * it.
+   */
+  evict(): void {
+    const { head, writing } = this.#run.log;
+    // What is being written may make this process the owner.
+    const isFree = this.#waits && head?.owner === null && writing === undefined;
+    if (!isFree || !this.#isCommitted || !this.#rule.evicts || this.#run.isNeeded) return;
+    this.#run.leave("The run waits, and was evicted.", "evicted");
+  }
+
+  /** The run's parent is not loaded here any more. */
+  leaveAlone(): void {
+    if (this.#worker.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
+  }
+
+  /** The run has left this process. */
+  end(): void {
+    this.#clearEviction?.();
+    this.tellReady();
+  }
+
+  /**
+   * Schedules a replay for when everything that the agent did is committed. Until then the agent receives no results.
+   */
+  #replaySoon(): void {
+    const { log, execution } = this.#run;
+    if (this.#isReplayDue || execution === undefined || this.#isPastReplay(execution)) return;
+    // A run that is being cancelled is not replayed.
+    if (log.committed <= this.#replayedUntil || log.state.status === "cancelling") return;
+    this.#isReplayDue = true;
+    this.#expectCatchUp();
+    // The writer reports a failing store. The agent goes on without the replay.
+    const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
+    const held = this.#operations?.holdUntil(replaying);
+    if (held !== undefined) inBackground(this.#worker.logger, held);
+  }
+
+  async #replayWhenCommitted(execution: Execution): Promise<void> {
+    const { log } = this.#run;
+    const { clock, store } = this.#worker;
+    for (;;) {
+      await clock.turn();
+      await log.commit();
+      await this.#run.slot?.unqueued();
+      const { committed } = log;
+      const entries = await store.read(log.key, 0, committed);
+      if (this.#isPastReplay(execution)) {
+        this.#goOnWithoutReplay();
+        return;
+      }
+      if (log.backlog > 0 || entries?.length !== log.committed) continue;
+      this.#isReplayDue = false;
+      this.#replayedUntil = log.committed;
+      this.replay(entries);
+      return;
+    }
+  }
+
+  /** Whether the agent is not replayed any more: it is being stopped, or the run has ended, is blocked or has left. */
+  #isPastReplay(execution: Execution): boolean {
+    const { lost, state } = this.#run.log;
+    return execution.isStopped || lost || isFinal(state.status) || this.mismatch !== undefined;
+  }
+
+  #goOnWithoutReplay(): void {
+    this.#isReplayDue = false;
+    if (this.#run.log.lost || this.#operations?.isCatchingUp === true) return;
+    this.caughtUp();
+    this.#run.goOn();
+  }
+}
+
+/** Whether another process has posted something that the agent has yet to get: an offered answer, or a message. */
+function hasMailToTake({ mail, waits }: RunState): boolean {
+  if (mail === null) return false;
+  if (mail.offers.size > 0) return true;
+  if (mail.inbox.length === 0 || waits === null) return false;
+  const awaited = new Set([...waits.keys()].map((key) => key.slice(0, key.lastIndexOf("#"))));
+  return mail.inbox.some(({ entry }) => awaited.has(`receive:${entry.name}`));
+}

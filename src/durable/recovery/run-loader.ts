@@ -1,0 +1,371 @@
+import { aboutRun } from "../../core/about-run.ts";
+import { inBackground } from "../../core/background.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { foldEntries } from "../../core/evolve.ts";
+import { newerPart } from "../../core/format.ts";
+import type { CreatedEntry, Entry } from "../../core/log.ts";
+import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import { ignore } from "../../core/promises.ts";
+import { isSameRun, RunMap } from "../../core/run-map.ts";
+import type { RunState } from "../../core/state.ts";
+import { isFinal } from "../../core/state.ts";
+import type { Agent } from "../../runtime/agent/agent.ts";
+import { isLost } from "../../runtime/log/refusals.ts";
+import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
+import { LiveRun } from "../../runtime/runs/live-run.ts";
+import { subRunsBegun } from "../replay/history.ts";
+import { DamagedRuns } from "./damaged-runs.ts";
+import type { DetachedLogs } from "./detached-logs.ts";
+import type { Lease } from "./lease.ts";
+import { leased } from "./leased-ownership.ts";
+import type { Worker } from "./worker.ts";
+
+/** After so many take-overs without progress, a run is suspected to crash its process. */
+export const SUSPECT_TAKEOVERS = 2;
+/** How many blocked runs are read at once. */
+const PAGE = 32;
+
+/**
+ * Loads runs from the store: those that this process has taken, those that are answered or cancelled here, and blocked
+ * ones when code is registered.
+ */
+export class RunLoader {
+  readonly damaged: DamagedRuns;
+  /** The loaded runs that may crash this process. */
+  readonly suspects = new Set<LiveRun>();
+  readonly #worker: Worker;
+  readonly #lease: Lease;
+  readonly #logs: DetachedLogs;
+  readonly #loading = new RunMap<Promise<LiveRun | undefined>>();
+  /** The agents whose blocked runs are being tried, by name. */
+  readonly #trying = new Map<string, Promise<void>>();
+
+  constructor(worker: Worker, lease: Lease, logs: DetachedLogs) {
+    this.#worker = worker;
+    this.#lease = lease;
+    this.#logs = logs;
+    this.damaged = new DamagedRuns(worker);
+  }
+
+  /** Whether a run is loaded here, or is being loaded. */
+  isKnown(key: RunKey): boolean {
+    return this.#worker.runs.find(key) !== undefined || this.#loading.has(key);
+  }
+
+  /**
+   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process owns it, its agent or
+   * version is not registered here, or this runtime is closed.
+   */
+  async load(key: RunKey): Promise<LiveRun | undefined> {
+    if (this.#worker.isClosed) return this.#worker.runs.find(key);
+    // Its waits are measured by the store's clock.
+    await this.#worker.clock.ready();
+    let loading = this.#loading.get(key);
+    if (loading === undefined) {
+      loading = this.#load(key).finally(() => this.#loading.delete(key));
+      this.#loading.set(key, loading);
+    }
+    const run = await loading;
+    return run !== undefined && isSameRun(run.log.key, key) ? run : undefined;
+  }
+
+  /** Begins work on a run that this process owns since a moment ago. */
+  async begin(found: FoundRun): Promise<void> {
+    if (found.created === null) throw found.error;
+    const { key, created, head } = found;
+    // A load that is under way may have read the run before this process became its owner.
+    await this.#loading.get(key)?.catch(ignore);
+    const live = this.#worker.runs.find(key);
+    if (live !== undefined) {
+      await leased(live)?.onTaken(head, found.position);
+      // Another process has owned the run meanwhile. The loaded run is of an earlier epoch.
+      if (!live.log.lost) return;
+    }
+    const agent = this.#worker.runs.registry.find(created.agent_name, created.version);
+    if (agent !== undefined) await this.#revive(found, agent, head);
+    else await this.#endWithoutCode(found);
+  }
+
+  /** Tries the blocked runs of an agent once with the code that was just registered. */
+  tryBlocked({ name, options: { version } }: Agent): void {
+    for (const run of this.#worker.runs) {
+      if (run.agent.name === name && run.ownership.mismatch !== undefined) this.loadAgain(run);
+    }
+    const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
+      .catch((error: unknown) =>
+        this.#worker.logger.error(
+          "The store failed while the blocked runs of an agent were read. They are tried when the agent is registered again.",
+          { agent_name: name, error },
+        ),
+      )
+      .finally(() => {
+        if (this.#trying.get(name) === trying) this.#trying.delete(name);
+      });
+    this.#trying.set(name, trying);
+  }
+
+  /** Resolves when the blocked runs of an agent have been tried with the latest code. Undefined: they have been. */
+  tried(agentName: string): undefined | Promise<void> {
+    return this.#trying.get(agentName);
+  }
+
+  /** Releases a run whose code does not match its history, and loads it with the code that is registered now. */
+  loadAgain(run: LiveRun): void {
+    const { key } = run.log;
+    run.setBlocked(undefined);
+    const loading = this.#loadAgain(run, key).finally(() => {
+      if (this.#loading.get(key) === loading) this.#loading.delete(key);
+    });
+    this.#loading.set(key, loading);
+    inBackground(
+      this.#worker.logger,
+      loading,
+      "A run could not be loaded with the code that was registered.",
+      aboutRun(run.log),
+    );
+  }
+
+  /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
+  async cancelAnywhere(key: RunKey): Promise<void> {
+    try {
+      const run = await this.load(key);
+      const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
+      if (isCancelled) return;
+      await this.#logs.change(key, [{ type: "cancel", at: this.#worker.clock.now() }]);
+      this.#worker.onWake(key);
+    } catch (error) {
+      const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
+      if (!isOver) throw error;
+    }
+  }
+
+  /** Cancels a sub-run if its parent has ended or is not in the store. */
+  async cancelOrphan(key: RunKey, parent: RunKey): Promise<void> {
+    if (await this.#logs.isOver(parent)) await this.cancelAnywhere(key);
+  }
+
+  async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
+    await leased(run)?.residency.leaveForOtherCode();
+    const stored = await this.#worker.store.find(key);
+    return stored === undefined || stored.head.blocked === null ? this.#load(key) : this.#tryAgain(stored);
+  }
+
+  async #load(key: RunKey): Promise<LiveRun | undefined> {
+    const live = this.#worker.runs.find(key);
+    if (live !== undefined) return live;
+    const stored = await this.#worker.store.find(key);
+    if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    if (stored.head.blocked?.newer === true) return this.#tryAgain(stored);
+    if (stored.head.blocked !== null) {
+      await this.tried(stored.created.agent_name);
+      return this.#worker.runs.find(key);
+    }
+    const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
+    if (agent === undefined) return undefined;
+    const { head } = stored;
+    // A run that begins later is not loaded before that.
+    if (head.status === "created" && head.owner === null && head.due_at !== null) return undefined;
+    // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
+    const isFree = head.owner === this.#worker.name || isIdle(head, this.#worker.clock.now());
+    const claimed = isFree ? head : await this.claim(stored);
+    try {
+      return claimed && (await this.#revive(stored, agent, claimed));
+    } catch (error) {
+      if (!isFree && claimed !== undefined && newerPart(error) !== undefined)
+        this.damaged.put({ ...stored, head: claimed }, error);
+      throw error;
+    }
+  }
+
+  /**
+   * Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it, or may renew
+   * its lease after an outage.
+   */
+  async claim({ key, head, position, created }: StoredRun): Promise<RunHead | undefined> {
+    const { store, name: owner } = this.#worker;
+    await this.#lease.renewBeforeTaking();
+    if (head.owner !== null && this.#lease.waitMs > 0) return undefined;
+    const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
+    const holds_slot = head.holds_slot || this.#needsSlot(created, head);
+    const claimed: RunHead = {
+      ...head,
+      owner,
+      epoch: head.epoch + 1,
+      due_at: null,
+      takeovers,
+      blocked: null,
+      holds_slot,
+    };
+    const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
+    // The run becomes due, and is taken when a slot is free. The epoch refuses the process that has blocked it: that one may
+    // still have it loaded, and would block it again with its next write.
+    if (conflict?.conflict === "full" && head.blocked !== null) {
+      const due = { ...head, owner: null, epoch: head.epoch + 1, blocked: null };
+      await store.append(
+        key,
+        { epoch: head.epoch, position, owner: head.owner },
+        { entries: [], head: due, wake: key },
+      );
+    }
+    return conflict === undefined ? claimed : undefined;
+  }
+
+  /** Whether a run needs a slot of the store to go on. One that waits, or is being cancelled, needs none so far. */
+  #needsSlot({ agent_name, version, parent }: CreatedEntry, { status }: RunHead): boolean {
+    if (parent !== undefined || (status !== "created" && status !== "in-progress")) return false;
+    return isCountedByStore(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
+  }
+
+  async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
+    const entries = await this.#logs.read(key, position);
+    // A run that was to begin later, or in another process than the one that accepted it, has begun in no process.
+    const isNew = head.status === "created" && head.takeovers === 0;
+    const failure = isNew ? undefined : this.#failureAtLoad(key, created, head);
+    if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
+    const { parent } = created;
+    const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
+    const live = this.#worker.runs.find(key);
+    if (live === undefined && this.#worker.isClosed) await this.#giveBack(key, position, head);
+    if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
+    const state = foldEntries(key.run_id, entries);
+    const run = this.#admit(key, agent, state, head);
+    this.damaged.forget(key);
+    if (failure !== undefined) run.fail(failure);
+    else {
+      this.#execute(run, entries, head);
+      // An orphan is cancelled rather than failed, so that its `finally` blocks run.
+      if (isOrphan) inBackground(this.#worker.logger, run.cancel().catch(ignore));
+    }
+    return run;
+  }
+
+  /** This process closes, and begins no run that the store has just given to it. Another one goes on at once. */
+  async #giveBack(key: RunKey, position: number, head: RunHead): Promise<void> {
+    const { store, name: owner } = this.#worker;
+    if (head.owner !== owner) return;
+    const released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at: null };
+    // A refusal says that the run has changed meanwhile. It is taken over when the lease of this process has ended.
+    await store.append(key, { epoch: head.epoch, position, owner }, { entries: [], head: released, wake: key });
+  }
+
+  /** The error with which a loaded run fails. Undefined: it goes on. */
+  #failureAtLoad({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
+    if (durable !== true) return interruptedError(run_id);
+    return takeovers > this.#worker.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
+  }
+
+  /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
+  async #cancelSubRuns(key: RunKey, entries: readonly Entry[]): Promise<void> {
+    for (const subRun of subRunsBegun(key, entries)) await this.cancelAnywhere(subRun);
+  }
+
+  #execute(run: LiveRun, entries: readonly Entry[], { takeovers }: RunHead): void {
+    const owned = leased(run);
+    if (owned === undefined) return;
+    if (takeovers >= SUSPECT_TAKEOVERS) {
+      owned.residency.isSuspect = true;
+      this.suspects.add(run);
+    }
+    const slotKey = slotKeyOf(run);
+    if (run.log.state.status !== "created") {
+      run.occupy(slotKey, subRunsBegun(run.log.key, entries).length > 0, () => owned.residency.replay(entries));
+      if (run.slot?.isQueued === true) owned.residency.prepare(entries);
+      return;
+    }
+    // The run was accepted by another process, and its agent was never called.
+    run.reserve(slotKey);
+    run.begin();
+    if (run.slot?.isQueued === true) owned.handover.forgetTakeovers();
+  }
+
+  #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
+    const { runs } = this.#worker;
+    const run = new LiveRun(runs, key, agent);
+    run.log.adopt(state, head);
+    runs.add(run);
+    this.#worker.follower.onLoaded(key);
+    return run;
+  }
+
+  /** Ends a cancelled run whose code no process had for the time of a lease. Its `finally` blocks do not run. */
+  async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
+    const entries = await this.#logs.read(key, position);
+    if (entries !== undefined) await this.#cancelSubRuns(key, entries);
+    if (entries === undefined || this.#worker.isClosed) return;
+    const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
+    const run = this.#admit(key, agent, foldEntries(key.run_id, entries), head);
+    run.onEnd();
+    run.endWithoutAgent();
+  }
+
+  /** Claims and loads each blocked run of a version once. */
+  async #tryBlocked(version: AgentVersion): Promise<void> {
+    const { store } = this.#worker;
+    let after: RunKey | undefined;
+    for (;;) {
+      const page = await store.blocked({ agents: [version], limit: PAGE, after });
+      for (const found of page) {
+        if (this.#worker.isClosed) return;
+        if (found.created !== null) await this.#tryAgain(found);
+      }
+      after = page.at(-1)?.key;
+      if (page.length < PAGE) return;
+    }
+  }
+
+  /** Whether this version of the library can read a run that a newer one has written to. Claims nothing. */
+  async #isReadable({ key, head }: StoredRun): Promise<boolean> {
+    try {
+      await this.#worker.store.read(key, head.blocked?.position ?? 0, 1);
+      return true;
+    } catch (error) {
+      if (newerPart(error) !== undefined) return false;
+      throw error;
+    }
+  }
+
+  async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
+    const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
+    if (agent === undefined || (stored.head.blocked?.newer === true && !(await this.#isReadable(stored))))
+      return undefined;
+    const claimed = await this.claim(stored);
+    if (claimed === undefined) return undefined;
+    try {
+      return await this.#revive(stored, agent, claimed);
+    } catch (error) {
+      this.damaged.put({ ...stored, head: claimed }, error);
+      return undefined;
+    }
+  }
+}
+
+/** Whether a run only waits: it has no owner, and a time from which it needs work is not reached. */
+function isIdle({ owner, status, due_at }: RunHead, now: number): boolean {
+  return owner === null && (status === "awaiting" || (status === "in-progress" && (due_at === null || due_at > now)));
+}
+
+/** Waits for an action on a live run. False: another process has claimed the run. */
+async function isStillHere(act: Promise<unknown>): Promise<boolean> {
+  try {
+    await act;
+    return true;
+  } catch (error) {
+    if (isLost(error)) return false;
+    throw error;
+  }
+}
+
+function interruptedError(runId: string): CadenzaError {
+  return new CadenzaError(
+    "interrupted",
+    `Run ${runId} is not durable, and the process that executed it has ended or lost its lease.`,
+    {
+      run_id: runId,
+    },
+  );
+}
+
+function crashLoopError(runId: string, takeovers: number): CadenzaError {
+  const message = `Run ${runId} was taken over ${takeovers} times without progress. It probably crashes its process.`;
+  return new CadenzaError("crash_loop", message, { run_id: runId });
+}

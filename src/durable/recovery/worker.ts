@@ -1,0 +1,93 @@
+import { aboutRun } from "../../core/about-run.ts";
+import type { Logger, RunHead, RunKey, Store } from "../../core/ports.ts";
+import type { RunLog } from "../../runtime/log/run-log.ts";
+import type { StoreClock } from "../../runtime/log/store-clock.ts";
+import type { LiveRuns } from "../../runtime/runs/live-run.ts";
+import { Follower } from "./follower.ts";
+import type { DurabilitySettings } from "./options.ts";
+
+/** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+const STALL_MS = 5_000;
+/** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
+const TEST_STALL_MS = 2_000;
+
+/** This process as one that executes runs of a durable store: what all parts of the durable room share. */
+export class Worker {
+  /** The loaded runs. */
+  readonly runs: LiveRuns;
+  readonly store: Store;
+  readonly clock: StoreClock;
+  readonly logger: Logger;
+  readonly settings: DurabilitySettings;
+  /** Polls the store for runs that other processes may write to. */
+  readonly follower: Follower;
+  /** A run that is not loaded here may need work. */
+  readonly onWake: (key: RunKey) => void;
+  /** A run has no owner any more, with this head. It has ended, or may be due at a time. */
+  readonly onReleased: (key: RunKey, head: RunHead) => void;
+  /** A run has given its slot back, which another one may wait for. */
+  readonly onSlotFree: () => void;
+  /** Called when the runtime and its store are closed, by those who wait for other processes. */
+  readonly onOver = new Set<() => void>();
+  /** Whether the runtime and its store are closed. */
+  isOver = false;
+  /** How many values replayed agents emitted that their history does not hold. */
+  differences = 0;
+  #name: string | undefined;
+  #hasWarned = false;
+
+  constructor(
+    runs: LiveRuns,
+    settings: DurabilitySettings,
+    onWake: (key: RunKey) => void,
+    onReleased: (key: RunKey, head: RunHead) => void,
+    onSlotFree: () => void,
+  ) {
+    const { store, clock, logger } = runs.shared;
+    this.runs = runs;
+    this.store = store;
+    this.clock = clock;
+    this.logger = logger;
+    this.settings = settings;
+    this.follower = new Follower(store, clock, logger);
+    this.onWake = onWake;
+    this.onReleased = onReleased;
+    this.onSlotFree = onSlotFree;
+  }
+
+  /** The name under which this process owns runs. Made when it is first needed: Workers refuse random numbers while modules load. */
+  get name(): string {
+    this.#name ??= this.runs.ids.token();
+    return this.#name;
+  }
+
+  /** How long a waiting durable run stays loaded before it is evicted, in milliseconds. */
+  get evictAfterMs(): number {
+    return this.store.persistent ? this.settings.evictAfterMs : Number.POSITIVE_INFINITY;
+  }
+
+  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+  get stallMs(): number {
+    return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+  }
+
+  /** A plain run waits for an answer in a store that outlives it. The logger is told once. */
+  onPlainQuestion(log: RunLog): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.logger.warn(
+      "An agent that is not durable waits for an answer. Its runs end with this process, although the store keeps them: they fail as interrupted. Make it durable, with { durable: true }.",
+      aboutRun(log),
+    );
+  }
+
+  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
+  get isClosed(): boolean {
+    return this.runs.shared.isClosed;
+  }
+
+  end(): void {
+    this.isOver = true;
+    for (const tell of [...this.onOver]) tell();
+  }
+}

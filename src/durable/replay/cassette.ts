@@ -1,0 +1,84 @@
+import { copyJson } from "../../core/json.ts";
+import type { Entry, StepEntry } from "../../core/log.ts";
+import { waitKeys } from "../../core/operation-keys.ts";
+import type { RunKey, Store } from "../../core/ports.ts";
+import { runRecord } from "../../core/record.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { Message } from "../../protocol/message.ts";
+import { historyOf } from "../../runtime/execution/run-session.ts";
+import { foldLog } from "../../runtime/log/fold-log.ts";
+import { guarded } from "../../runtime/log/store-failures.ts";
+import { allRuns } from "../../runtime/runs/all-runs.ts";
+
+/** A run as plain JSON: keep it in a file, and `replay` it against later versions of the agent. */
+export interface Cassette {
+  /** The version of this format. */
+  readonly cassette: 1;
+  readonly run_id: string;
+  /** The run's log. */
+  readonly entries: readonly Entry[];
+  /** The results of its steps and sub-runs. */
+  readonly results: readonly StepEntry[];
+  /** The keys of its steps and sub-runs that have begun and have no result. */
+  readonly unfinished?: readonly string[];
+  /** Whether `results` holds all of them. A run that is not durable leaves no steps in a store. */
+  readonly complete: boolean;
+  /** The history of its session when it began. */
+  readonly history: readonly Message[];
+  /** The session's state when it began, if it is known. */
+  readonly state: JsonValue;
+}
+
+const CHUNK = 1_000;
+
+/** Records a run from its store; undefined if the store does not have it. */
+export async function recordRun(from: Store, key: RunKey): Promise<Cassette | undefined> {
+  const store = guarded(from);
+  const stored = await store.find(key);
+  if (stored === undefined) return undefined;
+  const entries: Entry[] = [];
+  while (entries.length < stored.position) {
+    const chunk = await store.read(key, entries.length, CHUNK);
+    if (chunk === undefined || chunk.length === 0) break;
+    entries.push(...chunk);
+  }
+  const waits = waitKeys(entries);
+  const recorded = entries.filter((entry) => entry.type === "step").filter(({ key }) => !waits.has(key));
+  const ended = new Set(recorded.map(({ key }) => key));
+  const begun = new Set(entries.flatMap((entry) => (entry.type === "intent" ? [entry.key] : [])));
+  const unfinished = [...begun].filter((key) => !waits.has(key) && !ended.has(key));
+  const { session_id, history_length = 0, durable = false } = stored.created;
+  const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
+  const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
+  const results = durable ? recorded : await subRunsOf(store, key);
+  const history = historyOf(stored.created, session) ?? [];
+  return plainCassette({
+    cassette: 1,
+    run_id: key.run_id,
+    entries,
+    results,
+    unfinished,
+    complete: durable,
+    history,
+    state,
+  });
+}
+
+/** The sub-runs of a run that is not durable are found by their parent. */
+async function subRunsOf(store: Store, { tenant, run_id }: RunKey): Promise<StepEntry[]> {
+  const found: StepEntry[] = [];
+  for (const { key, created, head, position } of await allRuns(store, { tenant, parents: [run_id] }, (run) => run)) {
+    if (created?.parent === undefined || head.finished_at === null) continue;
+    const state = await foldLog(store, key, position);
+    if (state === undefined) continue;
+    // The library makes run records, and they are JSON.
+    const result = runRecord(state) as unknown as JsonValue;
+    found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
+  }
+  return found;
+}
+
+/** A copy that shares nothing with the original, as `JSON.parse` would return it. */
+export function plainCassette(cassette: Cassette): Cassette {
+  return copyJson(cassette) as unknown as Cassette;
+}

@@ -1,0 +1,155 @@
+import { useState } from "preact/hooks";
+import type { FiguresEvent } from "../inspector/api.ts";
+import { useFeed } from "./feed.ts";
+import { hrefTo } from "./place.ts";
+import { addressOf } from "./server.ts";
+import { Age, duration, Notice } from "./words.tsx";
+
+/** How many figures of each kind are kept, one a second. */
+const KEPT = 120;
+
+interface Line {
+  readonly name: string;
+  readonly values: readonly number[];
+}
+
+/** Counts of runs, workers and agents, and how they went in the last two minutes. */
+export function FiguresView() {
+  const [figures, setFigures] = useState<FiguresEvent | null>(null);
+  const [lines, setLines] = useState<readonly Line[]>([]);
+  const refused = useFeed<FiguresEvent>(addressOf("feed/figures"), (event) => {
+    setFigures(event);
+    setLines((before) =>
+      Object.entries(totals(event)).map(([name, value]) => {
+        const values = before.find((line) => line.name === name)?.values ?? [];
+        return { name, values: [...values.slice(1 - KEPT), value] };
+      }),
+    );
+  });
+  return (
+    <>
+      <h1>Figures</h1>
+      {refused !== null && <Notice>{refused}</Notice>}
+      <ul class="sparks">
+        {lines.map(({ name, values }) => (
+          <li key={name}>
+            <b>{values.at(-1)?.toLocaleString()}</b> {name}
+            <Spark values={values} />
+          </li>
+        ))}
+      </ul>
+      {figures !== null && <Tables figures={figures} />}
+    </>
+  );
+}
+
+function totals({ versions, backlog, stats }: FiguresEvent): Readonly<Record<string, number>> {
+  const live = (status: "created" | "in-progress" | "awaiting"): number =>
+    versions.reduce((sum, version) => sum + version.live[status], 0);
+  return {
+    "in progress": live("in-progress"),
+    awaiting: live("awaiting"),
+    created: live("created"),
+    "due without a worker": backlog.reduce((sum, { due }) => sum + due, 0),
+    ...(stats !== null && { "queued here": stats.queued }),
+  };
+}
+
+function Heads({ names }: { readonly names: readonly string[] }) {
+  return (
+    <thead>
+      <tr>
+        {names.map((name) => (
+          <th key={name} scope="col">
+            {name}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
+/** A line of the last values, from 0 to the highest of them. */
+function Spark({ values }: { readonly values: readonly number[] }) {
+  const highest = Math.max(1, ...values);
+  const points = values.map(
+    (value, index) => `${index + KEPT - values.length},${(30 - (28 * value) / highest).toFixed(1)}`,
+  );
+  return (
+    <svg viewBox={`0 0 ${KEPT} 32`} preserveAspectRatio="none" aria-hidden="true">
+      <polyline points={points.join(" ")} />
+    </svg>
+  );
+}
+
+function Tables({ figures: { versions, backlog, workers, stats } }: { readonly figures: FiguresEvent }) {
+  return (
+    <>
+      <h2>Agents</h2>
+      <div class="wide">
+        <table>
+          <Heads
+            names={["Agent", "Version", "Code", "Live", "In progress", "Awaiting", "Due", "Waiting", "Due since"]}
+          />
+          <tbody>
+            {versions.map(({ agent_name, version, code, total, live }) => {
+              const queue = backlog.find((one) => one.agent_name === agent_name && one.version === version);
+              return (
+                <tr key={`${agent_name} ${version}`}>
+                  <th scope="row">
+                    <a href={hrefTo(["runs"], { agent: agent_name })} data-row>
+                      {agent_name}
+                    </a>
+                  </th>
+                  <td>{version}</td>
+                  <td>{code}</td>
+                  <td>{total}</td>
+                  <td>{live["in-progress"]}</td>
+                  <td>{live.awaiting}</td>
+                  <td>{queue?.due ?? 0}</td>
+                  <td>{queue?.waiting ?? 0}</td>
+                  <td>{queue?.since != null && <Age of={queue.since} />}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+      <h2>Workers</h2>
+      <div class="wide">
+        <table>
+          <Heads names={["Worker", "State", "Runs", "Lease until"]} />
+          <tbody>
+            {workers.map(({ worker, is_alive, runs, until }) => (
+              <tr key={worker}>
+                <th scope="row">{worker}</th>
+                <td>{is_alive ? "alive" : "gone"}</td>
+                <td>{runs}</td>
+                <td>{until !== null && <Age of={until} />}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {stats !== null && (
+        <>
+          <h2>This process</h2>
+          <dl class="facts">
+            {Object.entries({
+              hung: stats.hung,
+              "dropped values": stats.dropped,
+              "differences of replays": stats.differences,
+              "cancelled without finally": stats.withoutFinally,
+              "last heartbeat": stats.heartbeatAgeMs === null ? "none" : `${duration(stats.heartbeatAgeMs)} ago`,
+            }).map(([name, value]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </div>
+            ))}
+          </dl>
+        </>
+      )}
+    </>
+  );
+}

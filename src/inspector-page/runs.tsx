@@ -1,0 +1,218 @@
+import type { JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { AdminRun } from "../admin/records.ts";
+import { runItemId } from "../inspector/api.ts";
+import { useList } from "./feed.ts";
+import { hrefToRun, place, setQuery } from "./place.ts";
+import { addressOf, start } from "./server.ts";
+import { Age, Counted, Status, shortId, shownStatus } from "./words.tsx";
+
+const statuses = ["created", "in-progress", "awaiting", "cancelling", "completed", "failed", "cancelled"] as const;
+/** How many runs are shown at first. More are shown on request, up to what a feed follows. */
+const STEP = 200;
+const MOST = 2_000;
+
+/** The list of runs, by the filters in the address. */
+export function RunsView() {
+  const { query } = place.value;
+  const value = (name: string): string => query.get(name) ?? "";
+  const limit = Math.min(MOST, Number(value("limit")) || STEP);
+  const filters = {
+    tenant: value("tenant"),
+    agent: value("agent"),
+    status: value("status"),
+    label: value("label"),
+    id: value("id").trim(),
+    roots: value("roots"),
+  };
+  const set = (changed: Readonly<Record<string, string>>): void =>
+    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
+  // The server takes the beginning of an id from four characters on.
+  const id = filters.id.length < 4 ? "" : filters.id;
+  const address = addressOf("feed/runs", { ...filters, id, limit: String(limit) });
+  const list = useList<AdminRun>(address, runItemId);
+  const { items, more, workers } = list;
+  return (
+    <>
+      <h1>Runs</h1>
+      <Filters filters={filters} set={set} />
+      <Counted list={list} one="run" none="No runs." />
+      {items !== null && (
+        <Window items={items} idOf={runItemId} row={(run) => <Row run={run} workers={workers} />} label="Runs" />
+      )}
+      {more && limit < MOST && (
+        <button type="button" onClick={() => set({ limit: String(Math.min(MOST, limit * 2)) })}>
+          Show more
+        </button>
+      )}
+    </>
+  );
+}
+
+interface Filtered {
+  readonly tenant: string;
+  readonly agent: string;
+  readonly status: string;
+  readonly label: string;
+  readonly id: string;
+  readonly roots: string;
+}
+
+function Filters({
+  filters,
+  set,
+}: {
+  readonly filters: Filtered;
+  readonly set: (changed: Readonly<Record<string, string>>) => void;
+}) {
+  const text = (name: "tenant" | "agent" | "label" | "id", label: string, hint = "") => (
+    <TextFilter
+      name={name}
+      label={label}
+      placeholder={hint}
+      list={name === "agent" ? "agents" : undefined}
+      value={filters[name]}
+      onCommit={(value) => set({ [name]: value })}
+    />
+  );
+  return (
+    <search class="filters">
+      {text("id", "Id", "first characters")}
+      {text("agent", "Agent")}
+      <label>
+        Status
+        <select value={filters.status} onChange={({ currentTarget }) => set({ status: currentTarget.value })}>
+          <option value="">any</option>
+          <option value="created,in-progress,awaiting,cancelling">not ended</option>
+          {statuses.map((status) => (
+            <option key={status} value={status}>
+              {status}
+            </option>
+          ))}
+        </select>
+      </label>
+      {text("label", "Label", "name:value")}
+      {start.value?.tenant === null && text("tenant", "Tenant")}
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={filters.roots === "true"}
+          onChange={({ currentTarget }) => set({ roots: currentTarget.checked ? "true" : "" })}
+        />
+        without sub-runs
+      </label>
+      <datalist id="agents">
+        {start.value?.agents.map(({ agent_name }) => (
+          <option key={agent_name} value={agent_name} />
+        ))}
+      </datalist>
+    </search>
+  );
+}
+
+/** A filter of which the list knows nothing before it is committed. What is typed stays when the list is shown anew. */
+function TextFilter({
+  label,
+  value,
+  onCommit,
+  ...attributes
+}: {
+  readonly name: string;
+  readonly label: string;
+  readonly placeholder: string;
+  readonly list: string | undefined;
+  readonly value: string;
+  readonly onCommit: (value: string) => void;
+}) {
+  const [typed, setTyped] = useState<string | null>(null);
+  return (
+    <label>
+      {label}
+      <input
+        {...attributes}
+        type="search"
+        value={typed ?? value}
+        onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+        onChange={({ currentTarget }) => {
+          setTyped(null);
+          onCommit(currentTarget.value);
+        }}
+      />
+    </label>
+  );
+}
+
+/** A run in a list. */
+export function Row({ run, workers }: { readonly run: AdminRun; readonly workers?: ReadonlyMap<string, boolean> }) {
+  const { created, finished_at } = run;
+  return (
+    <a class="row" href={hrefToRun(run)} data-row>
+      <Status is={shownStatus(run, workers)} />
+      <b>{created?.agent_name ?? "cannot be read"}</b>
+      <span class="faint">
+        {shortId(run.run_id)}
+        {created?.version != null && ` · version ${created.version}`}
+        {run.tenant !== "" && ` · ${run.tenant}`}
+        {Object.entries(created?.labels ?? {}).map(([name, value]) => ` · ${name}: ${value}`)}
+        {created?.parent_run_id != null && " · sub-run"}
+        {created?.origin != null && " · fork"}
+      </span>
+      <span class="when">
+        {(finished_at ?? created?.at) !== undefined && <Age of={finished_at ?? created?.at ?? ""} />}
+      </span>
+    </a>
+  );
+}
+
+const ROW_HEIGHT = 40;
+/** How many rows are there above and below those that can be seen. */
+const BEYOND = 15;
+
+/** A list of which only the rows near the view are in the page. */
+function Window<Item>({
+  items,
+  idOf,
+  row,
+  label,
+}: {
+  readonly items: readonly Item[];
+  readonly idOf: (item: Item) => string;
+  readonly row: (item: Item) => JSX.Element;
+  readonly label: string;
+}) {
+  const list = useRef<HTMLUListElement>(null);
+  const [first, setFirst] = useState(0);
+  const [fitting, setFitting] = useState(40);
+  useLayoutEffect(() => {
+    const measure = (): void => {
+      const top = list.current?.getBoundingClientRect().top ?? 0;
+      setFirst(Math.max(0, Math.floor(-top / ROW_HEIGHT) - BEYOND));
+      setFitting(Math.ceil(innerHeight / ROW_HEIGHT) + 2 * BEYOND);
+    };
+    measure();
+    addEventListener("scroll", measure, { passive: true });
+    addEventListener("resize", measure);
+    return () => {
+      removeEventListener("scroll", measure);
+      removeEventListener("resize", measure);
+    };
+  }, []);
+  useEffect(() => {
+    if (first > items.length) setFirst(0);
+  }, [first, items.length]);
+  const shown = items.slice(first, first + fitting);
+  return (
+    <ul
+      class="rows"
+      ref={list}
+      aria-label={label}
+      style={{ height: `${items.length * ROW_HEIGHT}px`, paddingTop: `${first * ROW_HEIGHT}px` }}
+    >
+      {shown.map((item, index) => (
+        <li key={idOf(item)} aria-posinset={first + index + 1} aria-setsize={items.length}>
+          {row(item)}
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,137 @@
+import type { AdminTimeline } from "../admin/one-run.ts";
+import type {
+  AdminBacklog,
+  AdminBlocked,
+  AdminRun,
+  AdminTree,
+  AdminUnregistered,
+  AdminVersion,
+  AdminWorker,
+} from "../admin/records.ts";
+import type { TimelineItem } from "../admin/timeline.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
+
+/*
+ * What the inspector's page and its server say to each other. Paths are below the mount. `tenant` may always be left
+ * out: a user of one tenant has that one, any other user the empty one; in lists, all.
+ *
+ * GET "" gives the page, api/start `Start`, api/log?run_id=&cursor=&limit= a page of the raw log, and
+ * api/cassette?run_id= a cassette for `replay` of cadenza/testing.
+ *
+ * Feeds are server-sent events without names, below api/feed/: runs, questions and failures give `ListEvent`s, with the
+ * parameters tenant, agent, version (empty: none), status (by commas), label=name:value (repeated), id (its beginning),
+ * roots, after and before (times), and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s, and
+ * session?session_id= `SessionEvent`s.
+ *
+ * POST takes JSON, with `tenant` and `run_id` unless said otherwise, and gives {} unless said otherwise:
+ *   api/create { tenant?, agent_name, input, session_id? } gives { tenant, run_id, session_id }. The input is a value for
+ *     the agent's schema; without one a text, a message or a list of messages
+ *   api/answer { await_id, answer }: a text, or a value for the schema
+ *   api/decline { await_id, reason? }, api/cancel { }, api/delete { }, api/send { name, data }
+ *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it
+ *
+ * A refusal has { code, message, data: { reason, issues? } }.
+ */
+
+/** What the page needs to begin with. */
+export interface Start {
+  /** The only tenant that the caller may see; null: all tenants. */
+  readonly tenant: string | null;
+  /** Whether the caller may answer, cancel, fork, delete and create runs. */
+  readonly may_write: boolean;
+  /** The agents that this process knows, each with the version that new runs get. */
+  readonly agents: readonly InspectedAgent[];
+}
+
+/** An agent of which runs can be created. */
+export interface InspectedAgent {
+  readonly agent_name: string;
+  readonly version: string | null;
+  readonly description: string;
+  readonly durable: boolean;
+  /** The JSON Schema of its input; null: messages. */
+  readonly input_schema: JsonValue;
+  /** The names of the messages that it declares. */
+  readonly messages: readonly string[];
+}
+
+/** An event of a feed of a list. The first one, also after each reconnection, is a page. */
+export type ListEvent<Item> =
+  | {
+      readonly type: "page";
+      readonly items: readonly Item[];
+      /** Whether there are more than the limit. */
+      readonly more: boolean;
+      /** The processes; empty for a caller of one tenant. */
+      readonly workers: readonly AdminWorker[];
+    }
+  | {
+      readonly type: "change";
+      readonly changed: readonly Item[];
+      /** New items, the newest first: they come before all others. */
+      readonly added: readonly Item[];
+      /** The ids of items that are no longer in the list. */
+      readonly gone: readonly string[];
+      /** Left out: as before. */
+      readonly workers?: readonly AdminWorker[];
+    };
+
+/** An event of the feed of a run. */
+export type RunEvent =
+  | {
+      readonly type: "run";
+      readonly run: AdminRun;
+      /** Whether the lease of its worker has ended, so that the run waits to be taken over. */
+      readonly lost: boolean;
+      /** Left out: as before. */
+      readonly tree?: AdminTree;
+      /** Items that have begun or changed since the event before. `position` identifies an item. */
+      readonly items: readonly TimelineItem[];
+      readonly position: number;
+      readonly usage: AdminTimeline["usage"];
+      /** Whether all items up to `position` were sent. A long timeline comes in pieces. */
+      readonly whole: boolean;
+    }
+  /** The run was deleted. */
+  | { readonly type: "gone" };
+
+/** The runs that need an operator: whole, whenever it differs. */
+export interface StuckEvent {
+  readonly type: "stuck";
+  readonly blocked: readonly AdminBlocked[];
+  /** Null for a caller of one tenant: it is counted over all. */
+  readonly unregistered: readonly AdminUnregistered[] | null;
+  /** Runs that were executed by processes whose leases have ended. */
+  readonly lost: readonly AdminRun[];
+}
+
+/** The figures, once a second. Refused to callers of one tenant. */
+export interface FiguresEvent {
+  readonly type: "figures";
+  readonly at: string;
+  /** Null for a store without a runtime. */
+  readonly stats: RuntimeStats | null;
+  readonly versions: readonly AdminVersion[];
+  readonly backlog: readonly AdminBacklog[];
+  readonly workers: readonly AdminWorker[];
+}
+
+/** The runs of a session, the oldest first: whole at first, then those that have changed. */
+export interface SessionEvent {
+  readonly type: "session";
+  readonly runs: readonly { readonly run: AdminRun; readonly items: readonly TimelineItem[] }[];
+}
+
+/** The id of a run in a list. */
+export function runItemId({ tenant, run_id }: { readonly tenant: string; readonly run_id: string }): string {
+  return `${tenant}/${run_id}`;
+}
+/** The id of a question in the inbox. */
+export function questionItemId(question: {
+  readonly tenant: string;
+  readonly run_id: string;
+  readonly await_id: string;
+}): string {
+  return `${runItemId(question)}/${question.await_id}`;
+}

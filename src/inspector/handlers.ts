@@ -1,0 +1,261 @@
+import { recordRun } from "../durable/replay/cassette.ts";
+import { readJson } from "../http/body.ts";
+import { errorResponse, unfitAt, WireError } from "../http/errors.ts";
+import { streamHeaders } from "../http/event-stream.ts";
+import type { Handler } from "../http/fetch.ts";
+import { handlerOf } from "../http/fetch.ts";
+import type { NodeListener } from "../http/node.ts";
+import { listenerOf } from "../http/node.ts";
+import { route } from "../http/router.ts";
+import type { Call, Route } from "../http/service.ts";
+import { mountPath, Service, takeBody } from "../http/service.ts";
+import type { WireResponse } from "../http/wire.ts";
+import { json } from "../http/wire.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import { describeSchemas } from "../runtime/agent/agent-schemas.ts";
+import { insideKey } from "../runtime/api/inside.ts";
+import { randomSecret } from "../runtime/log/system.ts";
+import type { Access, Visitor } from "./access.ts";
+import { byHost, byNothing, byToken } from "./access.ts";
+import { actions } from "./actions.ts";
+import type { InspectedAgent, Start } from "./api.ts";
+import { questionItemId, runItemId } from "./api.ts";
+import type { Feed } from "./feed.ts";
+import { FeedText } from "./feed.ts";
+import type { Inspected } from "./inspected.ts";
+import { inspect, noSuchRun } from "./inspected.ts";
+import { listFeed } from "./lists.ts";
+import { runFeed, sessionFeed } from "./one-run.ts";
+import type { InspectorOptions, InspectorSettings, InspectorTarget } from "./options.ts";
+import { readInspectorOptions } from "./options.ts";
+import { pageResponse, refusal, safeHeaders } from "./page.ts";
+import { isForeign, readLimit, readListQuery, readPage, readRunQuery, readTenant } from "./queries.ts";
+import { figuresFeed, stuckFeed } from "./states.ts";
+
+/**
+ * The inspector of a runtime for Hono, Next.js, Bun and Deno: a page that shows its runs while they go on, and lets its
+ * users answer, cancel, fork and create runs. Without `authorize` it refuses every request. Throws `invalid_argument`
+ * for an invalid option.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ * import { createInspectorHandler } from "cadenza/inspector";
+ *
+ * const operators = new Set(["Bearer of-ada"]);
+ * const handler = createInspectorHandler(new AgentRuntime(), {
+ *   basePath: "/inspector",
+ *   authorize: ({ headers }) => operators.has(headers["authorization"] ?? "") && { allTenants: true },
+ * });
+ * // With Hono: app.all("/inspector/*", (context) => handler(context.req.raw));
+ * const headers = { authorization: "Bearer of-ada" };
+ * const response = await handler(new Request("http://localhost/inspector/api/start", { headers }));
+ * console.log(await response.json()); // → { tenant: null, may_write: true, agents: [] }
+ * ```
+ */
+export function createInspectorHandler(target: InspectorTarget, options: InspectorOptions = {}): Handler {
+  return handlerOf(serviceOf(inspect(target), readInspectorOptions(options, false), undefined));
+}
+
+/**
+ * The inspector of a runtime for `node:http`, Express, Fastify and Koa. Without `authorize` it serves its own machine,
+ * and needs a token, whose address goes to the logger. Throws `invalid_argument` for an invalid option.
+ *
+ * @example
+ * ```ts no-run — it listens until it is stopped
+ * import { createServer } from "node:http";
+ * import { AgentRuntime } from "cadenza";
+ * import { createInspectorNodeListener } from "cadenza/inspector";
+ *
+ * const runtime = new AgentRuntime({ logger: console });
+ * createServer(createInspectorNodeListener(runtime)).listen(4000, "127.0.0.1");
+ * // The inspector is open. { url: '<where this listener is mounted>/?token=…' }
+ * ```
+ */
+export function createInspectorNodeListener(target: InspectorTarget, options: InspectorOptions = {}): NodeListener {
+  const settings = readInspectorOptions(options, true);
+  const { authorizes, token = randomSecret(), baseUrl = "<where this listener is mounted>" } = settings;
+  const service = serviceOf(inspect(target), settings, token);
+  // A token that the host has made is not for its log.
+  const query = settings.token === undefined ? `?token=${token}` : "";
+  if (authorizes === undefined) service.logger.info("The inspector is open.", { url: `${baseUrl}/${query}` });
+  return listenerOf(service);
+}
+
+type InspectorCall = Call<InspectorSettings, Visitor>;
+type InspectorRoute = Route<InspectorSettings, Visitor>;
+
+function serviceOf(
+  inspected: Inspected,
+  settings: InspectorSettings,
+  token: string | undefined,
+): Service<InspectorSettings, Visitor> {
+  const { authorizes } = settings;
+  const face = {
+    routes: routesOf(inspected),
+    refuse: (error: unknown, logger: Inspected["logger"]): WireResponse => safe(errorResponse(error, logger)),
+  };
+  const { readersPerTenant } = inspected.runtime?.[insideKey] ?? {};
+  return new Service(inspected, face, settings, readersPerTenant, (logger) => {
+    if (authorizes !== undefined) return byHost(authorizes, logger);
+    return token === undefined ? byNothing : byToken(token, settings);
+  });
+}
+
+function routesOf(inspected: Inspected): readonly InspectorRoute[] {
+  const { admin, store } = inspected;
+  const get = (path: string, answer: (asked: Asked) => Promise<WireResponse>): InspectorRoute =>
+    route("GET", path, "inspect", async (call) => {
+      const asked = { call, access: admitted(call), search: new URLSearchParams(call.query) };
+      return safe(await answer(asked));
+    });
+  const feed = (path: string, make: (asked: Asked) => Feed): InspectorRoute =>
+    get(`api/feed/${path}`, (asked) => follow(inspected, asked, make(asked)));
+  const list = { admin, clock: inspected.clock };
+  return [
+    route("GET", "", "inspect", getPage),
+    get("api/start", async ({ access }) => json(200, startOf(inspected, access))),
+    feed("runs", ({ search, access }) =>
+      listFeed(list.admin, list.clock, {
+        ...{ query: readListQuery(search, access), limit: readLimit(search), showsWorkers: access.tenant === null },
+        read: async (runs) => runs,
+        idOf: runItemId,
+      }),
+    ),
+    feed("questions", ({ search, access }) => {
+      const query = { ...readListQuery(search, access), ...waiting(search, access) };
+      return listFeed(list.admin, list.clock, {
+        ...{ query, limit: readLimit(search), showsWorkers: false },
+        read: async (among) => (await admin.questions({ ...query, among })).items,
+        idOf: questionItemId,
+      });
+    }),
+    feed("failures", ({ search, access }) => {
+      const query = { ...readListQuery(search, access), ...failed(search, access) };
+      return listFeed(list.admin, list.clock, {
+        ...{ query, limit: readLimit(search), showsWorkers: false },
+        read: async (among) => (await admin.failures({ ...query, among })).items,
+        idOf: runItemId,
+      });
+    }),
+    feed("stuck", ({ access }) => stuckFeed(inspected, access.tenant ?? undefined)),
+    feed("figures", ({ access }) => {
+      if (access.tenant !== null)
+        throw new WireError(403, "forbidden", "The figures count the runs of all tenants, which the user may not see.");
+      return figuresFeed(inspected);
+    }),
+    feed("run", ({ search, access }) => runFeed(inspected, readRunQuery(search, access))),
+    feed("session", ({ search, access }) => {
+      const tenant = readTenant(search.get("tenant"), access);
+      const session_id = search.get("session_id");
+      if (session_id === null) throw unfitAt(["session_id"], "expected the id of a session");
+      return sessionFeed(inspected, tenant, isForeign(tenant, access) ? "" : session_id);
+    }),
+    get("api/log", async ({ search, access }) => {
+      return json(200, await admin.log(readRunQuery(search, access), readPage(search)));
+    }),
+    get("api/cassette", async ({ search, access }) => {
+      const key = readRunQuery(search, access);
+      const cassette = await recordRun(store, key);
+      if (cassette === undefined) throw noSuchRun(key);
+      return json(200, cassette);
+    }),
+    ...Object.entries(actions).map(([name, { takes, act }]) =>
+      route<InspectorSettings, Visitor>("POST", `api/${name}`, "operate", async (call) => {
+        const access = admitted(call);
+        const { runtime } = inspected;
+        if (runtime === undefined || !access.mayWrite)
+          throw new WireError(403, "read_only", "This inspector is read-only for this user.");
+        return safe(json(200, await act({ runtime, access, body: await readBody(call, takes) })));
+      }),
+    ),
+  ];
+}
+
+/** A request of a user who was admitted. */
+interface Asked {
+  readonly call: InspectorCall;
+  readonly access: Access;
+  readonly search: URLSearchParams;
+}
+
+function admitted({ caller }: InspectorCall): Access {
+  if ("refused" in caller) throw caller.refused;
+  return caller.access;
+}
+
+/** `GET /`: the page, or a page that says why there is none. */
+async function getPage(call: InspectorCall): Promise<WireResponse> {
+  const { caller } = call;
+  if ("refused" in caller) return refusal(caller.refused.status, caller.refused.message);
+  const { cookie } = caller.access;
+  // A path with other characters would end the cookie's attribute.
+  const path = /^[\w\-./~%]+$/.test(mountPath(call)) ? mountPath(call) : "/";
+  return pageResponse(cookie && `${cookie}; HttpOnly; SameSite=Strict; Path=${path}`);
+}
+
+function startOf({ runtime }: Inspected, { tenant, mayWrite }: Access): Start {
+  const agents = (runtime?.[insideKey].registry.all() ?? []).map(({ name, options }): InspectedAgent => {
+    const { input, messages, version = null, description = "", durable = false } = options;
+    const input_schema = describeSchemas({ input })?.["input"] ?? null;
+    return {
+      agent_name: name,
+      version,
+      description,
+      durable,
+      input_schema,
+      messages: Object.keys(messages ?? {}),
+    };
+  });
+  return { tenant, may_write: mayWrite && runtime !== undefined, agents };
+}
+
+/** Answers with a feed. Its first event is there before the answer, so that a run that does not exist is refused. */
+async function follow(inspected: Inspected, { call, search, access }: Asked, feed: Feed): Promise<WireResponse> {
+  const { clock, logger, readers, settings } = call.service;
+  if (inspected.isClosed()) throw new WireError(503, "runtime_closed", "The runtime is being closed.");
+  // Who sees all tenants counts as the empty one.
+  const reader = readers.enter(access.tenant ?? "");
+  const text = new FeedText(feed, {
+    clock,
+    refreshMs: settings.refreshMs,
+    heartbeatMs: settings.heartbeatMs,
+    isClosed: inspected.isClosed,
+    onClose: reader.leave,
+    onFailure: (error) => logger.error("A view of the inspector could not be read further.", { error }),
+  });
+  try {
+    const run_id = search.get("run_id");
+    const tenant = readTenant(search.get("tenant"), access);
+    // The views of a user do not count for the runs of another tenant.
+    if (run_id !== null && !isForeign(tenant, access)) reader.join({ tenant, run_id });
+    await text.begin();
+  } catch (error) {
+    text.return();
+    throw error;
+  }
+  return { status: 200, headers: streamHeaders, body: text };
+}
+
+/** The body of an action. Pages of other origins cannot send its media type without asking. */
+async function readBody(call: InspectorCall, takes: readonly string[]) {
+  if (!/^\s*application\/json\s*(?:;|$)/i.test(call.request.header("content-type") ?? ""))
+    throw new WireError(415, "unsupported_media_type", "The body has to be application/json.");
+  const body = readJson(await takeBody(call), call.service.settings.limits);
+  if (!isJsonObject(body)) throw unfitAt([], "expected an object");
+  const unknown = Object.keys(body).find((key) => !takes.includes(key));
+  if (unknown !== undefined) throw unfitAt([unknown], `expected one of ${takes.join(", ")}`);
+  return body;
+}
+
+function safe(response: WireResponse): WireResponse {
+  return { ...response, headers: { ...response.headers, ...safeHeaders } };
+}
+
+function waiting(search: URLSearchParams, access: Access) {
+  return { status: isForeign(search.get("tenant"), access) ? [] : (["awaiting"] as const) };
+}
+
+function failed(search: URLSearchParams, access: Access) {
+  return { status: isForeign(search.get("tenant"), access) ? [] : (["failed"] as const) };
+}

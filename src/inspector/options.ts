@@ -1,0 +1,91 @@
+import type { OperatedStore } from "../admin/admin.ts";
+import type { Denial, FaceOptions, FaceSettings } from "../http/options.ts";
+import { amounts, bad, checkKeys, readFaceOptions } from "../http/options.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+
+/** What an inspector shows: a runtime, or a store without one, which it only reads. */
+export type InspectorTarget = AgentRuntime | OperatedStore;
+
+/** A request to an inspector, before its body is read. */
+export interface InspectorRequest {
+  /** `inspect`: the page, and all that only reads. `operate`: an action, such as an answer or a cancel. */
+  readonly action: "inspect" | "operate";
+  /** The headers, by their names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>;
+  /** The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. */
+  readonly request: unknown;
+}
+
+/** What a user of an inspector may do. */
+export interface InspectorGrant {
+  /** The tenant whose runs the user sees. Those of others do not exist. Default: the empty tenant. */
+  readonly tenant?: string | undefined;
+  /** Whether the user sees the runs of all tenants, the processes and the figures. Not beside `tenant`. Default: no. */
+  readonly allTenants?: boolean | undefined;
+  /** Whether the user may only look. Default: false. */
+  readonly readOnly?: boolean | undefined;
+  /** In whose name the user acts: what agents see as `context.principal`, and logs as `by`. Default: null. */
+  readonly principal?: JsonValue | undefined;
+}
+
+/** Authorizes a user (an {@link InspectorGrant}) or refuses it (`false`, a `Denial`, or an error that it throws: 403). */
+export type AuthorizeInspector = (
+  request: InspectorRequest,
+) => InspectorGrant | Denial | false | Promise<InspectorGrant | Denial | false>;
+
+/** How an inspector is served. Every property may be left out. */
+export interface InspectorOptions
+  extends Pick<
+    FaceOptions,
+    "basePath" | "baseUrl" | "allowedHosts" | "allowedOrigins" | "heartbeatMs" | "stallMs" | "limits"
+  > {
+  /**
+   * Authorizes every request, before its body is read. Default: the Node listener needs its token and serves this
+   * machine alone; the fetch handler refuses everything.
+   */
+  readonly authorize?: AuthorizeInspector | undefined;
+  /**
+   * The token of a Node listener without `authorize`, of at least 16 visible ASCII characters. Default: a random one,
+   * which goes to the logger in the line `The inspector is open.`
+   */
+  readonly token?: string | undefined;
+  /** How often the page's views look for changes, in milliseconds. Default: 500. */
+  readonly refreshMs?: number | undefined;
+}
+
+/** The options with their defaults. */
+export interface InspectorSettings extends FaceSettings {
+  readonly authorizes: AuthorizeInspector | undefined;
+  readonly token: string | undefined;
+  /** Host names beside those of this machine, for a listener with a token. */
+  readonly hosts: ReadonlySet<string>;
+  readonly refreshMs: number;
+}
+
+const names = [
+  ...["basePath", "baseUrl", "allowedHosts", "allowedOrigins", "heartbeatMs", "stallMs", "limits"],
+  ...["authorize", "token", "refreshMs"],
+];
+
+/** Reads the options of an inspector. Throws `invalid_argument` for an invalid one. */
+export function readInspectorOptions(options: InspectorOptions, takesToken: boolean): InspectorSettings {
+  checkKeys("options", options, names);
+  const { authorize, token, refreshMs, ...others } = options;
+  if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
+  if (token !== undefined && (typeof token !== "string" || !/^[\x21-\x7e]{16,}$/.test(token)))
+    throw bad("token", "at least 16 visible ASCII characters");
+  if (token !== undefined && (authorize !== undefined || !takesToken))
+    throw bad("token", "no token beside authorize or for a fetch handler");
+  const read = readFaceOptions(others, []);
+  const isGuarded = authorize !== undefined;
+  return {
+    ...read,
+    ...amounts("options", { refreshMs: 500 }, { refreshMs }),
+    takesLinks: true,
+    authorizes: authorize,
+    token,
+    allowedHosts: isGuarded ? read.allowedHosts : undefined,
+    hosts: read.allowedHosts ?? new Set(),
+  };
+}

@@ -1,0 +1,72 @@
+import type { AdminBlocked, AdminRun } from "../admin/records.ts";
+import { isoTime } from "../core/time.ts";
+import type { FiguresEvent, StuckEvent } from "./api.ts";
+import type { Feed } from "./feed.ts";
+import type { Inspected } from "./inspected.ts";
+
+/** How often figures and what needs an operator are read, in milliseconds. */
+const STATE_MS = 1_000;
+/** How many runs of each kind are shown. */
+const MOST = 500;
+/** How many pages are looked at for the blocked runs of one tenant. */
+const MAX_PAGES = 20;
+
+/** What needs an operator, whenever it differs. */
+export function stuckFeed(inspected: Inspected, tenant: string | undefined): Feed {
+  return async function* (pause) {
+    let before: string | undefined;
+    do {
+      const event: StuckEvent = {
+        type: "stuck",
+        blocked: await blockedRuns(inspected, tenant),
+        unregistered: tenant === undefined ? await inspected.admin.unregistered() : null,
+        lost: await lostRuns(inspected, tenant),
+      };
+      const text = JSON.stringify(event);
+      if (text !== before) yield event;
+      before = text;
+    } while (await pause(STATE_MS));
+  };
+}
+
+async function blockedRuns({ admin, clock }: Inspected, tenant: string | undefined): Promise<readonly AdminBlocked[]> {
+  const found: AdminBlocked[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < MAX_PAGES && found.length < MOST; page++) {
+    const { items, next } = await admin.blocked({ cursor, limit: 100 });
+    found.push(...items.filter((run) => tenant === undefined || run.tenant === tenant));
+    if (next === null) break;
+    cursor = next;
+    await clock.turn();
+  }
+  return found.slice(0, MOST);
+}
+
+/** The runs of processes whose leases have ended. */
+async function lostRuns({ admin, store }: Inspected, tenant: string | undefined): Promise<readonly AdminRun[]> {
+  const found: AdminRun[] = [];
+  for (const { worker, is_alive, runs } of await admin.workers()) {
+    if (is_alive || runs === 0) continue;
+    const keys = (await store.owned(worker, MOST)).filter((key) => tenant === undefined || key.tenant === tenant);
+    const { items } = await admin.runs({ among: keys.slice(0, MOST - found.length) });
+    found.push(...items.filter((run) => run.worker === worker));
+  }
+  return found;
+}
+
+/** The figures, once a second. */
+export function figuresFeed({ admin, runtime, clock }: Inspected): Feed {
+  return async function* (pause) {
+    do {
+      const event: FiguresEvent = {
+        type: "figures",
+        at: isoTime(clock.now()),
+        stats: runtime === undefined ? null : await runtime.stats(),
+        versions: await admin.versions(),
+        backlog: await admin.backlog(),
+        workers: await admin.workers(),
+      };
+      yield event;
+    } while (await pause(STATE_MS));
+  };
+}

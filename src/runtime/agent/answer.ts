@@ -1,0 +1,54 @@
+import type { ReplyCommand } from "../../core/commands.ts";
+import type { Growing } from "../../core/log.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import type { Replied } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import { jsonPart } from "../../protocol/message.ts";
+import type { AwaitResume } from "../../protocol/run.ts";
+import { isMessageResume } from "../../protocol/run.ts";
+import { textPart, userMessage, validateMessages } from "./input.ts";
+import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
+
+/** A reply to a question as a caller gives it. */
+export interface Answer {
+  /** Which question it is for; null for the first open one. */
+  readonly await_id: string | null;
+  readonly reply: Replied;
+  readonly idempotency_key: string | null;
+  /** The principal who replies; undefined if the application named none. */
+  readonly by: JsonValue | undefined;
+  /** In mode `async` the caller gets the run as it was when the answer was accepted. */
+  readonly mode: "sync" | "async" | "stream";
+}
+
+/** The command with which a run decides on a reply. `offerId`: the offer through which it came, if it did. */
+export function replyCommand(
+  { await_id, reply, idempotency_key, by }: Omit<Answer, "mode">,
+  at: number,
+  offerId?: string,
+): ReplyCommand {
+  const command: Growing<ReplyCommand> = { type: "reply", at, await_id, reply, idempotency_key };
+  if (by !== undefined) command.by = by;
+  if (offerId !== undefined) command.offer_id = offerId;
+  return command;
+}
+
+/** Validates an answer by a schema. Without a schema any answer is valid. */
+export function readAnswer(
+  answer: AwaitResume,
+  schema: StandardSchema | undefined,
+  host: SchemaHost,
+  validate: Validate,
+): MaybePromise<Validated> {
+  if (schema === undefined) return { value: isMessageResume(answer) ? answer.message : answer };
+  return isMessageResume(answer)
+    ? validateMessages(schema, [answer.message], host, validate)
+    : validate(schema, [answer], host);
+}
+
+/** A JSON value as an answer. Only an object is one by itself; a text is a message of text. */
+export function resumeOf(value: JsonValue): AwaitResume {
+  if (isJsonObject(value)) return value;
+  return { type: "message", message: userMessage([typeof value === "string" ? textPart(value) : jsonPart(value)]) };
+}

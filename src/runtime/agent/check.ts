@@ -1,0 +1,178 @@
+import type { Issue } from "../../core/errors.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { timestampSchema } from "../../protocol/timestamp.ts";
+
+/** The error for an invalid argument. It says the argument's name, what was expected, and what was received. */
+export function badArgument(name: string, expected: string, received: unknown): CadenzaError {
+  const path = pathOf(name);
+  const message = `expected ${expected}, received ${describe(received)}`;
+  return new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, { issues: [{ path, message }] });
+}
+
+/** The part of a zod schema that is used here. */
+interface Schema<T> {
+  safeParse(value: unknown): Reading<T>;
+}
+
+type Reading<T> =
+  | { readonly success: true; readonly data: T }
+  | { readonly success: false; readonly error: { readonly issues: readonly SchemaIssue[] } };
+
+interface SchemaIssue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** Reads an argument with a schema of the protocol. */
+export function read<T>(name: string, schema: Schema<T>, value: unknown): T {
+  const reading = schema.safeParse(value);
+  if (reading.success) return reading.data;
+  const issues = reading.error.issues.map((issue): Issue => {
+    const path = issue.path.filter((key) => typeof key !== "symbol");
+    return { path: [...pathOf(name), ...path], message: issue.message };
+  });
+  const message = issues.map((issue) => `${writePath(issue.path)}: ${issue.message}`).join("; ");
+  throw new CadenzaError("invalid_argument", `${message}.`, { issues });
+}
+
+/**
+ * Reads what a caller has given. A value that throws while it is read, such as a proxy or one with a getter, is as
+ * invalid as any other: `invalid_argument`, with what it threw as the cause.
+ */
+export function readGiven<T>(name: string, read: () => T, expected = "a value that can be read"): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (CadenzaError.is(cause)) throw cause;
+    const path = pathOf(name);
+    const message = `expected ${expected}, received one that throws when it is read`;
+    throw new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, {
+      issues: [{ path, message }],
+      cause,
+    });
+  }
+}
+
+/**
+ * A short description of any value, for messages: `"text"`, `42`, `null`, `an array`, `a Date`. Never throws, not even
+ * for a proxy that does.
+ */
+export function describe(value: unknown): string {
+  try {
+    return describeAny(value);
+  } catch {
+    return "an object that cannot be read";
+  }
+}
+
+function describeAny(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
+    case "number":
+    case "boolean":
+    case "bigint":
+    case "undefined":
+      return String(value);
+    case "function":
+      return "a function";
+    case "symbol":
+      return "a symbol";
+    default:
+      if (value === null) return "null";
+      return Array.isArray(value) ? "an array" : describeObject(value as object);
+  }
+}
+
+/** Throws `invalid_argument` unless the value is a function. */
+export function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw badArgument(name, "a function", value);
+}
+
+/** Throws `invalid_argument` unless the value is a string that is not empty. */
+export function checkText(name: string, value: unknown): asserts value is string {
+  if (typeof value !== "string" || value === "") throw badArgument(name, "a string that is not empty", value);
+}
+
+/**
+ * The lengths of the texts by which stores find runs, in UTF-16 units. They are the same for all stores: a row in an
+ * index of PostgreSQL holds 2,704 bytes, and a unit takes up to six where the text has lone surrogates.
+ */
+export const maxLengths = { tenant: 128, version: 128, idempotencyKey: 255 } as const;
+
+/** Throws `invalid_argument` unless the value is a string that is not empty, and that stores can find runs by. */
+export function checkKey(name: string, value: unknown, most: number): asserts value is string {
+  if (typeof value !== "string" || value === "" || value.length > most)
+    throw badArgument(name, `a string of 1 to ${most} characters`, shortened(value, most));
+}
+
+/** A text that is too long for a message. */
+function shortened(value: unknown, most: number): unknown {
+  return typeof value === "string" && value.length > most
+    ? `${value.slice(0, 32)}… (${value.length} characters)`
+    : value;
+}
+
+/** Throws `invalid_argument` unless the value is an object and not an array. */
+export function checkObject(name: string, value: unknown): asserts value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw badArgument(name, "an object", value);
+}
+
+/** Throws `invalid_argument` unless the value is a number from 0 to `Infinity`. */
+export function checkAmount(name: string, value: unknown): void {
+  if (typeof value !== "number" || !(value >= 0)) throw badArgument(name, "a number from 0 to Infinity", value);
+}
+
+/** Throws `invalid_argument` unless the value is a whole number from 0 on, or `Infinity`. */
+export function checkCount(name: string, value: unknown): void {
+  if (value === Number.POSITIVE_INFINITY || (Number.isInteger(value) && (value as number) >= 0)) return;
+  throw badArgument(name, "a whole number from 0 to Infinity", value);
+}
+
+/** Reads a time: a `Date`, milliseconds since 1970, or a text in ISO 8601. Throws `invalid_argument`. */
+export function readTime(name: string, value: unknown): number {
+  const time = typeof value === "string" ? Date.parse(read(name, timestampSchema, value)) : valueOfDate(value);
+  if (typeof time === "number" && time >= 0 && time < Number.POSITIVE_INFINITY) return time;
+  throw badArgument(name, "a Date, a time in milliseconds since 1970, or a time in ISO 8601", value);
+}
+
+function valueOfDate(value: unknown): unknown {
+  return value instanceof Date ? value.getTime() : value;
+}
+
+/** Throws `invalid_argument` for an unknown key, so that a misspelt option is not ignored. */
+export function checkKeys(name: string, value: object, known: readonly string[]): void {
+  for (const key of Object.keys(value)) {
+    if (known.includes(key)) continue;
+    const message = `there is no option ${JSON.stringify(key)}; there are ${known.join(", ")}`;
+    throw new CadenzaError("invalid_argument", `${name}: ${message}.`, {
+      issues: [{ path: [...pathOf(name), key], message }],
+    });
+  }
+}
+
+function describeObject(value: object): string {
+  if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid Date";
+  const name: unknown = Object.getPrototypeOf(value)?.constructor?.name;
+  if (typeof name !== "string" || name === "Object" || name === "") return "an object";
+  return /^[AEIOU]/.test(name) ? `an ${name}` : `a ${name}`;
+}
+
+/** Splits the name of an argument into keys: `result.items.2` is `result`, `items`, `2`. */
+export function pathOf(name: string): (string | number)[] {
+  return name.split(".").map((key) => (/^\d+$/.test(key) ? Number(key) : key));
+}
+
+/** The path of a value as text: `result.items[2].at`. */
+export function writePath(path: readonly (string | number)[]): string {
+  return path.reduce<string>(
+    (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
+    "",
+  );
+}
+
+/** Throws `invalid_argument` for a value that is neither undefined nor a signal. */
+export function checkSignal(name: string, signal: unknown): asserts signal is AbortSignal | undefined {
+  if (signal !== undefined && !(typeof signal === "object" && signal !== null && "aborted" in signal))
+    throw badArgument(name, "an AbortSignal", signal);
+}

@@ -1,0 +1,178 @@
+import { isPromise } from "../../core/promises.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { AwaitResume } from "../../protocol/run.ts";
+import type { Agent, AgentFunction, AgentOptions, AgentValue, DurableAgentFunction } from "./agent.ts";
+import { checkAgent, newAgent } from "./agent.ts";
+import type { AgentContext } from "./agent-context.ts";
+import type { AgentSchemas, SchemasByName } from "./agent-schemas.ts";
+import { outputPart, readInputValue } from "./agent-schemas.ts";
+import { checkFunction } from "./check.ts";
+import type { Generator as Driven } from "./generator.ts";
+import { isGenerator } from "./generator.ts";
+import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
+import type { TypedContext } from "./typed-context.ts";
+
+/** The options of a typed agent: those of every agent, and its schemas. */
+export interface TypedAgentOptions<
+  Input extends StandardSchema | undefined = StandardSchema | undefined,
+  Output extends StandardSchema | undefined = StandardSchema | undefined,
+  Questions extends SchemasByName | undefined = SchemasByName | undefined,
+  Messages extends SchemasByName | undefined = SchemasByName | undefined,
+  Durable extends boolean = boolean,
+> extends AgentOptions,
+    AgentSchemas {
+  readonly input?: Input | undefined;
+  readonly output?: Output | undefined;
+  readonly questions?: Questions | undefined;
+  readonly messages?: Messages | undefined;
+  readonly durable?: Durable | undefined;
+}
+
+/** The schemas of a typed agent. */
+export interface DeclaredSchemas<Input, Output, Questions, Messages> {
+  readonly input: Input;
+  readonly output: Output;
+  readonly questions: Questions;
+  readonly messages: Messages;
+}
+
+/** The schemas of an agent that declares none. */
+type NoSchemas = DeclaredSchemas<undefined, undefined, undefined, undefined>;
+
+/** An agent that has its name and its options. `run` adds the function, whose types follow from the schemas. */
+export interface AgentDraft<Name extends string, Schemas extends AgentSchemas, Durable extends boolean> {
+  /**
+   * Makes the agent. The function is one of the four forms of an agent function. With an `output` schema it returns a
+   * value of the schema's input, and yields what any agent may yield. Throws `invalid_argument` for anything but a
+   * function.
+   */
+  run(fn: TypedAgentFunction<Schemas, Durable>): Agent<Name, Schemas>;
+}
+
+/** The function of a typed agent. */
+export type TypedAgentFunction<Schemas extends AgentSchemas, Durable extends boolean> = (
+  input: Schemas["input"] extends infer Schema extends StandardSchema ? SchemaOutput<Schema> : readonly Message[],
+  context: TypedContext<Schemas, Durable>,
+) => Schemas["output"] extends infer Schema extends StandardSchema ? TypedResult<SchemaInput<Schema>> : UntypedResult;
+
+/** What an agent may emit. An object of an interface type has no index signature, and may be emitted all the same. */
+type Emitted = AgentValue | object;
+
+type UntypedResult =
+  | AsyncGenerator<Emitted, unknown, AwaitResume>
+  | Generator<Emitted, unknown, AwaitResume>
+  | Promise<unknown>
+  | AgentValue;
+
+type TypedResult<Returned> =
+  | AsyncGenerator<Emitted, Returned, AwaitResume>
+  | Generator<Emitted, Returned, AwaitResume>
+  | Promise<Returned>
+  | Returned;
+
+/**
+ * Makes an agent as a value. A name has 1 to 63 letters, digits, `-` or `_`. With a function it is an agent as
+ * `register` takes it too. Without one it is a typed agent, whose `run` takes the function: the schemas of its options
+ * give the types of its input, its output, its questions and its messages. Throws `invalid_argument` for an invalid
+ * name, option or function.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime, defineAgent } from "cadenza";
+ * import { z } from "zod";
+ *
+ * const echo = defineAgent("echo", async function* (input) {
+ *   yield* input;
+ * });
+ *
+ * const Ticket = z.object({ text: z.string() });
+ * const Category = z.object({ category: z.enum(["refund", "other"]) });
+ * const triage = defineAgent("triage", { input: Ticket, output: Category }).run(async ({ text }) => {
+ *   return { category: text.includes("money") ? "refund" : "other" };
+ * });
+ *
+ * const runtime = new AgentRuntime({ agents: [echo, triage] });
+ * const { category } = await runtime.call(triage, { text: "I want my money back." });
+ * console.log(category); // → refund
+ * ```
+ */
+export function defineAgent<const Name extends string>(name: Name, fn: AgentFunction): Agent<Name, NoSchemas>;
+export function defineAgent<
+  const Name extends string,
+  Input extends StandardSchema | undefined = undefined,
+  Output extends StandardSchema | undefined = undefined,
+  Questions extends SchemasByName | undefined = undefined,
+  Messages extends SchemasByName | undefined = undefined,
+  Durable extends boolean = false,
+>(
+  name: Name,
+  options: TypedAgentOptions<Input, Output, Questions, Messages, Durable>,
+): AgentDraft<Name, DeclaredSchemas<Input, Output, Questions, Messages>, Durable>;
+export function defineAgent<const Name extends string>(
+  name: Name,
+  options: AgentOptions & { readonly durable: true },
+  fn: DurableAgentFunction,
+): Agent<Name, NoSchemas>;
+export function defineAgent<const Name extends string>(
+  name: Name,
+  options: AgentOptions,
+  fn: AgentFunction,
+): Agent<Name, NoSchemas>;
+export function defineAgent(
+  name: string,
+  ...rest: [AgentFunction] | [TypedAgentOptions] | [AgentOptions, AgentFunction]
+): Agent | AgentDraft<string, AgentSchemas, boolean> {
+  const [first] = rest;
+  if (typeof first === "function") return newAgent(name, {}, first, false);
+  if (rest.length > 1) return newAgent(name, first, rest[1] as AgentFunction, false);
+  // A mistake for the function is likelier than one for the options.
+  if (typeof first !== "object") checkFunction("fn", first);
+  const options: TypedAgentOptions = first;
+  checkAgent(name, options, true);
+  return {
+    run: (fn) => {
+      checkFunction("fn", fn);
+      return { name, options, fn: untypedFunction(name, options, fn) };
+    },
+  };
+}
+
+/** Makes the function that the runtime calls for the function of a typed agent. */
+function untypedFunction<Schemas extends AgentSchemas, Durable extends boolean>(
+  name: string,
+  { input: inputSchema, output: outputSchema }: Schemas,
+  fn: TypedAgentFunction<Schemas, Durable>,
+): AgentFunction {
+  // The types of both sides follow from the schemas, by which the values are validated.
+  const call = fn as (input: unknown, context: unknown) => unknown;
+  return ((input: readonly Message[], context: AgentContext) => {
+    const value = inputSchema === undefined ? input : readInputValue(name, inputSchema, input, hostOf(name, context));
+    const result = isPromise(value) ? value.then((later) => call(later, context)) : call(value, context);
+    if (outputSchema === undefined) return result;
+    return isPromise(result)
+      ? result.then((later) => withOutput(name, outputSchema, later, context))
+      : withOutput(name, outputSchema, result, context);
+  }) as AgentFunction;
+}
+
+/** The result of the function, with its output as a part. */
+function withOutput(name: string, schema: StandardSchema, result: unknown, context: AgentContext): unknown {
+  return isGenerator(result)
+    ? generateOutput(name, schema, result, context)
+    : outputPart(name, schema, result, hostOf(name, context));
+}
+
+async function* generateOutput(
+  name: string,
+  schema: StandardSchema,
+  generator: Driven,
+  context: AgentContext,
+): AsyncGenerator<unknown, unknown, unknown> {
+  const returned = yield* generator as AsyncGenerator<unknown, unknown, unknown>;
+  return outputPart(name, schema, returned, hostOf(name, context));
+}
+
+/** What the schemas of the agent itself are called with. The time of the run limits theirs. */
+function hostOf(agent_name: string, { run_id, logger }: AgentContext): SchemaHost {
+  return { logger, about: { run_id, agent_name } };
+}

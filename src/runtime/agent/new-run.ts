@@ -1,0 +1,142 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { LOG_FORMAT } from "../../core/format.ts";
+import { sameJson } from "../../core/json.ts";
+import type { CreatedEntry, Growing, Labels, ParentRun } from "../../core/log.ts";
+import type { RunKey, SessionChange, StoredRun, StoredSession } from "../../core/ports.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { Agent } from "./agent.ts";
+import type { RunInput } from "./input.ts";
+import { readInput } from "./input.ts";
+
+const UNLIMITED = Number.POSITIVE_INFINITY;
+
+/** A request for a new run, validated. */
+export interface NewRun {
+  readonly tenant: string;
+  readonly principal: JsonValue;
+  readonly agent_name: string;
+  readonly input: readonly Message[];
+  /** Undefined: the run has a session of its own. */
+  readonly session_id: string | undefined;
+  readonly idempotencyKey: string | undefined;
+  readonly timeoutMs: number | undefined;
+  /** How many tokens the run may use with the runs below it. Undefined: what its agent says. */
+  readonly totalTokens: number | undefined;
+  /** How many tokens are left of the budgets above a sub-run. Undefined: there is none. */
+  readonly tokensLeft?: number | undefined;
+  /** In milliseconds since 1970. Undefined: now. */
+  readonly startAt: number | undefined;
+  /** Replaces the content of the session before the run joins it. Undefined: the session stays as it is. */
+  readonly session: StoredSession | undefined;
+  /** Null for none. */
+  readonly metadata: JsonValue;
+  /** Undefined for none. */
+  readonly labels: Labels | undefined;
+}
+
+/** A request for a sub-run, validated but for its input. */
+export interface NewSubRun {
+  readonly agentName: string;
+  readonly input: RunInput;
+  /** Whether the parent shows what it emits. */
+  readonly show: boolean;
+  /** See {@link NewRun}. */
+  readonly totalTokens: number | undefined;
+}
+
+/** The session of a new run, when the run joins it. */
+export interface SessionEntry {
+  /** How many messages the session holds, and its generation. */
+  readonly length: number;
+  readonly generation: string | undefined;
+  /** Creates the session if it does not exist. */
+  readonly change: SessionChange;
+}
+
+/** What a new run is made of. */
+export interface NewRunParts {
+  readonly agent: Agent;
+  readonly request: NewRun;
+  readonly runId: string;
+  /** The session that it joins. Left out: it has one of its own. */
+  readonly session?: SessionEntry | undefined;
+  /** Of a sub-run: what has started it. */
+  readonly parent?: ParentRun;
+}
+
+/** The first entry of a new run. */
+export function createdEntryOf({ agent, request, runId, session, parent }: NewRunParts, at: number): CreatedEntry {
+  const { input, session_id, timeoutMs, startAt, principal, metadata, labels } = request;
+  const { version, durable, budget } = agent.options;
+  const sessionId = session_id ?? runId;
+  const entry: Growing<CreatedEntry> = {
+    type: "created",
+    at,
+    format: LOG_FORMAT,
+    agent_name: agent.name,
+    session_id: sessionId,
+    input,
+  };
+  if (version !== undefined) entry.version = version;
+  if (durable === true) entry.durable = true;
+  if (session !== undefined && session.length > 0) {
+    entry.history_length = session.length;
+    entry.history_generation = session.generation ?? "";
+  }
+  // JSON has no infinity.
+  if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs === UNLIMITED ? null : timeoutMs;
+  const totalTokens = Math.min(
+    request.totalTokens ?? budget?.totalTokens ?? UNLIMITED,
+    request.tokensLeft ?? UNLIMITED,
+  );
+  if (totalTokens < UNLIMITED) entry.budget = { total_tokens: totalTokens };
+  if (startAt !== undefined && startAt > at) entry.start_at = startAt;
+  if (principal !== null) entry.principal = principal;
+  if (metadata !== null) entry.metadata = metadata;
+  if (labels !== undefined) entry.labels = labels;
+  if (parent !== undefined) entry.parent = parent;
+  return entry;
+}
+
+/**
+ * The run that the idempotency key has created, if this is the same request. Agent, input and session are compared; the
+ * mode and the options may differ. Throws `idempotency_conflict`.
+ */
+export function repeat({ key, created }: StoredRun, request: NewRun): { readonly elsewhere: RunKey } {
+  const sessionId = created.session_id === key.run_id ? undefined : created.session_id;
+  const isSame =
+    created.agent_name === request.agent_name &&
+    sessionId === request.session_id &&
+    sameJson(created.input, request.input);
+  if (isSame) return { elsewhere: key };
+  throw new CadenzaError(
+    "idempotency_conflict",
+    `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`,
+    {
+      run_id: key.run_id,
+    },
+  );
+}
+
+/** The request for a sub-run. Throws `invalid_argument` for an input that is none. */
+export function subRunRequest(
+  { agentName, input, totalTokens }: NewSubRun,
+  tenant: string,
+  principal: JsonValue = null,
+): NewRun {
+  return {
+    tenant,
+    principal,
+    agent_name: agentName,
+    input: readInput(input),
+    session_id: undefined,
+    idempotencyKey: undefined,
+    timeoutMs: undefined,
+    totalTokens,
+    startAt: undefined,
+    session: undefined,
+    metadata: null,
+    labels: undefined,
+  };
+}

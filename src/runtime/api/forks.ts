@@ -1,0 +1,212 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { cutBefore, cutToTryAgain, forkedLog, operationsOf, stopOf } from "../../core/fork.ts";
+import { sameJson } from "../../core/json.ts";
+import type { CreatedEntry, Entry, ForkOrigin, Growing } from "../../core/log.ts";
+import type { RunKey, StoredRun } from "../../core/ports.ts";
+import { ignore } from "../../core/promises.ts";
+import type { Agent } from "../agent/agent.ts";
+import { checkInput } from "../agent/agent-schemas.ts";
+import { badArgument, checkKey, checkText, maxLengths } from "../agent/check.ts";
+import type { RunInput } from "../agent/input.ts";
+import { readInput } from "../agent/input.ts";
+import { onceTaken } from "../execution/once-committed.ts";
+import { keySeedOf, seedOf } from "../execution/seed.ts";
+import { readLog } from "../log/fold-log.ts";
+import { closedError, notFound } from "../log/refusals.ts";
+import type { LiveRun } from "../runs/live-run.ts";
+import { checkOptions } from "../runs/requests.ts";
+import type { RunReader } from "../runs/run-reader.ts";
+import type { Runs } from "../runs/runs.ts";
+
+/** The options of `fork`. */
+export interface ForkOptions {
+  /**
+   * The key of the operation before which the fork begins, such as `charge#1`, `ask#1` or `run:triage#2`. Default: for a
+   * run that has failed with the error of an operation, that operation; for a run past the deadline of a question, that
+   * question; otherwise after all that is recorded, or before the run was stopped.
+   */
+  readonly before?: string | undefined;
+  /** The version of the agent that goes on; null for the one without. It must be registered here. Default: the run's. */
+  readonly version?: string | null | undefined;
+  /** Another input. The recorded results stay as they are. Default: the run's. */
+  readonly input?: RunInput | undefined;
+  /**
+   * The idempotency keys of the fork's steps. `same`: those of the run, so that nothing is charged twice. `new`: others.
+   * Default: `same`.
+   */
+  readonly keys?: "same" | "new" | undefined;
+  /** What the call gives: `sync` the fork when it rests, `async` the fork when it is accepted. Default: `sync`. */
+  readonly mode?: "sync" | "async" | undefined;
+  /**
+   * A repeated call with the same key gives the same fork. Another call with the key throws `idempotency_conflict`.
+   * Default: none.
+   */
+  readonly idempotencyKey?: string | undefined;
+  /** Ends the caller's wait: the call rejects with the signal's reason. It does not stop the fork. Default: none. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A fork that was accepted. Its caller lets it begin. */
+export interface Forked {
+  readonly run: LiveRun;
+  /** The entries with which it begins. */
+  readonly entries: readonly Entry[];
+}
+
+const options: readonly (keyof ForkOptions)[] = [
+  "before",
+  "version",
+  "input",
+  "keys",
+  "mode",
+  "idempotencyKey",
+  "signal",
+];
+
+/** Makes new runs that begin with the recorded results of others. */
+export class Forks {
+  readonly #runs: Runs;
+  readonly #reader: RunReader;
+
+  constructor(runs: Runs, reader: RunReader) {
+    this.#runs = runs;
+    this.#reader = reader;
+  }
+
+  /**
+   * Accepts a fork. `elsewhere`: one that is in the store, because its idempotency key has made it before, or because
+   * it does not begin here.
+   */
+  async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly elsewhere: RunKey }> {
+    checkForkOptions(given);
+    const { store, clock } = this.#runs.shared;
+    await clock.ready();
+    const stored = await this.#committed(key);
+    const agent = this.#agentFor(stored, given.version);
+    const log = await readLog(store, key, stored.position);
+    if (log === undefined) throw notFound(key.run_id);
+    const origin: ForkOrigin = { run_id: key.run_id, position: cutOf(key, log, given.before) };
+    const input = given.input === undefined ? stored.created.input : readInput(given.input);
+    await checkInput(agent, input, this.#runs.shared);
+    const runId = this.#runs.ids.uuid();
+    const created = createdEntryOf(stored, agent, { ...stored.created, input, origin }, runId, given.keys);
+    const repeated = await this.#repeated(key.tenant, created, given);
+    if (repeated !== undefined) return repeated;
+    const { change } = await this.#runs.joinSession(key.tenant, created.session_id, runId);
+    const { shared } = this.#runs;
+    const fork = { ...key, run_id: runId };
+    const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
+    const entries = forkedLog(first, log, origin.position, runId);
+    try {
+      if (!this.#runs.begins(agent)) {
+        if (this.#runs.shared.isClosed) throw closedError();
+        const { idempotencyKey } = given;
+        const { concurrency } = agent.options;
+        await this.#runs.remote.create({ key: fork, log: entries, session: change, idempotencyKey, concurrency });
+        return { elsewhere: fork };
+      }
+      const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);
+      const forked: Forked = { run, entries };
+      if (given.idempotencyKey !== undefined) await onceTaken(run.log, () => beginFork(forked));
+      return forked;
+    } catch (error) {
+      // Another caller used the key between the look and the write.
+      const instead = await this.#repeated(key.tenant, created, given);
+      if (instead === undefined) throw error;
+      return instead;
+    }
+  }
+
+  /** The fork that the idempotency key has made before. Undefined: none. Throws `idempotency_conflict`. */
+  async #repeated(
+    tenant: string,
+    wanted: CreatedEntry,
+    { idempotencyKey, keys, before }: ForkOptions,
+  ): Promise<{ readonly elsewhere: RunKey } | undefined> {
+    const known = idempotencyKey && (await this.#runs.shared.store.findByIdempotencyKey(tenant, idempotencyKey));
+    if (!known) return undefined;
+    const { key, created } = known;
+    // Where a fork begins that names no operation depends on how far its run had come when it was made.
+    const isSameOrigin =
+      before === undefined ? created.origin?.run_id === wanted.origin?.run_id : sameJson(created.origin, wanted.origin);
+    const isSame =
+      isSameOrigin &&
+      sameJson(created.input, wanted.input) &&
+      created.version === wanted.version &&
+      (created.key_seed === key.run_id) === (keys === "new");
+    if (isSame) return { elsewhere: key };
+    const message = `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`;
+    throw new CadenzaError("idempotency_conflict", message, { run_id: key.run_id });
+  }
+
+  /** The run as it is in the store, with what has been decided here. */
+  async #committed(key: RunKey): Promise<StoredRun> {
+    await this.#runs.find(key)?.log.acknowledge()?.catch(ignore);
+    return this.#reader.stored(key);
+  }
+
+  #agentFor({ key, created }: StoredRun, version: string | null | undefined): Agent {
+    const { agent_name, durable } = created;
+    if (durable !== true) throw notForkable(key.run_id, "its agent is not durable");
+    if (!this.#runs.isDurable) throw notForkable(key.run_id, "its store is not durable");
+    const wanted = version === undefined ? created.version : (version ?? undefined);
+    const agent = this.#runs.registry.known(agent_name, wanted);
+    if (agent !== undefined && agent.options.durable !== true)
+      throw notForkable(key.run_id, "the agent that would go on is not durable");
+    if (agent !== undefined) return agent;
+    const which = wanted === undefined ? "without a version" : `of version ${JSON.stringify(wanted)}`;
+    const message = `Run ${key.run_id} cannot be forked here: agent ${JSON.stringify(agent_name)} ${which} is not registered.`;
+    throw new CadenzaError("agent_not_found", message, { agent_name, run_id: key.run_id });
+  }
+}
+
+function checkForkOptions(given: ForkOptions): void {
+  checkOptions(given, options);
+  const { before, version, keys, mode } = given;
+  if (before !== undefined) checkText("options.before", before);
+  if (version !== undefined && version !== null) checkKey("options.version", version, maxLengths.version);
+  if (keys !== undefined && keys !== "same" && keys !== "new")
+    throw badArgument("options.keys", '"same" or "new"', keys);
+  if (mode !== undefined && mode !== "sync" && mode !== "async")
+    throw badArgument("options.mode", '"sync" or "async"', mode);
+}
+
+function cutOf({ run_id }: RunKey, log: readonly Entry[], before: string | undefined): number {
+  const cut = before === undefined ? cutToTryAgain(log) : cutBefore(log, before);
+  if (cut === undefined) {
+    const known = operationsOf(log);
+    const some = known.length === 0 ? "none" : known.slice(0, 20).join(", ");
+    throw badArgument("options.before", `the key of an operation of run ${run_id} (${some})`, before);
+  }
+  if (cut > (stopOf(log) ?? log.length)) throw notForkable(run_id, `it was stopped before ${before}`);
+  return cut;
+}
+
+/** The first entry of a fork. What its creator gave to the run stays. */
+function createdEntryOf(
+  { key, created }: StoredRun,
+  agent: Agent,
+  { start_at: _start, parent: _parent, version: _version, key_seed: _seed, carrier: _carrier, ...given }: CreatedEntry,
+  runId: string,
+  keys: ForkOptions["keys"],
+): CreatedEntry {
+  const { version } = agent.options;
+  const seed = seedOf(created, key.run_id);
+  const key_seed = keys === "new" ? runId : keySeedOf(created, key.run_id);
+  const entry: Growing<CreatedEntry> = { ...given, seed };
+  // What was left above a sub-run does not limit its fork.
+  if (created.parent !== undefined) delete entry.timeout_ms;
+  if (version !== undefined) entry.version = version;
+  if (key_seed !== seed) entry.key_seed = key_seed;
+  return entry;
+}
+
+/** Lets the agent of a fork begin with what it has to do again. */
+export function beginFork({ run, entries }: Forked): void {
+  if (run.log.state.started !== null) run.ownership.prepare(entries);
+  run.begin();
+}
+
+function notForkable(runId: string, why: string): CadenzaError {
+  return new CadenzaError("not_forkable", `Run ${runId} cannot be forked: ${why}.`, { run_id: runId });
+}

@@ -1,0 +1,17 @@
+import type { Store } from "../../core/ports.ts";
+import type { Registry } from "../agent/registry.ts";
+import type { Feed } from "../log/watch.ts";
+
+/** What the operator's side needs of a runtime beside its public members. */
+export interface Inside {
+  readonly store: Store;
+  readonly registry: Registry;
+  readonly feed: Feed;
+  /** Whether the runtime is being closed, or is closed. */
+  readonly isClosed: boolean;
+  /** How many streams of one tenant a handler may have open. Undefined: a share of all that it may have. */
+  readonly readersPerTenant: number | undefined;
+}
+
+/** The key of a runtime's inside: a symbol, so that no application takes it for a member. */
+export const insideKey: unique symbol = Symbol.for("cadenza.inside") as never;

@@ -1,0 +1,255 @@
+import { DetailFold } from "../../core/detail.ts";
+import type { RunKey } from "../../core/ports.ts";
+import type { StreamedEvent } from "../../core/project.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import type { RunSummary } from "../../core/record.ts";
+import { agentStatus, noCounters } from "../../core/statistics.ts";
+import type { AgentManifest } from "../../protocol/agent.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { Run } from "../../protocol/run.ts";
+import { badArgument, checkCount, checkKey, checkKeys, checkObject, checkText, maxLengths } from "../agent/check.ts";
+import type { Registry } from "../agent/registry.ts";
+import { manifestOf } from "../agent/registry.ts";
+import type { DetailedEvent, StreamStart } from "../log/events.ts";
+import { EventStream } from "../log/events.ts";
+import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
+import type { Settings } from "../runs/options.ts";
+import type { AgentName, EventsOptions, ListRunsQuery, RunDetails, Session } from "../runs/requests.ts";
+import { readId } from "../runs/requests.ts";
+import type { RunReader } from "../runs/run-reader.ts";
+import type { Runs } from "../runs/runs.ts";
+import { readSessionKey } from "./read-new-run.ts";
+import { readRunQuery } from "./read-run-query.ts";
+
+/** What the runs of one tenant share with all others. */
+export interface ScopeParts {
+  readonly settings: Settings;
+  readonly registry: Registry;
+  readonly runs: Runs;
+}
+
+/** What can be read of the agents, and of the runs and sessions of one tenant. */
+export class ScopeReads<Names extends string = never> {
+  readonly #parts: ScopeParts;
+  readonly #tenant: string;
+  readonly #reader: RunReader;
+
+  constructor(parts: ScopeParts, tenant: string, reader: RunReader) {
+    this.#parts = parts;
+    this.#tenant = tenant;
+    this.#reader = reader;
+  }
+
+  /** The run as it is now. Refused with `run_not_found`. */
+  async getRun(run_id: string): Promise<Run> {
+    return this.#reader.current(keyOf(this.#tenant, run_id));
+  }
+
+  /**
+   * The facts about a run that its record has no field for, all of one moment. Refused with `run_not_found`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const { run_id } = await runtime.createRun({ agent_name: "echo", input: "Hello", mode: "async" });
+   * const { status, usage, last_event_id } = await runtime.details(run_id);
+   * console.log(status, usage, last_event_id); // → created null 1
+   * for await (const event of runtime.events(run_id, { after: last_event_id })) {
+   *   if (event.id === last_event_id + 1) console.log(event.type); // → run.in-progress
+   * }
+   * ```
+   */
+  async details(run_id: string): Promise<RunDetails> {
+    return this.#reader.details(keyOf(this.#tenant, run_id));
+  }
+
+  /**
+   * What was said in a run so far, in order: its input, questions, answers and output. A run need not have completed.
+   * Refused with `run_not_found`. A run that completes adds the same messages to its session.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("booking", (_input, { ask }) => ask("Book it?"));
+   * const { run_id } = await runtime.createRun({ agent_name: "booking", input: "Berlin to Paris" });
+   * const messages = await runtime.transcript(run_id);
+   * console.log(messages.map(({ parts }) => parts[0]?.content)); // → [ 'Berlin to Paris', 'Book it?' ]
+   * ```
+   */
+  async transcript(run_id: string): Promise<readonly Message[]> {
+    return this.#reader.transcript(keyOf(this.#tenant, run_id));
+  }
+
+  /**
+   * A page of runs, the newest first: their records without the output, or with `output: true` the whole records. The
+   * next page follows `after` the last run of this one. Runs that the store cannot read are left out.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund 40 €?"));
+   * await runtime.createRun({ agent_name: "refund", input: "" }, { labels: { order: "O-17" } });
+   * const [run] = await runtime.listRuns({ labels: { order: "O-17" }, status: ["in-progress", "awaiting"] });
+   * console.log(run?.status); // → awaiting
+   * ```
+   */
+  listRuns(query: ListRunsQuery & { readonly output: true }): Promise<readonly Run[]>;
+  listRuns(query?: ListRunsQuery): Promise<readonly RunSummary[]>;
+  async listRuns(query: ListRunsQuery = {}): Promise<readonly RunSummary[]> {
+    const read = readRunQuery(query, this.#tenant);
+    await this.#parts.runs.settled(this.#tenant);
+    const found = await this.#parts.settings.store.list(read);
+    return query.output === true ? this.#reader.records(found) : this.#reader.summaries(found);
+  }
+
+  /**
+   * The run that was created with an idempotency key; undefined if there is none.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("refund", () => "Refunded.");
+   * await runtime.createRun({ agent_name: "refund", input: "40 €" }, { idempotencyKey: "refund-17" });
+   * const run = await runtime.findRun({ idempotencyKey: "refund-17" });
+   * console.log(run?.status); // → completed
+   * ```
+   */
+  async findRun(by: { readonly idempotencyKey: string }): Promise<Run | undefined> {
+    checkObject("by", by);
+    checkKeys("by", by, ["idempotencyKey"]);
+    checkKey("by.idempotencyKey", by.idempotencyKey, maxLengths.idempotencyKey);
+    await this.#parts.runs.settled(this.#tenant);
+    const found = await this.#parts.settings.store.findByIdempotencyKey(this.#tenant, by.idempotencyKey);
+    return found && this.#reader.record(found);
+  }
+
+  /**
+   * What happened in a run: everything so far, then live, by default until the run rests. Leaving the loop detaches. The
+   * first `next` rejects with `run_not_found`, and any `next` with `run_blocked`, `lost_ownership` or `runtime_closed`
+   * if no event can follow here. If the store has deleted events before they are read, an `error` event ends the
+   * stream.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const { run_id } = await runtime.createRun({ agent_name: "echo", input: "Hello", mode: "async" });
+   * for await (const event of runtime.events(run_id, { until: "end" })) {
+   *   console.log(event.id, event.type); // the ids are 1, 2, 3 and so on
+   * }
+   * for await (const event of runtime.events(run_id, { detail: true })) {
+   *   if (event.type === "step.failed") console.log(event.name, event.attempt, event.error.message);
+   * }
+   * ```
+   */
+  events(run_id: string, options: EventsOptions & { readonly detail: true }): AsyncIterableIterator<DetailedEvent>;
+  events(
+    run_id: string,
+    options?: EventsOptions & { readonly detail?: false | undefined },
+  ): AsyncIterableIterator<StreamedEvent>;
+  events(run_id: string, options?: EventsOptions): AsyncIterableIterator<DetailedEvent>;
+  events(run_id: string, options: EventsOptions = {}): AsyncIterableIterator<DetailedEvent> {
+    return streamOf(async () => {
+      checkObject("options", options);
+      checkKeys("options", options, ["after", "until", "detail"]);
+      const { after = 0, until = "rest", detail = false } = options;
+      checkCount("options.after", after);
+      if (until !== "now" && until !== "rest" && until !== "end")
+        throw badArgument("options.until", '"now", "rest" or "end"', until);
+      if (typeof detail !== "boolean") throw badArgument("options.detail", "true or false", detail);
+      const source = await this.#reader.source(keyOf(this.#tenant, run_id));
+      const details = detail ? new DetailFold(this.#parts.settings.exposeErrors) : undefined;
+      return { source, after, until, details };
+    }, this.#reader);
+  }
+
+  /**
+   * What happens to all runs of the tenant, whichever process executes them: questions, their ends, and the ends of runs. Each event comes
+   * at least once, also if no process watched when it was written, and the events of a run come in their order. A loop that is begun again with
+   * `from`, the `position` of the last event that it has dealt with, begins behind that event, also in another process. The loop ends when the
+   * `signal` is aborted or the runtime is closed, and survives failures of the store. The store has to keep a feed: see its option
+   * `feed`. A first `next` rejects with `invalid_argument` if it keeps none, and any `next` with `events_lost` if the store has
+   * deleted events behind `from`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime, MemoryStore } from "cadenza";
+   *
+   * const store = new MemoryStore({ feed: { keepMs: 86_400_000 } });
+   * const runtime = new AgentRuntime({ store }).register("refund", (_input, { ask }) => ask("Refund 40 €?"));
+   * await runtime.createRun({ agent_name: "refund", input: "" });
+   * for await (const { event, run_id, position } of runtime.watch({ types: ["run.awaiting"] })) {
+   *   const { await_requests } = await runtime.details(run_id);
+   *   console.log(event.await_id, await_requests[0]?.message?.parts[0]?.content); // → ask#1 Refund 40 €?
+   *   console.log(typeof position); // → string
+   *   break;
+   * }
+   * ```
+   */
+  watch<const Type extends WatchedType = WatchedType>(options: WatchOptions<Type> = {}): Watch<Type> {
+    return this.#parts.settings.feed.watch(options, this.#tenant);
+  }
+
+  /** An agent's manifest with its live statistics. Refused with `agent_not_found`. */
+  async getAgent(name: AgentName<Names>): Promise<AgentManifest> {
+    checkText("name", name);
+    const agent = this.#parts.registry.get(name);
+    const counters = await this.#parts.settings.store.counters(name);
+    return manifestOf(agent, agentStatus(counters ?? noCounters));
+  }
+
+  /** The manifests of all registered agents, with their live statistics. */
+  async listAgents(): Promise<readonly AgentManifest[]> {
+    return Promise.all(this.#parts.registry.all().map(({ name }) => this.getAgent(name)));
+  }
+
+  /** A session with its messages and its state. Refused with `session_not_found`. */
+  async getSession(session_id: string): Promise<Session> {
+    const id = readId("session_id", session_id);
+    return this.#reader.session(this.#tenant, id);
+  }
+
+  /**
+   * The id of the session that a `sessionKey` names, whether there is a run in it or not. Throws `invalid_argument` for an
+   * invalid key.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * await runtime.createRun({ agent_name: "echo", input: "Hello" }, { sessionKey: "chat-17" });
+   * const session = await runtime.getSession(runtime.sessionId("chat-17"));
+   * console.log(session.id === runtime.sessionId("chat-17")); // → true
+   * ```
+   */
+  sessionId(sessionKey: string): string {
+    return readSessionKey(this.#tenant, "sessionKey", sessionKey);
+  }
+}
+
+/** A stream of a run's events. If it cannot be opened, its first `next` rejects. */
+export function streamOf(
+  open: () => MaybePromise<StreamStart>,
+  { streams }: RunReader,
+): AsyncIterableIterator<StreamedEvent> {
+  let opening: MaybePromise<StreamStart>;
+  try {
+    opening = open();
+  } catch (error) {
+    opening = Promise.reject(error);
+  }
+  // Without `details` a stream has the events of the protocol only. With them `events` says so.
+  return new EventStream(opening, streams) as AsyncIterableIterator<StreamedEvent>;
+}
+
+/** The key of a tenant's run. Throws `invalid_argument`. */
+export function keyOf(tenant: string, runId: string): RunKey {
+  return { tenant, run_id: readId("run_id", runId) };
+}

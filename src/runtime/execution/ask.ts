@@ -1,0 +1,227 @@
+import type { AskCommand, Command } from "../../core/commands.ts";
+import { isRefusal } from "../../core/decide.ts";
+import type { CadenzaErrorDetails } from "../../core/errors.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import type { Growing, QuestionKind, ResultEntry } from "../../core/log.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore } from "../../core/promises.ts";
+import { openQuestion, settledQuestion } from "../../core/state.ts";
+import { LAST_TIME } from "../../core/time.ts";
+import type { MessagePart } from "../../protocol/message.ts";
+import type { AwaitResume } from "../../protocol/run.ts";
+import { SCHEMA_TYPE } from "../../protocol/run.ts";
+import type { AnswerDetails, Question } from "../agent/agent-waits.ts";
+import { readAnswer } from "../agent/answer.ts";
+import { badArgument, checkText } from "../agent/check.ts";
+import { readItem, textPart } from "../agent/input.ts";
+import type { StandardSchema, Validate, Validated } from "../agent/standard-schema.ts";
+import { validateAccepted, validateFirst } from "../agent/standard-schema.ts";
+import type { Committed } from "../log/operations.ts";
+import { AgentPromise } from "./agent-promise.ts";
+import type { Execution } from "./execution.ts";
+import { checkWaitOptions, Wait } from "./wait.ts";
+
+const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
+const kinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
+
+/** How a question is asked. */
+export interface Asking {
+  readonly parts: readonly MessagePart[];
+  /** How many values the agent had emitted when it asked. */
+  readonly emitted: number;
+  readonly timeoutMs?: number | undefined;
+  readonly default?: unknown;
+  readonly name?: string | undefined;
+  readonly kind?: QuestionKind | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A question as an operation. */
+export abstract class Ask extends Wait {
+  /** Undefined when the question is in the log. */
+  #asking: Asking | undefined;
+  readonly #default: unknown;
+  /** Called when the question is settled, or the run leaves this process. */
+  onReleased: (() => void) | undefined;
+  /** The last offered answer that was validated. */
+  #examined: string | undefined;
+
+  constructor(execution: Execution, key: string, asking: Asking) {
+    super(execution, key, asking.signal);
+    this.#asking = asking;
+    this.#default = asking.default;
+  }
+
+  get emitted(): number | undefined {
+    return this.#asking?.emitted;
+  }
+
+  override release(): void {
+    super.release();
+    this.onReleased?.();
+  }
+
+  protected get isLogged(): boolean {
+    const { state } = this.execution.log;
+    // An agent that is executed again may find an answer here that was not handed over yet.
+    return openQuestion(state, this.key) !== undefined || settledQuestion(state, this.key) !== undefined;
+  }
+
+  protected get deadline(): number | undefined {
+    return openQuestion(this.execution.log.state, this.key)?.asked.deadline;
+  }
+
+  protected begin(): boolean {
+    if (this.#asking === undefined) return true;
+    const { log, clock } = this.execution;
+    const { parts, emitted, name, kind, timeoutMs = this.execution.settings.awaitTimeoutMs } = this.#asking;
+    const at = clock.now();
+    const asking: Growing<AskCommand> = { type: "ask", at, await_id: this.key, parts, emitted };
+    if (name !== undefined) asking.name = name;
+    if (kind !== undefined) asking.kind = kind;
+    if (at + timeoutMs <= LAST_TIME) asking.deadline = at + timeoutMs;
+    const usage = this.execution.takeUsage();
+    if (usage !== null) asking.usage = usage;
+    const decision = log.decide(asking);
+    if (isRefusal(decision) || decision.length === 0) return false;
+    this.#asking = undefined;
+    log.flush();
+    return true;
+  }
+
+  protected expiry(at: number): Command {
+    return { type: "expire", at, await_id: this.key, defaulted: this.#default !== undefined };
+  }
+
+  protected override onEnded(entry: Committed): void {
+    if (entry.type === "timed-out" && !entry.defaulted) this.execution.onExpired();
+    else super.onEnded(entry);
+  }
+
+  settle(entry: ResultEntry, live: unknown): unknown {
+    switch (entry.type) {
+      case "timed-out":
+        return this.valueFor(this.#default, entry);
+      case "withdrawn":
+        throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
+      case "declined": {
+        const { decline, by } = entry;
+        const what = decline.reason === undefined ? "was declined." : `was declined: ${decline.reason}`;
+        throw this.#error("answer_declined", what, { ...decline, ...(by !== undefined && { by }) });
+      }
+      case "resumed":
+        return live === undefined ? this.#settled(entry.answer, entry) : this.valueFor(live, entry);
+      default:
+        throw new TypeError(`Expected an entry that settles a question, found an entry of type ${entry.type}.`);
+    }
+  }
+
+  /** Whether an offered answer is to be validated: it is not being validated already. */
+  examines(offerId: string): boolean {
+    const isNew = this.#examined !== offerId;
+    this.#examined = offerId;
+    return isNew;
+  }
+
+  /** The value for the agent. */
+  protected valueFor(value: unknown, _entry: ResultEntry): unknown {
+    return value;
+  }
+
+  /** Validates an answer from the log. */
+  async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
+    const outcome = await this.validate(answer, validateAccepted);
+    if ("value" in outcome) return this.valueFor(outcome.value, entry);
+    this.execution.onUnfitAnswer(this.key);
+    return new Promise(ignore);
+  }
+
+  #error(code: "answer_declined" | "withdrawn", what: string, details: CadenzaErrorDetails = {}): CadenzaError {
+    const { run_id } = this.execution.log.key;
+    return new CadenzaError(code, `The question ${this.key} of run ${run_id} ${what}`, {
+      ...details,
+      run_id,
+      await_id: this.key,
+    });
+  }
+
+  /** Turns an answer into the value for the agent, or into issues. */
+  abstract validate(answer: AwaitResume, validate?: Validate): MaybePromise<Validated>;
+}
+
+/** The question of an await request that the agent has yielded. */
+export class YieldedQuestion extends Ask {
+  validate(answer: AwaitResume): Validated {
+    return { value: answer };
+  }
+
+  resolve(value: unknown): void {
+    this.execution.goOn(value);
+  }
+
+  /** The execution unwinds an agent that is stopped. */
+  reject(error: unknown): void {
+    this.execution.throwInto(error);
+  }
+}
+
+/** A question of `context.ask`. */
+export class AskedQuestion extends Ask {
+  readonly #schema: StandardSchema | undefined;
+  readonly #details: boolean;
+  readonly given = new AgentPromise<unknown>();
+
+  constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, details: boolean) {
+    super(execution, key, asking);
+    this.#schema = schema;
+    this.#details = details;
+  }
+
+  validate(answer: AwaitResume, validate: Validate = validateFirst): MaybePromise<Validated> {
+    return readAnswer(answer, this.#schema, this.execution, validate);
+  }
+
+  protected override valueFor(value: unknown, entry: ResultEntry): unknown {
+    if (!this.#details) return value;
+    const by = entry.type === "resumed" ? (entry.by ?? null) : null;
+    const how = entry.type === "timed-out" ? "default" : "answer";
+    return { value, by, at: entry.at, how } satisfies AnswerDetails<unknown>;
+  }
+
+  resolve(value: unknown): void {
+    this.given.resolve(value);
+  }
+
+  reject(error: unknown): void {
+    this.execution.fail(this.given, error, this.key);
+  }
+}
+
+/** The open question with this id. Undefined: the agent does not ask it. */
+export function questionOf(execution: Execution, awaitId: string): Ask | undefined {
+  const operation = execution.over ? undefined : execution.operations.find(awaitId);
+  return operation instanceof Ask ? operation : undefined;
+}
+
+export function questionParts(question: Question): readonly MessagePart[] {
+  if (typeof question === "string") return [textPart(question)];
+  return readItem("question", question).parts;
+}
+
+/** Adds the schema of the answer as a part of the question, because clients drop unknown fields of the request. */
+export function withSchema(
+  parts: readonly MessagePart[],
+  content: string | undefined,
+  key: string,
+): readonly MessagePart[] {
+  if (content === undefined) return parts;
+  return [...parts, { content_type: SCHEMA_TYPE, content, content_encoding: "plain", await_id: key }];
+}
+
+/** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
+export function checkAskOptions(options: unknown): void {
+  const { name, kind } = checkWaitOptions(options, known);
+  if (name !== undefined) checkText("options.name", name);
+  if (kind !== undefined && !kinds.includes(kind))
+    throw badArgument("options.kind", '"input", "approval" or "auth"', kind);
+}

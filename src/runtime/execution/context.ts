@@ -1,0 +1,250 @@
+import type { Labels, StepEntry } from "../../core/log.ts";
+import type { Logger } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { createdEntry } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { AgentContext, AgentSession, UsageReport } from "../agent/agent-context.ts";
+import { withDeclared } from "../agent/agent-schemas.ts";
+import type { Step, StepOptions, StepScope } from "../agent/agent-steps.ts";
+import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "../agent/agent-waits.ts";
+import { readBudget } from "../agent/budget.ts";
+import { callInside } from "../agent/call-outcome.ts";
+import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "../agent/check.ts";
+import { noLabels } from "../agent/labels.ts";
+import { recordedValue } from "../agent/recorded.ts";
+import { readUsage } from "../agent/usage.ts";
+import { readEmission } from "../agent/yields.ts";
+import type { AgentHost } from "./agent-host.ts";
+import { nestedError } from "./bodies.ts";
+import type { Execution } from "./execution.ts";
+import { SeededRandom } from "./random.ts";
+import { checkReceiveOptions } from "./receive.ts";
+import { seedOf } from "./seed.ts";
+import { checkStepName, checkStepOptions } from "./step-options.ts";
+import { resultOfStep } from "./steps.ts";
+import { askClient, receiveMessage, sleepFor } from "./waits.ts";
+
+/**
+ * The context of an agent function. Its methods are bound, so that an agent may destructure them. They are created on
+ * first use: most agents use one or two, and creating all of them takes more than half of the time of a small run.
+ */
+export class RunContext implements AgentContext {
+  readonly #host: AgentHost;
+  readonly #execution: Execution;
+  #session: AgentSession | undefined;
+  #usage: UsageReport | undefined;
+  #random: SeededRandom | undefined;
+
+  constructor(host: AgentHost, execution: Execution) {
+    this.#host = host;
+    this.#execution = execution;
+  }
+
+  get run_id(): string {
+    return this.#host.log.key.run_id;
+  }
+
+  get agent_name(): string {
+    return createdEntry(this.#host.log.state).agent_name;
+  }
+
+  get principal(): JsonValue {
+    return this.#host.principal;
+  }
+
+  get metadata(): JsonValue {
+    return createdEntry(this.#host.log.state).metadata ?? null;
+  }
+
+  get labels(): Labels {
+    return createdEntry(this.#host.log.state).labels ?? noLabels;
+  }
+
+  get logger(): Logger {
+    return this.#host.logger;
+  }
+
+  get signal(): AbortSignal {
+    return this.#host.signal;
+  }
+
+  get emit(): (value: unknown) => Promise<void> {
+    return (value) =>
+      this.#execution.given(() => {
+        // A body is not called again, so this value would be missing then. A body emits with `step.emit`.
+        if (this.#host.durable) this.#checkOutside("emit");
+        const emitted = this.#execution.emit(readEmission(value));
+        const onMove = (): void => this.#host.onMove();
+        return emitted === undefined ? onMove() : emitted.then(onMove);
+      });
+  }
+
+  get ask(): Ask {
+    return ((question: Question, options?: AskOptions<unknown, boolean>) =>
+      this.#begin("ask", undefined, () => {
+        const { questions } = this.#host.agent.options;
+        return askClient(this.#execution, question, options && withDeclared(questions, options.name, options));
+      })) as Ask;
+  }
+
+  get step(): Step {
+    // A durable step returns a copy through JSON. The types claim that the copy has the type of the function's result.
+    return ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
+      this.#begin("step", name, () => {
+        checkStepName(name);
+        checkFunction("step function", fn);
+        checkStepOptions(options);
+        return runStep(this.#host, this.#execution, name, fn, options);
+      })) as Step;
+  }
+
+  get sleep(): Sleep {
+    return ((duration, options = {}) =>
+      this.#begin("sleep", undefined, () => {
+        checkObject("options", options);
+        checkKeys("options", options, ["name", "signal"]);
+        if (options.name !== undefined) checkText("options.name", options.name);
+        checkSignal("options.signal", options.signal);
+        return sleepFor(this.#execution, duration, options);
+      })) as Sleep;
+  }
+
+  get receive(): Receive {
+    return ((name: string, options: ReceiveOptions<unknown> = {}) =>
+      this.#begin("receive", name, () => {
+        checkText("message name", name);
+        checkReceiveOptions(options);
+        return receiveMessage(this.#execution, name, withDeclared(this.#host.agent.options.messages, name, options));
+      })) as Receive;
+  }
+
+  get run(): AgentContext["run"] {
+    return (agentName, input, options = {}) =>
+      this.#begin("run", agentName, () => {
+        checkText("agent_name", agentName);
+        checkObject("options", options);
+        checkKeys("options", options, ["show", "budget"]);
+        const { show = false, budget } = options;
+        if (typeof show !== "boolean") throw badArgument("options.show", "a boolean", show);
+        const totalTokens = readBudget("options.budget", budget);
+        return this.#host.runAgent(this.#execution, { agentName, input, show, totalTokens });
+      });
+  }
+
+  get call(): AgentContext["call"] {
+    return (agent, input, options) =>
+      this.#execution.given(() => callInside(this.run, agent, input, options, this) as Promise<never>);
+  }
+
+  get session(): AgentSession {
+    const host = this.#host;
+    const execution = this.#execution;
+    this.#session ??= {
+      id: createdEntry(host.log.state).session_id,
+      history: () =>
+        execution.given(async () => {
+          const history = await execution.operations.read(host.session.history());
+          host.onMove();
+          return history;
+        }),
+      // For a durable agent these are steps, so that an agent that is executed again does not read or write the state.
+      getState: () =>
+        execution.given(() => this.#once("session.getState", () => host.session.getState()) as MaybePromise<JsonValue>),
+      setState: (state) =>
+        execution.given(async () => {
+          const copy = readState(state);
+          await this.#once("session.setState", () => host.session.setState(copy));
+        }),
+    };
+    return this.#session;
+  }
+
+  get usage(): UsageReport {
+    const host = this.#host;
+    const execution = this.#execution;
+    this.#usage ??= {
+      add: (usage) => host.addUsage(execution, readUsage(usage)),
+      get total() {
+        return execution.usage;
+      },
+      get remaining() {
+        return execution.operations.tokensLeft ?? host.tokensLeft;
+      },
+    };
+    return this.#usage;
+  }
+
+  get now(): () => number {
+    return () => this.#execution.operations.now();
+  }
+
+  get uuid(): () => string {
+    return () => this.#seeded().uuid();
+  }
+
+  get random(): () => number {
+    return () => this.#seeded().number();
+  }
+
+  #once(name: string, fn: () => unknown): Promise<unknown> | unknown {
+    if (!this.#host.durable) return fn();
+    this.#checkOutside(name);
+    return runStep(this.#host, this.#execution, name, fn, {});
+  }
+
+  /**
+   * Throws for an operation that begins inside the body of a step. When the agent is executed again, the body
+   * is not called, and would not begin the operation.
+   */
+  #checkOutside(what: string, name?: unknown): void {
+    if (!this.#host.isInBody(this.#execution)) return;
+    throw nestedError(this.run_id, typeof name === "string" ? `${what} ${JSON.stringify(name)}` : what);
+  }
+
+  /** Begins an operation. */
+  #begin<T>(what: string, name: unknown, begin: () => Promise<T>): Promise<T> {
+    try {
+      this.#checkOutside(what, name);
+      return this.#execution.isStopped ? this.#refuse(begin) : begin();
+    } catch (error) {
+      return this.#execution.given(() => Promise.reject(error));
+    }
+  }
+
+  /** The pause keeps an agent that is stopped, and ignores the refusals, from blocking the event loop. */
+  #refuse<T>(begin: () => Promise<T>): Promise<T> {
+    const turn = this.#host.pace(this.#host.clock.now());
+    return turn === undefined ? begin() : this.#execution.given(() => turn.then(begin));
+  }
+
+  #seeded(): SeededRandom {
+    this.#random ??= new SeededRandom(seedOf(createdEntry(this.#host.log.state), this.run_id));
+    return this.#random;
+  }
+}
+
+/**
+ * Runs the function of a step. For a durable agent the result is written to the log, and the agent receives it from the
+ * entry.
+ */
+function runStep(
+  host: AgentHost,
+  execution: Execution,
+  name: string,
+  fn: (step: StepScope) => unknown,
+  options: StepOptions,
+): Promise<unknown> {
+  const key = execution.operations.keyFor(name);
+  if (!host.durable) return host.steps.run(key, fn, options, execution);
+  return execution.perform({
+    key,
+    start: (given) => host.steps.begin(key, fn, options, execution.operations.intent(key), given),
+    settle: (entry) => resultOfStep(entry as StepEntry),
+  });
+}
+
+function readState(state: unknown): JsonValue {
+  const copy = recordedValue("state", state);
+  if (copy === undefined) throw badArgument("state", "a JSON value", state);
+  return copy;
+}

@@ -1,0 +1,141 @@
+import { aboutRun } from "../../core/about-run.ts";
+import type { CreatedEntry } from "../../core/log.ts";
+import type { SessionChange, SessionKey, Store, StoredSession } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { isPromise } from "../../core/promises.ts";
+import { transcript } from "../../core/record.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { Message } from "../../protocol/message.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "../log/retry-pause.ts";
+import type { RunLog } from "../log/run-log.ts";
+import type { ExecutionHost } from "./execution.ts";
+import { unlessAborted } from "./unless-aborted.ts";
+
+const noMessages: readonly Message[] = [];
+
+/** The run whose session it is. */
+type SessionHost = Pick<ExecutionHost, "log" | "clock" | "logger" | "signal">;
+
+/**
+ * The session of a run as its agent sees it. A store that fails to read it is asked again, as one that fails to write
+ * is, because the failure would count as what the agent did.
+ */
+export class RunSession {
+  readonly #host: SessionHost;
+  readonly #log: RunLog;
+  readonly #store: Store;
+
+  constructor(host: SessionHost, store: Store) {
+    this.#host = host;
+    this.#log = host.log;
+    this.#store = store;
+  }
+
+  /** The messages that the session held when the run was created. None if it was deleted or replaced since. */
+  history(): MaybePromise<readonly Message[]> {
+    const created = createdEntry(this.#log.state);
+    if (created.history_length === undefined) return noMessages;
+    // The first write of the run may replace the session. Until then another process may delete it, and not after that.
+    const accepted = this.#log.head === undefined ? this.#log.commit() : undefined;
+    return accepted === undefined ? this.#readHistory(created) : accepted.then(() => this.#readHistory(created));
+  }
+
+  #readHistory(created: CreatedEntry): MaybePromise<readonly Message[]> {
+    const messages = (session: StoredSession | undefined): readonly Message[] =>
+      historyOf(created, session) ?? this.#lost();
+    const session = this.#read(() => this.#store.session(this.#key));
+    return isPromise(session) ? session.then(messages) : messages(session);
+  }
+
+  #lost(): readonly Message[] {
+    this.#host.logger.warn("The history of a run was deleted, or replaced, with its session. The agent sees none.", {
+      ...aboutRun(this.#log),
+      session_id: this.#key.session_id,
+    });
+    return noMessages;
+  }
+
+  /** The state as the store has it, with what this run has set. */
+  getState(): MaybePromise<JsonValue> {
+    const committed = this.#log.commit();
+    return isPromise(committed) ? committed.then(() => this.#readState()) : this.#readState();
+  }
+
+  setState(state: JsonValue): MaybePromise<void> {
+    const { session_id } = createdEntry(this.#log.state);
+    const at = this.#host.clock.now();
+    const generation = this.#log.key.run_id;
+    this.#log.changeSession({ session_id, create: true, generation, state: { value: state }, at });
+    return this.#log.commit();
+  }
+
+  #readState(): MaybePromise<JsonValue> {
+    const head = this.#read(() => this.#store.sessionHead(this.#key));
+    return isPromise(head) ? head.then((later) => later?.state ?? null) : (head?.state ?? null);
+  }
+
+  get #key(): SessionKey {
+    const { key, state } = this.#log;
+    return { tenant: key.tenant, session_id: createdEntry(state).session_id };
+  }
+
+  #read<Value>(read: () => MaybePromise<Value>): MaybePromise<Value> {
+    try {
+      const value = read();
+      return isPromise(value)
+        ? value.catch((error: unknown) => this.#log.outlast(this.#readAgain(read, error)))
+        : value;
+    } catch (error) {
+      return this.#log.outlast(this.#readAgain(read, error));
+    }
+  }
+
+  /** Rejects when the run is stopped, and not before. */
+  async #readAgain<Value>(read: () => MaybePromise<Value>, first: unknown): Promise<Value> {
+    const { clock, logger, signal } = this.#host;
+    let error = first;
+    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = nextPauseMs(pauseMs)) {
+      logger.warn("The session of a run could not be read. Reading it is tried again.", {
+        ...aboutRun(this.#log),
+        error,
+      });
+      let clear: (() => void) | undefined;
+      const pause = new Promise<void>((resolve) => {
+        clear = clock.setTimeout(resolve, pauseMs);
+      });
+      await unlessAborted(pause, signal).finally(() => clear?.());
+      try {
+        return await read();
+      } catch (again) {
+        error = again;
+      }
+    }
+  }
+}
+
+/**
+ * The messages that a session held when a run was created. Undefined: the session was deleted or replaced since. The logs of
+ * earlier versions do not tell its generation.
+ */
+export function historyOf(
+  { history_length = 0, history_generation }: CreatedEntry,
+  session: StoredSession | undefined,
+): readonly Message[] | undefined {
+  const isSame = history_generation === undefined || history_generation === (session?.generation ?? "");
+  return isSame ? session?.history.slice(0, history_length) : undefined;
+}
+
+/** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */
+export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange | undefined {
+  if (state.status !== "completed") return undefined;
+  const { session_id } = createdEntry(state);
+  return {
+    session_id,
+    create: session_id !== state.run_id || isJoined,
+    generation: state.run_id,
+    messages: () => transcript(state),
+    at: state.ended?.at ?? 0,
+  };
+}

@@ -1,0 +1,56 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { addUsage } from "../../core/usage.ts";
+import type { Usage } from "../../protocol/extensions.ts";
+import type { AgentRun } from "./agent-run.ts";
+
+// Each run below a run with a budget has a budget itself, at most what was left then.
+
+/** How many tokens are left now, of the budgets of a run and of those above it. */
+export function tokensLeft(run: AgentRun): number {
+  const { spending, parent } = run.family;
+  if (spending === undefined) return Number.POSITIVE_INFINITY;
+  const own = spending.left(ownUsage(run));
+  return parent === undefined ? own : Math.min(own, tokensLeft(parent));
+}
+
+/** What a run has used, with the runs below it. */
+export function usageOf(run: AgentRun): Usage | null {
+  return addUsage(ownUsage(run), run.family.spending?.below ?? null);
+}
+
+/** Tells the runs above what a run with a budget has used, and stops the highest of them that has exceeded its budget. */
+export function checkSpending(run: AgentRun): void {
+  let highest: AgentRun | undefined;
+  let each: AgentRun | undefined = run;
+  while (each?.family.spending !== undefined) {
+    if (each.family.spending.isExceeded(ownUsage(each))) highest = each;
+    const above: AgentRun | undefined = each.family.parent;
+    above?.family.spending?.note(each.log.key, usageOf(each));
+    each = above;
+  }
+  if (highest !== undefined) exceed(highest);
+}
+
+/** Stops a run, and the runs below it. */
+function exceed(run: AgentRun): void {
+  const { execution } = run;
+  // An agent that is executed again is stopped where it was, not on the way there.
+  if (execution === undefined || execution.isStopped || execution.operations.isCatchingUp) return;
+  const command = { type: "exceed", at: execution.clock.now(), usage: execution.takeUsage() } as const;
+  if (execution.stopBy(command)) stopBelow(run);
+}
+
+/** Stops the agents of the sub-runs at once, and not when their cancels are committed: they would use more meanwhile. */
+function stopBelow(run: AgentRun): void {
+  run.onEnd();
+  for (const child of run.family.children) {
+    stopBelow(child);
+    const { execution, log } = child;
+    if (execution?.operations.isCatchingUp === false)
+      execution.abort(new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: log.key.run_id }));
+  }
+}
+
+function ownUsage({ execution, log }: AgentRun): Usage | null {
+  return execution === undefined ? log.state.usage : execution.usage;
+}

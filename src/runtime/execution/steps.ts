@@ -1,0 +1,332 @@
+import { inBackground, onceAborted } from "../../core/background.ts";
+import type { PartSource } from "../../core/emission-source.ts";
+import type { CadenzaErrorCode } from "../../core/errors.ts";
+import type { StepFailure } from "../../core/failure.ts";
+import { errorOfStep, failureOfStep } from "../../core/failure.ts";
+import type { AttemptFailedEntry, Growing, IntentEntry, StepEntry } from "../../core/log.ts";
+import { nameIn } from "../../core/operation-keys.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore } from "../../core/promises.ts";
+import { createdEntry, isStopped, isWaiting } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { StepOptions, StepRetry, StepScope } from "../agent/agent-steps.ts";
+import { recordedResult } from "../agent/recorded.ts";
+import { readEmission } from "../agent/yields.ts";
+import { checkResultSize } from "../log/part-size.ts";
+import { AgentPromise } from "./agent-promise.ts";
+import type { AgentRun } from "./agent-run.ts";
+import { Bodies, isNested } from "./bodies.ts";
+import type { Execution, Failing } from "./execution.ts";
+import { onceInLog } from "./once-committed.ts";
+import type { RunSignal } from "./run-signal.ts";
+import { idempotencyKeyOf, keySeedOf } from "./seed.ts";
+import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
+import type { AttemptLimits } from "./time-limit.ts";
+import { TimeLimit } from "./time-limit.ts";
+
+type Body = (step: StepScope) => MaybePromise<unknown>;
+
+/** Executes the bodies of a run's steps. */
+export class Steps {
+  readonly #run: AgentRun;
+  readonly #signal: RunSignal;
+  /** The steps that have begun and have no result. */
+  readonly #atWork = new Set<string>();
+  /** The time limits of the attempts at work. */
+  readonly #limits = new Set<TimeLimit>();
+  readonly #bodies: Bodies;
+  /** How many of those at work have to begin in another process. */
+  #held = 0;
+
+  constructor(run: AgentRun, signal: RunSignal) {
+    this.#run = run;
+    this.#signal = signal;
+    this.#bodies = new Bodies(run.shared.clock, run.shared.logger);
+  }
+
+  /**
+   * Whether an operation that begins now comes from inside a body. `isPaced`: see {@link Operations}.
+   */
+  isInside(isPaced: boolean): boolean {
+    return this.#bodies.isInside(isPaced);
+  }
+
+  /** A durable agent receives something, and continues. */
+  moves(): void {
+    this.#bodies.moves();
+  }
+
+  /** Whether a step has begun here and has no result yet: its body is at work, pauses, or waits for the run's slot. */
+  get isBusy(): boolean {
+    return this.#atWork.size > 0;
+  }
+
+  /** Whether no body is at work, and none begins: see {@link SharedByRuns.isHandingOn}. */
+  get areHeld(): boolean {
+    return this.#held === this.#atWork.size;
+  }
+
+  /** The run is over, or has left this process. The time of its attempts is not measured any more. */
+  onOver(): void {
+    for (const limit of this.#limits) limit.end();
+  }
+
+  /** Runs a body and gives the agent its result. Nothing is logged. The body begins only while this process may execute the run. */
+  run(key: string, body: Body, options: StepOptions, execution: Execution): Promise<unknown> {
+    this.#atWork.add(key);
+    this.#run.onStepBegun();
+    const given = new AgentPromise<unknown>();
+    inBackground(this.#run.shared.logger, this.#runAttempts(key, body, options, execution, given));
+    return given;
+  }
+
+  async #runAttempts(
+    key: string,
+    body: Body,
+    options: StepOptions,
+    execution: Execution,
+    given: AgentPromise<unknown>,
+  ): Promise<void> {
+    try {
+      const { retry } = options;
+      const attempts = retry?.attempts ?? 1;
+      for (let attempt = 1; ; attempt++) {
+        const slot = this.#run.takeSlotForBody();
+        if (slot !== undefined) await slot;
+        for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
+          await this.#run.log.outlast(wait);
+          if (this.#isStopped) throw this.#signal.signal.reason;
+        }
+        // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
+        // may run steps.
+        if (execution.over) throw this.#signal.signal.reason;
+        let waitMs: number;
+        try {
+          given.resolve(await this.#call({ key, attempt }, body, options));
+          return;
+        } catch (error) {
+          const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
+          if (failed !== undefined) throw failed.error;
+          waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+        }
+        await this.#pause(waitMs);
+      }
+    } catch (error) {
+      execution.fail(given, error, key);
+    } finally {
+      this.#onOver(key);
+    }
+  }
+
+  /** Runs a body and logs its result. `before` is the last attempt in the log, which was interrupted. `given` is the agent's promise. */
+  begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined, given: Failing): void {
+    if (this.#atWork.has(key)) return;
+    this.#atWork.add(key);
+    this.#run.onStepBegun();
+    inBackground(this.#run.shared.logger, this.#record(key, body, options, before?.attempt ?? 0, given));
+  }
+
+  async #record(key: string, body: Body, options: StepOptions, before: number, given: Failing): Promise<void> {
+    const outcome =
+      options.once === true && before > 0
+        ? { error: interrupted(key) }
+        : await this.#attempt(key, body, options, before);
+    const { log, shared, execution } = this.#run;
+    // After the run is released, the body's output is not logged, and so its result is not logged either.
+    if (outcome === undefined || execution?.over === true) {
+      if (outcome?.error !== undefined) execution?.fail(given, errorOfStep(outcome.error), key);
+      this.#onOver(key);
+      return;
+    }
+    const { result, error = null } = outcome;
+    const entry: StepEntry = {
+      type: "step",
+      at: shared.clock.now(),
+      key,
+      result,
+      error,
+      usage: execution?.takeUsage() ?? null,
+    };
+    log.decide({ type: "record", entry });
+    onceInLog(log, entry, (committed) => {
+      if (committed !== undefined) this.#run.execution?.operations.deliver(committed);
+      this.#onOver(key);
+    });
+  }
+
+  /** Beside something that the run waits for, the agent first has a turn to use the result: it may go on with more work. */
+  #onOver(key: string): void {
+    const { log, execution, shared } = this.#run;
+    if (execution !== undefined && isWaiting(log.state))
+      inBackground(
+        shared.logger,
+        execution.settled().then(() => this.#end(key)),
+      );
+    else this.#end(key);
+  }
+
+  #end(key: string): void {
+    this.#atWork.delete(key);
+    this.#run.onStepEnded();
+  }
+
+  /**
+   * Each attempt is committed before it begins, and begins only while this process owns the run. Undefined: the run was
+   * stopped before that.
+   */
+  async #attempt(key: string, body: Body, options: StepOptions, before: number): Promise<Outcome | undefined> {
+    const { log, shared } = this.#run;
+    const { retry } = options;
+    const { clock, settings } = shared;
+    const attempts = retry?.attempts ?? 1;
+    for (let tried = 1; ; tried++) {
+      if (shared.isHandingOn && this.#run.ownership.mayLeave) await this.#hold();
+      const slot = this.#run.takeSlotForBody();
+      if (slot !== undefined) await slot;
+      const attempt = before + tried;
+      log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
+      await log.commit();
+      // Each body checks the ownership itself, with nothing between the check and the body.
+      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify())
+        await log.outlast(wait);
+      // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
+      if (this.#isStopped || isStopped(log.state)) return undefined;
+      let waitMs: number;
+      try {
+        const result = await this.#call({ key, attempt }, body, options);
+        return outcomeOf(key, result, settings.maxStepBytes);
+      } catch (error) {
+        const isLast = tried >= attempts;
+        if (!isLast && this.#isStopped && !isNested(error)) return undefined;
+        const failed = failureAfter(error, isLast, retry);
+        if (failed !== undefined) return { error: failureOfStep(failed.error) };
+        waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+        const at = clock.now();
+        const entry: Growing<AttemptFailedEntry> = {
+          type: "attempt-failed",
+          ...{ at, key, attempt, failure: failureOfStep(error) },
+        };
+        if (waitMs > 0) entry.until = at + waitMs;
+        log.decide({ type: "retry", entry });
+        // Without a pause, it is written with the next attempt.
+        if (waitMs > 0) log.flush();
+      }
+      await this.#pause(waitMs).catch(ignore);
+      if (this.#isStopped) return undefined;
+    }
+  }
+
+  /** Never resolves: another process begins the attempt. */
+  #hold(): Promise<never> {
+    this.#held += 1;
+    this.#run.shared.onProgress?.();
+    return new Promise(ignore);
+  }
+
+  get #isStopped(): boolean {
+    return this.#run.execution?.isStopped !== false;
+  }
+
+  /** Calls a body once. */
+  #call(source: PartSource, body: Body, options: StepOptions): Promise<unknown> {
+    const { timeoutMs = Number.POSITIVE_INFINITY, stallMs = Number.POSITIVE_INFINITY } = options;
+    const limits: AttemptLimits = { timeoutMs, stallMs };
+    if (Math.min(timeoutMs, stallMs) === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
+    const { run_id } = this.#run.log.key;
+    const limit = new TimeLimit(this.#run.shared, this.#signal, limits, (exceeded) =>
+      stepTimeoutError(run_id, source.key, source.attempt, exceeded, limits[exceeded]),
+    );
+    this.#limits.add(limit);
+    return limit.apply(() => this.#callBody(source, body, limit)).finally(() => this.#limits.delete(limit));
+  }
+
+  #callBody(source: PartSource, body: Body, limit: TimeLimit | undefined): Promise<unknown> {
+    const scope = this.#scope(source, limit);
+    const call = (): Promise<unknown> => this.#bodies.call(() => body(scope));
+    const { agent, log, shared } = this.#run;
+    const wrap = shared.settings.interceptors.step;
+    if (wrap === undefined) return call();
+    const info = { ...log.key, agent_name: agent.name, name: nameIn(source.key), ...source, signal: scope.signal };
+    return wrap(info, call);
+  }
+
+  #scope(source: PartSource, limit: TimeLimit | undefined): StepScope {
+    const run = this.#run;
+    const outer = limit ?? this.#signal;
+    return {
+      ...source,
+      get idempotencyKey() {
+        const { key, state } = run.log;
+        return idempotencyKeyOf(keySeedOf(createdEntry(state), key.run_id), source.key);
+      },
+      get signal() {
+        return outer.signal;
+      },
+      emit: (value) => {
+        const { execution } = run;
+        if (execution === undefined) return Promise.resolve();
+        return execution.given(() => {
+          const emission = readEmission(value);
+          limit?.progress();
+          // What a body emits after its time is not kept.
+          return limit?.isExceeded === true ? execution.pace() : execution.emit({ ...emission, source });
+        }, source.key);
+      },
+      progress: () => limit?.progress(),
+    };
+  }
+
+  /** How long to wait after an attempt that has failed, in milliseconds. */
+  #pauseAfter({ key, attempt }: PartSource, error: unknown, retry: StepRetry | undefined): number {
+    return pauseAfter(attempt, error, retry, `${this.#run.log.key.run_id} ${key} ${attempt}`);
+  }
+
+  /** Waits before the next attempt. Rejects when the run is stopped. */
+  #pause(waitMs: number): Promise<void> {
+    const { clock, logger } = this.#run.shared;
+    if (waitMs === 0) return Promise.resolve();
+    const { signal } = this.#signal;
+    if (signal.aborted) return Promise.reject(signal.reason);
+    return new Promise((resolve, reject) => {
+      const clear = clock.setTimeout(() => {
+        unfollow();
+        resolve();
+      }, waitMs);
+      const unfollow = onceAborted(logger, signal, () => {
+        clear();
+        reject(signal.reason);
+      });
+    });
+  }
+}
+
+interface Outcome {
+  readonly result?: JsonValue | undefined;
+  readonly error?: StepFailure;
+}
+
+/**
+ * The outcome of a body that has returned. A result that JSON would change, or that is too large, makes the step fail
+ * without another attempt.
+ */
+function outcomeOf(key: string, returned: unknown, maxBytes: number): Outcome {
+  try {
+    const result = recordedResult(key, returned);
+    checkResultSize(key, result, maxBytes);
+    return { result };
+  } catch (error) {
+    return { error: failureOfStep(error) };
+  }
+}
+
+/** The result of a step in the log, or throws an error like the one that the body threw. */
+export function resultOfStep({ key, result, error }: StepEntry): JsonValue | undefined {
+  // A copy, because the agent may change it.
+  if (error === null) return recordedResult(key, result);
+  throw errorOfStep(error);
+}
+
+function interrupted(key: string): StepFailure {
+  const message = `Step ${key} was interrupted by the end of its process. Its option "once" forbids another attempt.`;
+  return { name: "CadenzaError", message, code: "step_interrupted" satisfies CadenzaErrorCode, data: undefined };
+}

@@ -1,0 +1,60 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { expectedAfter, localHead } from "../../core/head.ts";
+import type { StoreConflict } from "../../core/ports.ts";
+import { ignore } from "../../core/promises.ts";
+import type { Ownership } from "./ownership.ts";
+import { lostError } from "./refusals.ts";
+import type { Attempt, Outcome } from "./run-write.ts";
+
+const nothing = (): undefined => undefined;
+
+/** The ownership of all runs in a store that only this process uses. It has no state. */
+export const localOwnership: Ownership = {
+  expected: expectedAfter,
+  headFor: localHead,
+  wakeFor: nothing,
+  onWritten: ignore,
+  told: nothing,
+  onWakeWritten: ignore,
+  onConflict,
+  isOwn: () => true,
+  onLoaded: ignore,
+  onReaders: ignore,
+  verify: nothing,
+  catchUp: nothing,
+  catchUpSurely: nothing,
+  refresh: nothing,
+  takenAt: 0,
+  slotOf: nothing,
+  prepare: ignore,
+  operations: nothing,
+  mismatch: undefined,
+  isCatchingUp: false,
+  whenAnswerable: nothing,
+  onCommit: ignore,
+  onGone: ignore,
+  onParentGone: ignore,
+  setSubRun: ignore,
+  isIdle: false,
+  settle: ignore,
+  mayLeave: false,
+  release: nothing,
+};
+
+/** No other process writes, so a conflict comes from an attempt of this one whose answer was lost. */
+function onConflict(conflict: StoreConflict, { expected, key }: Attempt, failed: readonly Attempt[]): Outcome {
+  const position = expected?.position ?? 0;
+  const own = failed.find(
+    ({ write }) => conflict.conflict === "changed" && conflict.position === position + write.entries.length,
+  );
+  if (own !== undefined) return { is: "recognised", own };
+  return { is: "lost", error: keyUsedError(conflict) ?? lostError(key.run_id) };
+}
+
+/** The error for an idempotency key that another request has used. Undefined: it is another conflict. */
+export function keyUsedError(conflict: StoreConflict): CadenzaError | undefined {
+  if (conflict.conflict !== "key_used") return undefined;
+  const { run_id } = conflict;
+  const message = `The idempotency key was used by another request at the same time, which created run ${run_id}.`;
+  return new CadenzaError("idempotency_conflict", message, { run_id });
+}

@@ -1,0 +1,80 @@
+import type { Entry } from "../../core/log.ts";
+import type { Expected, Mismatch, RunHead, RunKey, StoreConflict } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import type { RunState } from "../../core/state.ts";
+import type { ConcurrencyOptions } from "../agent/agent.ts";
+import type { Operations } from "./operations.ts";
+import type { RunSlot } from "./run-slot.ts";
+import type { Attempt, Outcome } from "./run-write.ts";
+
+/**
+ * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
+ * it.
+ */
+export type SubRunActivity = "at work" | "sought" | "idle";
+
+/**
+ * Who may write to a run, and where it is executed. It varies by store. In a store of one process the owner of a run
+ * never changes, and the run stays loaded until it ends. In a durable store other processes may take the run over.
+ */
+export interface Ownership {
+  /** What a write expects of the run in the store. */
+  expected(head: RunHead, committed: number): Expected;
+  /** The head of the run after these entries. `before` itself: the head does not change. */
+  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead;
+  /** The run to wake with a write: one that is due then. */
+  wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined;
+  /** The store has accepted a write. `before`: the head until then. */
+  onWritten(attempt: Attempt, before: RunHead | undefined): void;
+  /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
+  told(): undefined | Promise<void>;
+  /** After the readers and callers of a write that has woken a run were told. */
+  onWakeWritten(key: RunKey): void;
+  /** Whether a run in the store can be the one that this process has created with a head: no other process did. */
+  isOwn(stored: RunHead, created: RunHead): boolean;
+  /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
+  onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
+  /** The run was loaded from the store. */
+  onLoaded(): void;
+  /** Readers of the log begin or end to wait, or the head has changed. */
+  onReaders(): void;
+
+  /** Resolves when it is certain that this process may still execute the run. Undefined: it is certain now. */
+  verify(): undefined | Promise<void>;
+  /** Reads what other processes have written to the run, unless this one is writing to it. Undefined: none can have. */
+  catchUp(): undefined | Promise<void>;
+  /** As {@link catchUp}, after what this process is writing. */
+  catchUpSurely(): undefined | Promise<void>;
+  /** As {@link catchUp}, but only if any process may write to the run now. */
+  refresh(): undefined | Promise<void>;
+  /** When the store made the run due, by its clock; 0: it did not. In milliseconds since 1970. */
+  readonly takenAt: number;
+
+  /** The run's slot, if the store counts the slots. Undefined: this process does. */
+  slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined;
+  /** Before the agent of a fork is called: it first does again what these entries hold. */
+  prepare(entries: readonly Entry[]): void;
+  /** How the operations of the run's agent get their results. Undefined: they are executed once, here. */
+  operations(): Operations | undefined;
+  /** Where the code and the log disagree. Undefined: they agree so far. */
+  readonly mismatch: Mismatch | undefined;
+  /** Whether the agent still does again what the log holds. */
+  readonly isCatchingUp: boolean;
+  /** Resolves when the run can be answered. Undefined: it can. Throws or rejects if it cannot. */
+  whenAnswerable(): undefined | Promise<void>;
+  onCommit(head: RunHead): void;
+  /** The run is not loaded here any more. */
+  onGone(): void;
+  /** The parent of this run has left this process. */
+  onParentGone(): void;
+  /** Notes what a sub-run of this run does. Undefined: the agent has its result. */
+  setSubRun(key: string, activity: SubRunActivity | undefined): void;
+  /** Whether the run is left to any process until something happens that it waits for, such as the end of a sub-run. */
+  readonly isIdle: boolean;
+  /** Work of the run has ended. A run that waits may be left to any process then. */
+  settle(): void;
+  /** Whether other processes can go on with the run when this one closes. */
+  readonly mayLeave: boolean;
+  /** Leaves the run to other processes, because this one closes. Undefined: no other process can execute it. */
+  release(): undefined | Promise<void>;
+}

@@ -1,0 +1,66 @@
+import type { CadenzaError } from "../../core/errors.ts";
+import { feedOf } from "../../core/feed.ts";
+import type { Entry } from "../../core/log.ts";
+import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store } from "../../core/ports.ts";
+import type { RunState } from "../../core/state.ts";
+import { countRun } from "../../core/statistics.ts";
+import type { Batch } from "./decided-run.ts";
+import { bothChanges } from "./decided-run.ts";
+
+/** A write that was handed to the store. */
+export interface Attempt {
+  readonly key: RunKey;
+  readonly write: RunWrite;
+  /** The decided entries and session change that it writes. */
+  readonly batch: Batch;
+  /** What the write expects of the run in the store. Undefined: that the run is not there. */
+  readonly expected: Expected | undefined;
+  readonly idempotencyKey: string | null;
+}
+
+/**
+ * The outcome of a write that the store did not accept at once.
+ * `recognised`: an earlier attempt was written, although the store had reported a failure. `again`: it is to be written
+ * once more, after `before`. `behind`: the log in the store has entries that are not known here. `lost`: nothing more
+ * can be written; `after` is called when the run is given up. `failed`: the store failed.
+ */
+export type Outcome =
+  | { readonly is: "recognised"; readonly own: Attempt }
+  | { readonly is: "again"; before(): void }
+  | { readonly is: "behind" }
+  | { readonly is: "lost"; readonly error: CadenzaError; readonly after?: () => void }
+  | { readonly is: "failed"; readonly failure: CadenzaError };
+
+/** Makes the write for these entries. `state` is the state after the entries, `end` the session change of the run's end. */
+export function writeOf(
+  state: RunState,
+  entries: readonly Entry[],
+  head: RunHead,
+  wake: RunKey | undefined,
+  session: SessionChange | undefined,
+  end: () => SessionChange | undefined,
+): RunWrite {
+  if (entries.at(-1)?.type === "ended")
+    return { entries, head, session: bothChanges(session, end()), counters: countRun(state), wake };
+  if (session === undefined && wake === undefined) return { entries, head };
+  return { entries, head, session, wake };
+}
+
+/**
+ * The write with what it adds to the feed, if the store keeps one. `state` is the state after its entries, of which the
+ * first has the position `from`, and `before` the head that it replaces. `others`: as in `feedOf`.
+ */
+export function fed(
+  store: Store,
+  write: RunWrite,
+  state: RunState,
+  from: number,
+  before: RunHead | undefined,
+  others: number,
+): RunWrite {
+  if (store.readFeed === undefined) return write;
+  const { blocked } = write.head;
+  const isBlocked = blocked !== null && blocked !== before?.blocked;
+  const feed = feedOf(state, write.entries, from, isBlocked, others);
+  return feed === undefined ? write : { ...write, feed };
+}

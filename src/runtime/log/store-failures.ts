@@ -1,0 +1,101 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { checkFormat } from "../../core/format.ts";
+import type { Entry } from "../../core/log.ts";
+import type { RunKey, RunPost, RunWrite, Store, StoreConflict } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
+import type { LogTail } from "../../core/survey.ts";
+
+/**
+ * The door through which everything comes from a store. Its failures get the code `store_failed`, with the thrown value
+ * as the cause: its message may tell addresses and data of a database, and the message of this error reaches clients where an
+ * agent lets it through. Failures of `create` and `append` are not wrapped, because the writer of a run adds the run's id. Entries
+ * that this version of the library would misread are refused with `newer_format`: no fold ever meets one. `onFed` is called
+ * when a write has added to the feed.
+ */
+export function guarded(store: Store, onFed: () => void = ignore): Store {
+  const time = store.time?.bind(store);
+  const readFeed = store.readFeed?.bind(store);
+  const told = ({ feed }: RunWrite | RunPost, answer: MaybePromise<StoreConflict | undefined>) =>
+    feed === undefined
+      ? answer
+      : then(answer, (conflict) => {
+          if (conflict === undefined) onFed();
+          return conflict;
+        });
+  return {
+    persistent: store.persistent,
+    create: (key, write, idempotencyKey) => told(write, store.create(key, write, idempotencyKey)),
+    append: (key, expected, write) => told(write, store.append(key, expected, write)),
+    post: (key, post) =>
+      told(
+        post,
+        named(() => store.post(key, post)),
+      ),
+    claim: (...parameters) => named(() => store.claim(...parameters)),
+    take: (request) => named(() => store.take(request)),
+    renew: (...parameters) => named(() => store.renew(...parameters)),
+    release: (name) => named(() => store.release(name)),
+    find: (key) => named(() => store.find(key)),
+    read: (key, from, limit) => named(() => then(store.read(key, from, limit), (entries) => known(key, from, entries))),
+    findByIdempotencyKey: (...parameters) => named(() => store.findByIdempotencyKey(...parameters)),
+    list: (query) => named(() => store.list(query)),
+    moved: (known) => named(() => store.moved(known)),
+    owned: (...parameters) => named(() => store.owned(...parameters)),
+    blocked: (query) => named(() => store.blocked(query)),
+    backlog: () => named(() => store.backlog()),
+    survey: (query) => named(() => store.survey(query)),
+    tails: (runs, count) => named(() => then(store.tails(runs, count), (tails) => tails.map(knownTail(runs)))),
+    census: () => named(() => store.census()),
+    workers: () => named(() => store.workers()),
+    session: (key) => named(() => store.session(key)),
+    sessionHead: (key) => named(() => store.sessionHead(key)),
+    makeSession: (...parameters) => named(() => store.makeSession(...parameters)),
+    putSession: (...parameters) => named(() => store.putSession(...parameters)),
+    counters: (agentName) => named(() => store.counters(agentName)),
+    prune: (retention) => named(() => store.prune(retention)),
+    delete: (runs) => named(() => store.delete(runs)),
+    deleteSession: (key) => named(() => store.deleteSession(key)),
+    ...(readFeed !== undefined && { readFeed: (query) => named(() => readFeed(query)) }),
+    ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
+    ...(time !== undefined && { time: () => named(time) }),
+    close: () => store.close(),
+  };
+}
+
+function named<T>(call: () => MaybePromise<T>): MaybePromise<T> {
+  try {
+    const answer = call();
+    return isPromise(answer) ? answer.catch(rethrow) : answer;
+  } catch (error) {
+    return rethrow(error);
+  }
+}
+
+function rethrow(error: unknown): never {
+  if (CadenzaError.is(error)) throw error;
+  throw new CadenzaError("store_failed", "The store failed. The cause of this error says why.", { cause: error });
+}
+
+function then<T, R>(value: MaybePromise<T>, go: (value: T) => R): MaybePromise<R> {
+  return isPromise(value) ? value.then(go) : go(value);
+}
+
+function known(key: RunKey, from: number, entries: readonly Entry[] | undefined): readonly Entry[] | undefined {
+  if (entries !== undefined) checkFormat(key, from, entries);
+  return entries;
+}
+
+/** Leaves out a tail that this version cannot read, as a store leaves out a damaged one. */
+function knownTail(runs: readonly RunKey[]): (tail: LogTail | undefined, index: number) => LogTail | undefined {
+  return (tail, index) => {
+    const key = runs[index];
+    if (tail === undefined || key === undefined) return undefined;
+    try {
+      checkFormat(key, tail.from, tail.entries);
+      return tail;
+    } catch {
+      return undefined;
+    }
+  };
+}

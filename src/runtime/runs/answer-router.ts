@@ -1,0 +1,203 @@
+import { decide, isRefusal } from "../../core/decide.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import type { QuestionRef } from "../../core/log.ts";
+import type { Clock, RunKey, Store } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { isPromise } from "../../core/promises.ts";
+import { goingOn } from "../../core/record.ts";
+import type { Question, RunState } from "../../core/state.ts";
+import { createdEntry, openQuestion, replyKey, replyTo, settledQuestion } from "../../core/state.ts";
+import type { Run } from "../../protocol/run.ts";
+import type { Answer } from "../agent/answer.ts";
+import { replyCommand } from "../agent/answer.ts";
+import { committedRecord, foldLog } from "../log/fold-log.ts";
+import { isLost, notFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
+import { answerRun } from "./answering.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { RunReader } from "./run-reader.ts";
+import type { Runs } from "./runs.ts";
+import { unlessLost } from "./unless-lost.ts";
+
+/** A run that was answered. `run` is undefined if the run is not loaded here. */
+export interface Answered {
+  readonly run: LiveRun | undefined;
+  readonly key: RunKey;
+  /** The run as it was when the answer was accepted, in mode `async`. */
+  readonly record: Run | undefined;
+  /** The number of the event after which those of the answer begin. */
+  readonly after: number;
+}
+
+/** Gives answers to runs. A run that is not loaded in this process is loaded first. */
+export class AnswerRouter {
+  readonly #runs: Runs;
+  readonly #reader: RunReader;
+  readonly #store: Store;
+  readonly #clock: Clock;
+
+  constructor(runs: Runs, reader: RunReader) {
+    this.#runs = runs;
+    this.#reader = reader;
+    this.#store = runs.shared.store;
+    this.#clock = runs.shared.clock;
+  }
+
+  /** Gives the answer to the run that asks: the addressed run, or a sub-run whose question it shows. */
+  answer(key: RunKey, answer: Answer): MaybePromise<Answered> {
+    const live = this.#runs.find(key);
+    if (live === undefined) return this.#answerAnywhere(key, answer);
+    // The client may have seen a question that another process has written, and that this one has not read.
+    const mayBeBehind = !isAsked(live.log.state, answer) && !live.log.isRetrying;
+    const reading = mayBeBehind ? live.ownership.catchUpSurely() : undefined;
+    return reading === undefined
+      ? this.#answerLoaded(live, key, answer)
+      : reading.then(() => {
+          const run = this.#runs.find(key);
+          return run === undefined ? this.#answerAnywhere(key, answer) : this.#answerLoaded(run, key, answer);
+        });
+  }
+
+  #answerLoaded(live: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
+    const below = belowOf(live.log.state, answer);
+    if (below !== undefined) return this.#answerBelow(key, below, answer);
+    const answering = this.#answerLive(live, key, answer);
+    if (!isPromise(answering)) return answering;
+    return answering.catch((error: unknown) => {
+      if (isLost(error)) return this.#answerAnywhere(key, sameQuestion(answer, error));
+      throw error;
+    });
+  }
+
+  /** A sub-run asks. Its answer is in its own log, and the runs above it learn of it before the caller does. */
+  async #answerBelow(key: RunKey, { shown, of, awaitId }: Below, answer: Answer): Promise<Answered> {
+    try {
+      await this.answer({ tenant: key.tenant, run_id: of.run_id }, { ...answer, await_id: of.await_id });
+    } catch (error) {
+      throw refusedAbove(error, key.run_id, awaitId);
+    }
+    const run = this.#runs.find(key);
+    const after = (run && settledQuestion(run.log.state, awaitId)?.event) ?? shown;
+    return { run, key, record: answer.mode === "async" ? await this.#recordAfter(key, awaitId) : undefined, after };
+  }
+
+  /** The record of a run as it was when a question was settled in it. */
+  async #recordAfter(key: RunKey, awaitId: string): Promise<Run> {
+    const state = this.#runs.find(key)?.log.state ?? (await foldLog(this.#store, key, Number.POSITIVE_INFINITY));
+    const settled = state && settledQuestion(state, awaitId);
+    return settled === undefined
+      ? this.#reader.current(key)
+      : goingOn(await committedRecord(this.#store, key, settled.settled_position));
+  }
+
+  #answerAnywhere(key: RunKey, answer: Answer): Promise<Answered> {
+    let bound = answer;
+    return unlessLost(async () => {
+      try {
+        return await this.#answerRun(key, bound);
+      } catch (error) {
+        bound = sameQuestion(bound, error);
+        throw error;
+      }
+    });
+  }
+
+  #answerLive(run: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
+    const { state } = run.log;
+    const shown = askedAt(state, answer);
+    const await_id = answer.await_id ?? idOf(state);
+    const record = answerRun(run, answer);
+    const answered = (later: Run | undefined): MaybePromise<Answered> => {
+      // Meanwhile other questions may have been settled.
+      const question = await_id === null ? undefined : settledQuestion(run.log.state, await_id);
+      const result: Answered = { run, key, record: later, after: question?.event ?? shown };
+      const settling = this.#settleAbove(key, run.log.state, { ...answer, await_id });
+      return settling === undefined ? result : settling.then(() => result);
+    };
+    return isPromise(record) ? record.then(answered) : answered(record);
+  }
+
+  /** The caller of an answer finds the question settled in the runs above, whichever process has settled it below. */
+  #settleAbove(key: RunKey, state: RunState, answer: Answer): undefined | Promise<void> {
+    const { parent } = createdEntry(state);
+    const question = parent && exchangeOf(state, answer);
+    return question && this.#runs.remote.settleAbove(key, parent, question);
+  }
+
+  async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
+    const run = this.#runs.find(key) ?? (await this.#runs.remote.load(key));
+    const state = run === undefined ? await foldLog(this.#store, key, Number.POSITIVE_INFINITY) : run.log.state;
+    if (state === undefined) throw notFound(key.run_id);
+    const below = belowOf(state, answer);
+    if (below !== undefined) return this.#answerBelow(key, below, answer);
+    if (run !== undefined) return this.#answerLive(run, key, answer);
+    const decision = decide(state, replyCommand(answer, this.#clock.now()));
+    if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
+    const shown = askedAt(state, answer);
+    if (decision.length === 0) {
+      await this.#settleAbove(key, state, answer);
+      return { run: this.#runs.find(key), key, record: undefined, after: shown };
+    }
+    const await_id = answer.await_id ?? idOf(state);
+    const later = await this.#runs.remote.offer(key, { ...answer, await_id });
+    await this.#settleAbove(key, later, { ...answer, await_id });
+    const after = (await_id === null ? undefined : settledQuestion(later, await_id)?.event) ?? shown;
+    const isAsync = answer.mode === "async" && await_id !== null;
+    const record = isAsync ? await this.#recordAfter(key, await_id) : undefined;
+    return { run: this.#runs.find(key), key, record, after };
+  }
+}
+
+function idOf({ question }: RunState): string | null {
+  return question?.asked.await_id ?? null;
+}
+
+/** Whether the question that an answer is for is open. */
+function isAsked(state: RunState, { await_id }: Answer): boolean {
+  return await_id === null ? state.question !== null : openQuestion(state, await_id) !== undefined;
+}
+
+/** A question of a sub-run that a run shows. */
+interface Below {
+  readonly of: QuestionRef;
+  /** Its id in the run that shows it. */
+  readonly awaitId: string;
+  /** The number of the event that shows the first open question. */
+  readonly shown: number;
+}
+
+/** The sub-run's question that an answer is for. Undefined: it is for a question of the run itself. */
+function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below | undefined {
+  const isRepeat = idempotency_key !== null && state.exchanges?.some((one) => replyKey(one) === idempotency_key);
+  const question = await_id === null ? state.question : openQuestion(state, await_id);
+  const of = question?.asked.of;
+  if (isRepeat === true || question == null || of === undefined) return undefined;
+  return { of, awaitId: question.asked.await_id, shown: state.question?.event ?? question.event };
+}
+
+/**
+ * The number of the event after which those of the answer begin: of the one that shows the first open question or, for
+ * a repeated answer, of the one that showed it then.
+ */
+function askedAt(state: RunState, answer: Answer): number {
+  const before = exchangeOf(state, answer);
+  const isRepeat =
+    before !== undefined && answer.idempotency_key !== null && replyKey(before) === answer.idempotency_key;
+  const isOpen = answer.await_id === null || openQuestion(state, answer.await_id) !== undefined;
+  if (!isRepeat && isOpen && state.question !== null) return state.question.event;
+  return before?.event ?? state.events;
+}
+
+/** The settled question that an answer was for, if it has been given: by its key, by its question, or the last one. */
+function exchangeOf({ exchanges }: RunState, { await_id, idempotency_key }: Answer): Question | undefined {
+  const byKey = exchanges?.find((one) => idempotency_key !== null && replyKey(one) === idempotency_key);
+  if (byKey !== undefined) return byKey;
+  return exchanges?.findLast((one) =>
+    await_id === null ? replyTo(one) !== undefined : one.asked.await_id === await_id,
+  );
+}
+
+/** The answer, given again because the run has left this process. It is bound to the same question as before. */
+function sameQuestion(answer: Answer, error: unknown): Answer {
+  if (!CadenzaError.is(error) || error.await_id === undefined) return answer;
+  return { ...answer, await_id: error.await_id };
+}

@@ -1,0 +1,481 @@
+import type { Decision } from "../../core/decide.ts";
+import { decide, isRefusal } from "../../core/decide.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { failureOf } from "../../core/failure.ts";
+import type { Entry, ParentRun } from "../../core/log.ts";
+import { overdueError } from "../../core/overdue.ts";
+import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore } from "../../core/promises.ts";
+import { runRecord } from "../../core/record.ts";
+import { createdEntry, isAtRest, isFinal, isStopped, isWaiting, mayBegin, startTime } from "../../core/state.ts";
+import type { Run } from "../../protocol/run.ts";
+import type { Agent } from "../agent/agent.ts";
+import type { NewRun, NewSubRun } from "../agent/new-run.ts";
+import type { Registry } from "../agent/registry.ts";
+import { AgentHost } from "../execution/agent-host.ts";
+import type { AgentRun } from "../execution/agent-run.ts";
+import { RunContext } from "../execution/context.ts";
+import { Execution } from "../execution/execution.ts";
+import { onceCommitted } from "../execution/once-committed.ts";
+import { RunFamily } from "../execution/run-family.ts";
+import { sessionAtEnd } from "../execution/run-session.ts";
+import type { LogRun } from "../log/log-host.ts";
+import type { Ownership } from "../log/ownership.ts";
+import { lostError, refusalError } from "../log/refusals.ts";
+import { RunLog } from "../log/run-log.ts";
+import type { RunSlot } from "../log/run-slot.ts";
+import type { SharedByRuns } from "../log/shared-by-runs.ts";
+import { LocalSlot } from "./local-slot.ts";
+import { RestWaiters } from "./rest-waiters.ts";
+import type { SubRunNotHere } from "./sub-run-not-here.ts";
+
+/** The live runs of a runtime, as each of them and the durable room see them. */
+export interface LiveRuns extends Iterable<LiveRun> {
+  readonly shared: SharedByRuns;
+  readonly registry: Registry;
+  readonly ids: Ids;
+  /** How many more runs may be taken from the store. */
+  readonly capacity: number;
+  /** The run, if it is loaded in this process. */
+  find(key: RunKey): LiveRun | undefined;
+  /** Adds a run that was loaded from the store. */
+  add(run: LiveRun): void;
+  /** Who may write to a run, and where it is executed. */
+  ownershipOf(run: LiveRun): Ownership;
+  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run>;
+  /** Accepts a sub-run. A promise of undefined: another process executes it. Throws `agent_not_found` or `limit_reached`. */
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined>;
+  /** Finds a sub-run that may exist already. */
+  findSubRun(key: RunKey): Promise<SubRunFound>;
+  /** Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before; undefined: it has. */
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  /** The code of a durable run does not match its log. */
+  onBlocked(run: LiveRun, mismatch: Mismatch): void;
+  /** The run is over, and that is committed; or it has left this process. */
+  onGone(run: LiveRun): void;
+}
+
+/** The result of a search for a sub-run. Undefined: it does not exist yet. */
+export type SubRunFound = LiveRun | SubRunNotHere | undefined;
+
+/** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
+export class LiveRun implements LogRun, AgentRun {
+  readonly log: RunLog;
+  readonly agent: Agent;
+  /** What the agent threw, for those who are told more than the client. */
+  cause: unknown;
+  readonly runs: LiveRuns;
+  readonly shared: SharedByRuns;
+  readonly ownership: Ownership;
+  /** Made when the agent is called. */
+  #agentHost: AgentHost | undefined;
+  #execution: Execution | undefined;
+  /** Only runs that have to do with others have one. */
+  #family: RunFamily<LiveRun> | undefined;
+  /** Another run has joined the session that was made for this one: then the session stays. */
+  isJoined = false;
+  /** A cancel has been decided, and is not committed yet. */
+  #isCancelPending = false;
+  #resting: RestWaiters | undefined;
+  /** Only runs of agents have one that may not all work at once. */
+  #slot: RunSlot | undefined;
+  /** Before the time at which the run begins. */
+  #clearStart: (() => void) | undefined;
+  /** While the run is at work: lets the process end. */
+  #letGo: (() => void) | undefined;
+
+  constructor(runs: LiveRuns, key: RunKey, agent: Agent) {
+    this.runs = runs;
+    this.shared = runs.shared;
+    this.agent = agent;
+    this.ownership = runs.ownershipOf(this);
+    this.log = new RunLog(key, this, this.ownership);
+  }
+
+  get durable(): boolean {
+    return createdEntry(this.log.state).durable === true;
+  }
+
+  get steps(): AgentHost["startedSteps"] {
+    return this.#agentHost?.startedSteps;
+  }
+
+  get slot(): RunSlot | undefined {
+    return this.#slot;
+  }
+
+  get isNeeded(): boolean {
+    return this.#family?.onProgress !== undefined || this.#slot?.needsMemory === true;
+  }
+
+  get execution(): Execution | undefined {
+    return this.#execution;
+  }
+
+  /** Takes a slot, or queues for one, before the agent may begin: the next run finds it taken. Undefined: the run needs none. */
+  reserve(slotKey: string | undefined): void {
+    this.#setSlot(slotKey);
+    if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(() => this.#startAgent());
+  }
+
+  /** How long it takes until the agent may begin, in milliseconds. The store may have given the run away for that time. */
+  get #untilStart(): number {
+    const startAt = startTime(this.log.state);
+    return this.ownership.takenAt >= startAt ? 0 : startAt - this.shared.clock.now();
+  }
+
+  /** Lets the agent begin as soon as it has a slot, or at its time. With its first commit the run may leave before. */
+  begin(): void {
+    const wait = this.#untilStart;
+    if (wait > 0) {
+      const begin = (): void => (this.log.lost ? undefined : this.begin());
+      this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
+      return;
+    }
+    if (this.#slot !== undefined) this.#slot.mayBegin = true;
+    if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
+  }
+
+  /** Calls back with the slot of a run that was at work before it was loaded. One that waits takes it when it goes on. */
+  occupy(slotKey: string | undefined, hasSubRuns: boolean, callback: () => void): void {
+    this.#setSlot(slotKey);
+    const waits = isWaiting(this.log.state) || (hasSubRuns && this.#slot?.isKept === false);
+    if (this.#slot === undefined || waits || isStopped(this.log.state)) callback();
+    else this.#slot.occupy(callback);
+  }
+
+  /** Whether the body of a step is at work in this process, or is about to begin, whatever the run waits for beside it. */
+  get isInStep(): boolean {
+    return this.steps?.isBusy === true;
+  }
+
+  /** Whether a step of the run, or one of its sub-runs here, is at work, whatever it waits for. They work in its slot. */
+  get isAtWork(): boolean {
+    if (this.isInStep || (this.#family?.beginning.size ?? 0) > 0) return true;
+    for (const child of this.#family?.children ?? []) if (!child.waits || child.isAtWork) return true;
+    return false;
+  }
+
+  /**
+   * Whether the run only waits: for answers, time or messages, or for sub-runs that do. A run with a step at work is not
+   * waiting, whatever else it waits for: it is counted, keeps its slot, and `close` waits for it.
+   */
+  get isWaiting(): boolean {
+    return !this.isInStep && this.waits;
+  }
+
+  /** Whether the run waits for something, whatever is at work beside it: the run that has started it waits with it. */
+  get waits(): boolean {
+    return isWaiting(this.log.state) || this.ownership.isIdle;
+  }
+
+  /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
+  settleActiveTime(): void {
+    const { activeTime } = this.log;
+    if (activeTime !== undefined) activeTime.settle(this.#isActive);
+  }
+
+  /**
+   * Whether the agent or a step is at work: the run does not only wait, is not in the queue for its slot, and its store
+   * does not fail. While the run waits for anything, its steps alone tell that it is at work. A sub-run is measured itself.
+   */
+  get #isActive(): boolean {
+    const { log } = this;
+    const execution = this.#execution;
+    if (execution === undefined || execution.isEnding || execution.operations.isCatchingUp) return false;
+    if (log.isFailing || this.#slot?.isQueued === true) return false;
+    return this.isInStep || !(isWaiting(log.state) || this.#family?.hasSubRuns === true);
+  }
+
+  /** Calls the agent. An earlier execution of the run has been fenced. */
+  execute(): void {
+    this.#agentHost ??= new AgentHost(this);
+    this.#execution = new Execution(this.#agentHost);
+    this.#execution.start(new RunContext(this.#agentHost, this.#execution));
+    this.settleHold();
+  }
+
+  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. */
+  rest(): MaybePromise<Run> {
+    const { head, state, committed } = this.log;
+    if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
+    if (this.blocked !== undefined) return Promise.reject(this.blocked);
+    if (this.log.lost) return Promise.reject(this.log.lostReason);
+    this.#resting ??= new RestWaiters();
+    return this.#resting.add();
+  }
+
+  /** Asks the run to stop. Gives the record as it is then. A refusal waits until what it is based on is committed. */
+  async cancel(): Promise<Run> {
+    const command = { type: "cancel", at: this.shared.clock.now() } as const;
+    const check = (decision: Decision): readonly Entry[] => {
+      if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
+      return decision;
+    };
+    if (isRefusal(decide(this.log.state, command))) await this.log.acknowledge();
+    // A run that is being cancelled already has been told to stop, and so have its sub-runs.
+    const isNew = check(this.log.decide(command)).length > 0;
+    if (isNew) this.#isCancelPending = true;
+    const record = runRecord(this.log.state);
+    const acknowledged = this.log.acknowledge();
+    const follow = isNew ? () => this.#onCancelCommitted() : ignore;
+    if (acknowledged === undefined) follow();
+    else {
+      onceCommitted(this.log, follow);
+      await acknowledged;
+      // Another process may have written first: then the cancel was decided again, and perhaps refused.
+      check(decide(this.log.state, command));
+    }
+    return record;
+  }
+
+  #onCancelCommitted(): void {
+    this.#isCancelPending = false;
+    if (this.log.state.status === "cancelling") this.#stop();
+  }
+
+  /** The run that has started this one, while it follows. */
+  get parent(): LiveRun | undefined {
+    return this.#family?.parent;
+  }
+
+  /** Has the run that has started this one told whenever an entry was committed; undefined: it does not follow any more. */
+  follow(parent: LiveRun | undefined, onProgress?: () => void): void {
+    this.family.parent = parent;
+    this.family.onProgress = onProgress;
+  }
+
+  /** The runs that this one has to do with. */
+  get family(): RunFamily<LiveRun> {
+    this.#family ??= new RunFamily();
+    return this.#family;
+  }
+
+  /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
+  #tellParent(): void {
+    if (this.#family?.onProgress !== undefined) this.shared.telling.do(() => this.#family?.onProgress?.());
+  }
+
+  /** Why the run does not get on: its code does not match its log, or that of a sub-run does not. */
+  get blocked(): CadenzaError | undefined {
+    return this.#family?.blocked;
+  }
+
+  /** Callers that wait for the run are told, and those that wait for the run that has started it. */
+  setBlocked(error: CadenzaError | undefined): void {
+    if (error === this.blocked) return;
+    this.family.blocked = error;
+    if (error !== undefined) this.#resting?.reject(error);
+    this.log.tellReaders();
+    this.parent?.setBlocked(error);
+  }
+
+  /** Ends the run as failed, whatever its agent is doing. */
+  fail(error: CadenzaError): void {
+    this.cause = error;
+    const usage = this.#execution?.takeUsage() ?? null;
+    this.log.decide({ type: "end", at: this.shared.clock.now(), failure: failureOf(error, false), usage });
+    this.#execution?.fence();
+    this.#agentHost?.abortSignal(() => error);
+    this.onEnd();
+    this.#slot?.give();
+    this.log.flush();
+  }
+
+  /** Removes the run from memory: it was evicted or released. The signal of an evicted run does not abort. */
+  leave(reason: string, how: "evicted" | "released" = "released"): void {
+    this.log.abandon(new CadenzaError("lost_ownership", reason, { run_id: this.log.key.run_id }));
+    this.#onGone(how);
+  }
+
+  // What the log reports.
+
+  onCommit(): void {
+    const { head } = this.log;
+    if (head === undefined) return;
+    this.settleHold();
+    this.#slot?.onCommit(this.waits && !this.isAtWork);
+    if (this.#resting !== undefined && isAtRest(head.status)) {
+      this.#resting.resolve(this.log.record());
+      this.#resting = undefined;
+    }
+    this.ownership.onCommit(head);
+    if (this.#family?.onProgress !== undefined) this.#tellParent();
+    if (this.waits) this.parent?.settleSlot();
+    this.settleActiveTime();
+    this.#agentHost?.onMail();
+    this.shared.onProgress?.();
+    if (!isFinal(head.status)) return;
+    this.#clearStart?.();
+    this.runs.onGone(this);
+  }
+
+  onLost(): void {
+    this.#onGone("lost");
+  }
+
+  #onGone(how: "lost" | "evicted" | "released"): void {
+    const error = this.log.lostReason ?? lostError(this.log.key.run_id);
+    this.settleHold();
+    this.#execution?.fence();
+    // A listener of the signal would take an evicted run for a stopped one.
+    if (how !== "evicted") this.#agentHost?.abortSignal(() => error);
+    this.ownership.onGone();
+    this.#clearStart?.();
+    this.#slot?.give();
+    this.#resting?.reject(error);
+    for (const child of this.#family?.children ?? []) {
+      child.ownership.onParentGone();
+      child.follow(undefined);
+    }
+    this.#tellParent();
+    this.runs.onGone(this);
+  }
+
+  sessionAtEnd(): SessionChange | undefined {
+    return sessionAtEnd(this.log.state, this.isJoined);
+  }
+
+  /** Another process has written to the run. */
+  onReloaded(): void {
+    if (this.log.state.status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
+  }
+
+  // What the agent reports.
+
+  onMove(): void {
+    this.#agentHost?.onMove();
+  }
+
+  /** The agent has done again what the log holds. It is stopped if the run was. */
+  goOn(): void {
+    const { status, overdue } = this.log.state;
+    if (status === "cancelling") this.#stop();
+    else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue));
+    else {
+      this.settleActiveTime();
+      this.#agentHost?.onMail();
+      this.ownership.settle();
+    }
+  }
+
+  /** Cancels the sub-runs. The end of the run is written after that. */
+  onEnd(): void {
+    if (this.#family === undefined) return;
+    this.#family.end(
+      [...this.#family.children].map(({ log }) => log.key),
+      (key) => this.runs.cancelSubRun(key, this.log),
+      () => this.log.flush(),
+      this.shared.logger,
+    );
+  }
+
+  onOver(): void {
+    this.#slot?.give();
+  }
+
+  get isEndHeld(): boolean {
+    return this.#family?.isEndHeld === true;
+  }
+
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run> {
+    return this.runs.runAgent(this, execution, request);
+  }
+
+  #stop(): void {
+    // A cancel that is not committed yet may be lost: it stops the agent when it is.
+    if (this.#isCancelPending) return;
+    // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
+    const { isCatchingUp, mismatch } = this.ownership;
+    if (isCatchingUp && mismatch === undefined && this.#slot?.isQueued !== true) return;
+    this.onEnd();
+    const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
+    if (mismatch !== undefined) this.#execution?.fence();
+    else if (this.#execution !== undefined) {
+      this.#execution.abort(reason);
+      return;
+    }
+    this.endWithoutAgent();
+  }
+
+  /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not match its log. */
+  endWithoutAgent(): void {
+    if (this.log.state.position > 2) this.shared.figures.withoutFinally += 1;
+    this.log.decide({ type: "end", at: this.shared.clock.now(), failure: null, usage: null });
+    this.#slot?.give();
+    this.log.flush();
+  }
+
+  #startAgent(): void {
+    this.#clearStart = undefined;
+    if (this.#slot?.mayBegin === false) return;
+    if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
+    else this.execute();
+  }
+
+  withSlot(callback: () => void): void {
+    if (this.log.lost || isFinal(this.log.state.status)) return;
+    // What goes on beside a question needs none either.
+    if (this.#slot === undefined || isWaiting(this.log.state)) callback();
+    else if (this.log.activeTime === undefined) this.#slot.take(callback);
+    else {
+      this.#slot.take(() => {
+        this.settleActiveTime();
+        callback();
+      });
+      this.settleActiveTime();
+    }
+  }
+
+  takeSlotForBody(): undefined | Promise<void> {
+    const queued = isStopped(this.log.state) ? undefined : this.#slot?.takeForBody();
+    if (queued === undefined || this.log.activeTime === undefined) return queued;
+    this.settleActiveTime();
+    return queued.then(() => this.settleActiveTime());
+  }
+
+  onStepBegun(): void {
+    if (isWaiting(this.log.state)) this.settleHold();
+    this.settleActiveTime();
+  }
+
+  onStepEnded(): void {
+    this.settleActiveTime();
+    this.ownership.settle();
+    if (this.isWaiting && !this.log.lost) this.settleHold();
+    this.settleSlot();
+    this.shared.onProgress?.();
+  }
+
+  /** Gives the slot back, and those of the runs above, where a run waits and nothing is at work in it any more. */
+  settleSlot(): void {
+    const slot = this.#slot;
+    if (slot !== undefined && !this.log.lost && this.waits && !this.isAtWork) {
+      slot.onCommit(true);
+      if (slot.isHeld && !slot.isKept) this.log.settleHead();
+    }
+    this.parent?.settleSlot();
+  }
+
+  /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
+  settleHold(): void {
+    const { head, lost } = this.log;
+    const isActive =
+      (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
+    if ((isActive || head?.status === "cancelling") && !lost && this.ownership.mismatch === undefined)
+      this.#letGo ??= this.shared.hold();
+    else {
+      this.#letGo?.();
+      this.#letGo = undefined;
+    }
+  }
+
+  #setSlot(slotKey: string | undefined): void {
+    const { concurrency } = this.agent.options;
+    if (slotKey !== undefined && concurrency !== undefined)
+      this.#slot =
+        this.ownership.slotOf(concurrency) ??
+        new LocalSlot(this.shared.slots, slotKey, concurrency, this.log.key.tenant);
+  }
+}

@@ -1,0 +1,117 @@
+import type { Command } from "../../core/commands.ts";
+import { decide, isRefusal } from "../../core/decide.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import type { Labels, ReceivedEntry } from "../../core/log.ts";
+import type { RunKey } from "../../core/ports.ts";
+import { waitingMessages } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { RunStatus } from "../../protocol/run.ts";
+import { checkMessage } from "../agent/agent-schemas.ts";
+import { checkLogLength, checkWaiting, messageBytes } from "../log/part-size.ts";
+import { closedError, lostError, refusalError } from "../log/refusals.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { Runs } from "./runs.ts";
+import { unlessLost } from "./unless-lost.ts";
+
+/** The runs that can still receive messages. */
+const receiving: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
+
+/** A message, and whom it is for. */
+export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key" | "bytes"> {
+  readonly to: string | LabelledRun;
+  readonly idempotency_key: string | undefined;
+}
+
+/** The one run with these labels that has not ended. */
+export interface LabelledRun {
+  readonly labels: Labels;
+  /** Only a run of this agent. Default: of any. */
+  readonly agent_name?: string | undefined;
+}
+
+/** Delivers messages to runs. A run that is not loaded in this process is not loaded for it. */
+export class MessageRouter {
+  readonly #runs: Runs;
+
+  constructor(runs: Runs) {
+    this.#runs = runs;
+  }
+
+  async send(tenant: string, { to, ...message }: OutgoingMessage): Promise<{ readonly run_id: string }> {
+    // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
+    const isKeyed = message.idempotency_key !== undefined;
+    const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
+    if (this.#runs.shared.isClosed) throw closedError();
+    const bytes = messageBytes(message.data, this.#runs.shared.settings.maxPartBytes);
+    const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to);
+    const letGo = this.#runs.shared.hold();
+    try {
+      if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
+      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, isKeyed));
+    } finally {
+      letGo();
+    }
+    return { run_id: key.run_id };
+  }
+
+  /** The agent that executes the run says which messages it receives, if it is registered here. */
+  async #check(key: RunKey, name: string, data: JsonValue): Promise<void> {
+    const { registry, shared } = this.#runs;
+    const { store } = shared;
+    const live = this.#runs.find(key);
+    const created = live === undefined ? (await store.find(key))?.created : undefined;
+    const agent = live?.agent ?? (created && registry.known(created.agent_name, created.version));
+    if (agent !== undefined) await checkMessage(agent, name, data, shared);
+  }
+
+  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<void> {
+    const ready = this.#runs.shared.clock.ready();
+    if (ready !== undefined) await ready;
+    const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
+    const live = this.#runs.find(key);
+    if (live === undefined) await this.#runs.remote.send(key, entry, isKeyed);
+    else await this.#giveTo(live, entry);
+  }
+
+  async #giveTo({ log }: LiveRun, entry: ReceivedEntry): Promise<void> {
+    const { settings } = this.#runs.shared;
+    const command: Command = { type: "receive", entry };
+    for (;;) {
+      const { state } = log;
+      const decision = decide(state, command);
+      // A message that has arrived already, or that the run does not take, needs no room.
+      if (!isRefusal(decision) && decision.length > 0) {
+        checkLogLength(state.position, settings.maxLogEntries);
+        checkWaiting(state.run_id, waitingMessages(state), entry.bytes ?? 0, settings);
+      }
+      log.decide(command);
+      // A refusal reveals the state, so the state is committed first.
+      await log.acknowledge();
+      if (log.lost) throw lostError(log.key.run_id);
+      // Another process may have written first. What was decided here was decided again on that.
+      const after = decide(log.state, command);
+      if (isRefusal(after)) throw refusalError(after, log.key.run_id);
+      // The message has arrived.
+      if (after.length === 0) return;
+    }
+  }
+
+  async #find(tenant: string, { labels, agent_name }: LabelledRun): Promise<RunKey> {
+    await this.#runs.settled(tenant);
+    const found = await this.#runs.shared.store.list({
+      tenant,
+      labels,
+      agent_name,
+      statuses: receiving,
+      limit: 2,
+      offset: 0,
+    });
+    const [first, second] = found;
+    const which = JSON.stringify(labels);
+    if (first === undefined)
+      throw new CadenzaError("run_not_found", `No run that has not ended has the labels ${which}.`);
+    if (second === undefined) return first.key;
+    const message = `Several runs that have not ended have the labels ${which}: ${first.key.run_id} and ${second.key.run_id}, for example. Send to a run's id, or give each run labels of its own.`;
+    throw new CadenzaError("ambiguous", message);
+  }
+}

@@ -1,0 +1,337 @@
+import { containedLogger } from "../../core/background.ts";
+import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
+import { MemoryStore } from "../../stores/memory/memory.ts";
+import { badArgument, checkAmount, checkKeys, checkObject } from "../agent/check.ts";
+import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
+import { readInterceptors } from "../agent/interceptors.ts";
+import { StoreClock } from "../log/store-clock.ts";
+import { guarded } from "../log/store-failures.ts";
+import { guardedClock, machineClock, silentLogger, systemIds } from "../log/system.ts";
+import { Feed } from "../log/watch.ts";
+import type { Engine } from "./remote-runs.ts";
+import { engineOf } from "./remote-runs.ts";
+
+/** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
+export interface RuntimeOptions {
+  /** The store that keeps the runs. Durable runs need a durable one, as of `cadenza/sqlite`. Default: a store in memory. */
+  readonly store?: Store | undefined;
+  /** How long ended runs and unused sessions are kept. Runs that have not ended are always kept. */
+  readonly retention?: RetentionOptions | undefined;
+  /** The limits above which requests are refused or runs fail. */
+  readonly limits?: LimitOptions | undefined;
+  /**
+   * Whether this process executes runs. `false`: it accepts, shows, answers and cancels the runs of the store, and other
+   * processes execute them; `register` then means {@link AgentRuntime.declare}. `max`: how many runs it may be executing
+   * when it takes more from the store; runs that wait do not count, and its own runs are accepted all the same. Anything
+   * else than the default needs a store that processes share. Default: `{ max: 1_000 }`.
+   */
+  readonly work?: boolean | { readonly max?: number | undefined } | undefined;
+  /**
+   * How long a run may be active, in milliseconds: how long its agent, a step or a sub-run is at work. What it waits
+   * for does not count, nor the queue for a slot, nor an outage of the store. A run that exceeds it fails with the reason
+   * `run_timeout`. An agent or a call may set its own. Default: `Infinity`.
+   */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * How long a question may be answered. After that its default is the answer, or the run fails with the reason
+   * `await_timeout`. A question may set its own. Default: `Infinity`.
+   */
+  readonly awaitTimeoutMs?: number | undefined;
+  /** How much time a stopped agent has for its `finally` blocks. Then its run ends without it. Default: 500. */
+  readonly cancelGraceMs?: number | undefined;
+  /** What wraps the calls, steps and questions of all agents, the outermost first. Default: none. */
+  readonly interceptors?: readonly Interceptor[] | undefined;
+  /** Whether clients see the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
+  readonly exposeErrors?: boolean | undefined;
+  /** Takes the messages that no caller waits for. Default: a logger that drops them. */
+  readonly logger?: Logger | undefined;
+  /** The time and the timers. Default: the machine's. */
+  readonly clock?: Clock | undefined;
+  /** Makes UUIDs and tokens. Default: random ones. */
+  readonly ids?: Ids | undefined;
+}
+
+/**
+ * When the store deletes ended runs and unused sessions. A persistent store keeps all by default. An idempotency key is
+ * kept as long as its run.
+ */
+export interface RetentionOptions {
+  /**
+   * How many ended runs of all tenants are kept. Beyond that those that ended first are deleted; in memory those of the
+   * tenants that have the most. Default: 10,000, or `Infinity` in a persistent store.
+   */
+  readonly maxRuns?: number | undefined;
+  /** How long an ended run is kept, in milliseconds. Default: one hour, or `Infinity` in a persistent store. */
+  readonly maxAgeMs?: number | undefined;
+  /**
+   * How long a session that no run uses is kept, in milliseconds. Default: one day, or `Infinity` in a persistent
+   * store.
+   */
+  readonly maxIdleSessionMs?: number | undefined;
+}
+
+/** The limits of a runtime. An error with the code `limit_reached` names the limit. */
+export interface LimitOptions {
+  /** How many runs that have not ended may be loaded in this process. Default: 10,000. */
+  readonly maxLiveRuns?: number | undefined;
+  /** How many ancestors a sub-run may have: its parent, the parent's parent, and so on. Default: 32. */
+  readonly maxDepth?: number | undefined;
+  /** How many runs may wait for a slot under their agent's `concurrency`. Default: 1,000. */
+  readonly maxQueuedRuns?: number | undefined;
+  /** How many entries the log of one run may have. A run that exceeds it fails. Default: 1,000,000. */
+  readonly maxLogEntries?: number | undefined;
+  /** How many messages may wait until the agent of their run receives them. Default: 10,000. */
+  readonly maxWaitingMessages?: number | undefined;
+  /** How many bytes of UTF-8 the data of these may have as JSON, in all. Default: 16 MiB. */
+  readonly maxWaitingBytes?: number | undefined;
+  /** How many bytes of UTF-8 the content of one part may have. Default: 10 MiB. */
+  readonly maxPartBytes?: number | undefined;
+  /**
+   * How many bytes of UTF-8 the result of a durable step may have as JSON. A step with a larger result fails, and is not
+   * tried again. Default: 10 MiB.
+   */
+  readonly maxStepBytes?: number | undefined;
+  /** How many entries of one run may wait for the store. Above it, `yield` and `emit` wait. Default: 1,000. */
+  readonly maxBacklog?: number | undefined;
+  /** Limits of each tenant. */
+  readonly perTenant?: TenantLimits | undefined;
+}
+
+/**
+ * The limits of each tenant: what one tenant uses is no refusal and no loss to another. The errors name them as
+ * `perTenant.liveRuns` and so on.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime, CadenzaError } from "cadenza";
+ *
+ * const runtime = new AgentRuntime({ limits: { perTenant: { liveRuns: 1 } } });
+ * runtime.register("asks", async (_input, { ask }) => void (await ask("Well?")));
+ * const create = (tenant: string) => runtime.scope({ tenant }).createRun({ agent_name: "asks", input: "" });
+ * await create("blue");
+ * const refusal = await create("blue").catch((error: unknown) => error);
+ * console.log(CadenzaError.is(refusal) && refusal.limit); // → perTenant.liveRuns
+ * console.log((await create("red")).status); // → awaiting
+ * ```
+ */
+export interface TenantLimits {
+  /**
+   * How many of its runs that have not ended may be loaded in this process; one more is refused. Default: half of
+   * `maxLiveRuns`; all of them for the empty tenant, which is that of applications without tenants.
+   */
+  readonly liveRuns?: number | undefined;
+  /**
+   * How many of its runs may wait in this process for a slot; one more is refused. Default: half of `maxQueuedRuns`; all
+   * of them for the empty tenant.
+   */
+  readonly queuedRuns?: number | undefined;
+  /**
+   * How many of its streams may be open at a time, in each HTTP handler of the runtime; one more is refused. Default:
+   * half of the handler's `maxReaders`; all of them for the empty tenant.
+   */
+  readonly readers?: number | undefined;
+  /**
+   * How many of its ended runs are kept. Beyond that its runs that ended first are deleted. Default: `Infinity`.
+   */
+  readonly storedRuns?: number | undefined;
+  /**
+   * How many of its sessions are kept. Beyond that the ones that were changed first and that no run uses are deleted.
+   * Default: 10,000, or `Infinity` in a persistent store.
+   */
+  readonly sessions?: number | undefined;
+}
+
+/** The options with their defaults. */
+export interface Settings {
+  readonly interceptors: Interceptors;
+  readonly timeoutMs: number;
+  readonly awaitTimeoutMs: number;
+  readonly cancelGraceMs: number;
+  readonly exposeErrors: boolean;
+  readonly store: Store;
+  /** What the store brings for durable runs. Undefined: it is not durable. */
+  readonly engine: Engine | undefined;
+  /** The events of all runs of the store, for those that watch them. */
+  readonly feed: Feed;
+  readonly clock: StoreClock;
+  readonly ids: Ids;
+  readonly logger: Logger;
+  /** How many runs this process may be executing when it takes more. Undefined: it executes none. */
+  readonly work: number | undefined;
+  readonly retention: Required<{ [Key in keyof RetentionOptions]: number }>;
+  readonly limits: Required<{ [Key in Exclude<keyof LimitOptions, "perTenant">]: number }>;
+  /** Without a number: a share of what all may use. */
+  readonly perTenant: TenantLimits & { readonly storedRuns: number; readonly sessions: number };
+}
+
+const HOUR_MS = 3_600_000;
+const MAX_WORK = 1_000;
+const MIB = 1024 * 1024;
+
+const defaults = {
+  timeoutMs: Number.POSITIVE_INFINITY,
+  awaitTimeoutMs: Number.POSITIVE_INFINITY,
+  cancelGraceMs: 500,
+};
+const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
+const persistentRetention = {
+  maxRuns: Number.POSITIVE_INFINITY,
+  maxAgeMs: Number.POSITIVE_INFINITY,
+  maxIdleSessionMs: Number.POSITIVE_INFINITY,
+};
+const limitDefaults = {
+  maxLiveRuns: 10_000,
+  maxDepth: 32,
+  maxQueuedRuns: 1_000,
+  maxLogEntries: 1_000_000,
+  maxWaitingMessages: 10_000,
+  maxWaitingBytes: 16 * MIB,
+  maxPartBytes: 10 * MIB,
+  maxStepBytes: 10 * MIB,
+  maxBacklog: 1_000,
+};
+
+const tenantDefaults = {
+  liveRuns: undefined,
+  queuedRuns: undefined,
+  readers: undefined,
+  storedRuns: Number.POSITIVE_INFINITY,
+  sessions: 10_000,
+};
+const persistentTenants = { ...tenantDefaults, sessions: Number.POSITIVE_INFINITY };
+
+const names = [
+  "store",
+  "work",
+  "retention",
+  "limits",
+  "timeoutMs",
+  "awaitTimeoutMs",
+  "cancelGraceMs",
+  "exposeErrors",
+  "interceptors",
+  "logger",
+  "clock",
+  "ids",
+];
+const portMethods = {
+  store: [
+    "create",
+    "append",
+    "post",
+    "claim",
+    "take",
+    "renew",
+    "release",
+    "find",
+    "read",
+    "findByIdempotencyKey",
+    "list",
+    "moved",
+    "owned",
+    "blocked",
+    "backlog",
+    "session",
+    "makeSession",
+    "putSession",
+    "counters",
+    "prune",
+    "delete",
+    "deleteSession",
+    "close",
+  ],
+  clock: ["now", "setTimeout", "turn"],
+  ids: ["uuid", "token"],
+  logger: ["debug", "info", "warn", "error"],
+};
+
+/** Reads the options of a runtime. Throws `invalid_argument` for an unknown or invalid option. */
+export function readOptions(options: RuntimeOptions): Settings {
+  checkObject("options", options);
+  checkKeys("options", options, names);
+  const { exposeErrors = false } = options;
+  if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
+  // What the host gives may fail. From here on nothing meets its logger or its clock as they are.
+  const logger = options.logger === undefined ? silentLogger : containedLogger(port("logger", options.logger));
+  const clock = options.clock === undefined ? machineClock(logger) : guardedClock(port("clock", options.clock), logger);
+  const store = options.store === undefined ? new MemoryStore({ clock }) : port("store", options.store);
+  const engine = engineOf(store);
+  const safeStore = guarded(store, () => feed.look());
+  const storeClock = new StoreClock(clock, safeStore);
+  const feed = new Feed(safeStore, storeClock, logger);
+  return {
+    store: safeStore,
+    engine,
+    feed,
+    work: readWork(options.work, isOpenToOthers(store, engine)),
+    clock: storeClock,
+    ids: options.ids === undefined ? systemIds : port("ids", options.ids),
+    logger,
+    exposeErrors,
+    interceptors: readInterceptors(options.interceptors),
+    ...amounts("options", defaults, {
+      timeoutMs: options.timeoutMs,
+      awaitTimeoutMs: options.awaitTimeoutMs,
+      cancelGraceMs: options.cancelGraceMs,
+    }),
+    retention: amounts(
+      "options.retention",
+      store.persistent ? persistentRetention : retentionDefaults,
+      options.retention,
+    ),
+    ...readLimits(options.limits, store.persistent),
+  };
+}
+
+function readLimits(given: LimitOptions = {}, isPersistent: boolean): Pick<Settings, "limits" | "perTenant"> {
+  checkObject("options.limits", given);
+  checkKeys("options.limits", given, [...Object.keys(limitDefaults), "perTenant"]);
+  const { perTenant, ...limits } = given;
+  return {
+    limits: amounts("options.limits", limitDefaults, limits),
+    perTenant: amounts("options.limits.perTenant", isPersistent ? persistentTenants : tenantDefaults, perTenant),
+  };
+}
+
+/** Whether several processes can work on the runs of a store. */
+export function isOpenToOthers(store: Store, engine: Engine | undefined): boolean {
+  return store.persistent && engine !== undefined;
+}
+
+function readWork(given: RuntimeOptions["work"], shared: boolean): number | undefined {
+  if (given === undefined || given === true) return MAX_WORK;
+  if (!shared) throw badArgument("options.work", "true, because other processes do not see this store", given);
+  if (given === false) return undefined;
+  checkObject("options.work", given);
+  checkKeys("options.work", given, ["max"]);
+  const { max = MAX_WORK } = given;
+  if (typeof max !== "number" || !(max >= 1)) throw badArgument("options.work.max", "a number from 1 on", max);
+  return max;
+}
+
+/** The given amounts, and the standard ones for those that are left out. */
+function amounts<Standard extends Readonly<Record<string, number | undefined>>>(
+  name: string,
+  standard: Standard,
+  given: { readonly [Key in keyof Standard]?: number | undefined } = {},
+): { [Key in keyof Standard]: Standard[Key] | number } {
+  checkObject(name, given);
+  checkKeys(name, given, Object.keys(standard));
+  const read: { [Key in keyof Standard]: Standard[Key] | number } = { ...standard };
+  for (const key of Object.keys(standard) as (keyof Standard & string)[]) {
+    const value = given[key];
+    if (value === undefined) continue;
+    checkAmount(`${name}.${key}`, value);
+    read[key] = value;
+  }
+  return read;
+}
+
+function port<Port extends object>(name: keyof typeof portMethods, given: Port): Port {
+  checkObject(`options.${name}`, given);
+  for (const method of portMethods[name]) {
+    if (typeof (given as Record<string, unknown>)[method] !== "function")
+      throw badArgument(`options.${name}`, `an object with a method ${method}`, given);
+  }
+  return given;
+}

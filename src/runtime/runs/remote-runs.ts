@@ -1,0 +1,135 @@
+import type { NewLog } from "../../core/fork.ts";
+import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
+import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
+import type { Question, RunState } from "../../core/state.ts";
+import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
+import type { Answer } from "../agent/answer.ts";
+import type { LogSource } from "../log/events.ts";
+import type { Ownership } from "../log/ownership.ts";
+import type { RunLog } from "../log/run-log.ts";
+import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
+
+/** A blocked run: its code does not match its log. Nothing is written to it until matching code is registered. */
+export interface BlockedRun {
+  readonly run_id: string;
+  readonly agent_name: string;
+  readonly version: string | null;
+  /** The index in the log, from 0, of the first entry that does not match. */
+  readonly position: number;
+  /** What the log holds there. */
+  readonly expected: string;
+  /** What the code did instead. */
+  readonly asked: string;
+  /** A newer version of the library has written the entry, and the one that has read it does not know it. */
+  readonly newer?: true;
+}
+
+/** A run whose log could not be read. Loading it is tried again after a pause. Other runs are not affected. */
+export interface DamageReport {
+  readonly run_id: string;
+  readonly tenant: string;
+  /** How often this process has tried to load it. */
+  readonly attempts: number;
+  readonly message: string;
+}
+
+/** The runs of the store that cannot go on. A store that is not durable has none. */
+export interface RemoteReport {
+  /** The oldest 1,000 blocked runs of all processes. */
+  readonly blocked: readonly BlockedRun[];
+  /**
+   * How many runs that no process executes have an agent or a version that is not registered here. It counts due and waiting
+   * runs.
+   */
+  readonly unregistered: number;
+  /** The runs that this process took and could not load. Loading each is tried again after a pause. */
+  readonly damaged: readonly DamageReport[];
+  /** How many values durable agents emitted again that differ from the log. The log counts. */
+  readonly differences: number;
+  /**
+   * How long ago this process last told the store that it lives, in milliseconds. Other processes take its runs over when
+   * it is late for long. Null: it has not.
+   */
+  readonly heartbeatAgeMs: number | null;
+}
+
+/** A run to add to the store without beginning it here. */
+export interface AddedRun {
+  readonly key: RunKey;
+  readonly log: NewLog;
+  readonly session: SessionChange | undefined;
+  readonly idempotencyKey: string | undefined;
+  /** The limit that applies to it. Undefined: none. */
+  readonly concurrency: ConcurrencyOptions | undefined;
+}
+
+/** The runs of a store that are not loaded in this process. It varies by store. */
+export interface RemoteRuns {
+  /** Whether the store counts the slots of runs over all processes. */
+  readonly sharesSlots: boolean;
+  ownershipOf(run: LiveRun): Ownership;
+  /** The first run is about to be written. */
+  start(): void;
+  /**
+   * Adds a run for any process that executes its agent, when a slot is free. Resolves when the store has it. Rejects with
+   * `idempotency_conflict` if the key has made another run, and with `limit_reached` if it must not wait for a slot.
+   */
+  create(run: AddedRun): Promise<void>;
+  /**
+   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, its agent or
+   * version is not registered here, or this runtime is closed.
+   */
+  load(key: RunKey): Promise<LiveRun | undefined>;
+  /** Cancels a run that is not loaded here. Resolves with its state after that. */
+  cancel(key: RunKey): Promise<RunState>;
+  /**
+   * Adds a message to the log of a run that is not loaded here. `isKeyed`: its idempotency key is that of its sender.
+   * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`.
+   */
+  send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void>;
+  /**
+   * Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before.
+   * Undefined: only this process can execute it.
+   */
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  /** Finds a sub-run that is not loaded here. */
+  findSubRun(key: RunKey): Promise<SubRunFound>;
+  /**
+   * Hands an answer to the process that can validate it, since this one cannot. Resolves with the state after the
+   * answer was taken. Rejects as the other process refuses it, and with `answer_pending` if there is no verdict in time.
+   */
+  offer(key: RunKey, answer: Answer): Promise<RunState>;
+  /**
+   * Settles a question of a sub-run in the runs above it, whichever process has settled it below. Resolves when the store
+   * has that, or has failed to take it. Undefined: only this process writes to the runs above.
+   */
+  settleAbove(key: RunKey, parent: ParentRun, question: Question): undefined | Promise<void>;
+  /** Resolves when code that was just registered has been tried on a blocked run. Undefined: it has been. */
+  trying(stored: StoredRun): undefined | Promise<void>;
+  /** The log of a run that is not loaded here. */
+  logOf(stored: StoredRun): LogSource;
+  onRegistered(agent: Agent): void;
+  report(): Promise<RemoteReport>;
+  /** No more runs are taken. */
+  stopTaking(): Promise<void>;
+  /** No run is loaded here any more: readers that wait are told. */
+  end(): void;
+  /** This process executes no run any more. */
+  close(): Promise<void>;
+}
+
+/** Makes the remote runs of one runtime. */
+export type Engine = (runs: LiveRuns) => RemoteRuns;
+
+/** The key of a durable store's engine: a symbol, so that no member of a store of your own is taken for one. */
+export const engineKey: unique symbol = Symbol.for("cadenza.engine") as never;
+
+/** A store that brings what durable runs need. See `durable` in `cadenza/durable`. */
+export interface DurableStore extends Store {
+  readonly [engineKey]: Engine;
+}
+
+/** The engine that a store brings. Undefined: the store is not durable. */
+export function engineOf(store: Store): Engine | undefined {
+  return (store as Partial<DurableStore>)[engineKey];
+}

@@ -1,0 +1,266 @@
+import { aboutStored } from "../../core/about-run.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import type { CreatedEntry } from "../../core/log.ts";
+import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { isPromise } from "../../core/promises.ts";
+import type { RunSummary } from "../../core/record.ts";
+import { questionRecord, runRecord, runSummary, transcript } from "../../core/record.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry, openQuestions } from "../../core/state.ts";
+import { isoTime } from "../../core/time.ts";
+import { left } from "../../core/usage.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { Run } from "../../protocol/run.ts";
+import { noLabels } from "../agent/labels.ts";
+import type { LogSource, StreamHost } from "../log/events.ts";
+import { EventStream } from "../log/events.ts";
+import { foldLog } from "../log/fold-log.ts";
+import { closedError, isLost, notFound } from "../log/refusals.ts";
+import { allRuns } from "./all-runs.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { Settings } from "./options.ts";
+import type { RunDetails, Session } from "./requests.ts";
+import type { Runs } from "./runs.ts";
+
+/** Reads runs that are loaded in this process, executed by another process, evicted or ended. */
+export class RunReader {
+  /** What streams need to follow a run from process to process. */
+  readonly streams: StreamHost;
+  readonly #settings: Settings;
+  readonly #runs: Runs;
+
+  constructor(settings: Settings, runs: Runs) {
+    this.#settings = settings;
+    this.#runs = runs;
+    this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.shared.hold() };
+  }
+
+  /** The current record of a run. Throws `run_not_found`. */
+  async current(key: RunKey): Promise<Run> {
+    const run = this.#runs.find(key);
+    if (run === undefined) return this.recordOf(key);
+    await this.#refresh(run);
+    return run.log.lost ? this.recordOf(key) : run.log.record();
+  }
+
+  /** Commits what was decided here, and reads what other processes have written to a run that waits. */
+  async #refresh({ log, ownership }: LiveRun): Promise<void> {
+    // If the store fails to write, the caller gets the committed record.
+    if (log.head === undefined || !log.isRetrying) {
+      try {
+        await log.acknowledge();
+      } catch (error) {
+        if (log.head === undefined) throw error;
+      }
+    }
+    const refreshed = ownership.refresh();
+    if (refreshed !== undefined) await refreshed;
+  }
+
+  /** What the record of a run has no field for. Throws `run_not_found`. */
+  async details(key: RunKey): Promise<RunDetails> {
+    const created = await this.#createdOf(key);
+    if (created === undefined) throw notFound(key.run_id);
+    const root_run_id = await this.#rootOf(key, created);
+    const children = await this.#childrenOf(key);
+    return this.#look(key, (state, { blocked }) => detailsRecord(state, blocked, root_run_id, children));
+  }
+
+  /** What was said in a run so far. Throws `run_not_found`. */
+  transcript(key: RunKey): Promise<readonly Message[]> {
+    return this.#look(key, transcript);
+  }
+
+  /** Reads the committed state of a run at one moment. Throws `run_not_found`. */
+  async #look<T>(key: RunKey, read: (state: RunState, head: RunHead) => T): Promise<T> {
+    const live = this.#runs.find(key);
+    if (live !== undefined) {
+      await this.#refresh(live);
+      const { head, lost, backlog, state } = live.log;
+      if (head !== undefined && !lost && backlog === 0) return read(state, head);
+    }
+    const { position, head } = await this.stored(key);
+    const state = await foldLog(this.#settings.store, key, position);
+    if (state === undefined) throw notFound(key.run_id);
+    return read(state, head);
+  }
+
+  /** The run at the top of a run's tree. If an ancestor was deleted, its id counts as the root. */
+  async #rootOf(key: RunKey, created: CreatedEntry): Promise<string> {
+    let root = key.run_id;
+    for (let above: CreatedEntry | undefined = created; above?.parent !== undefined; ) {
+      root = above.parent.run_id;
+      above = await this.#createdOf({ ...key, run_id: root });
+    }
+    return root;
+  }
+
+  /** The ids of a run's direct sub-runs, in the order in which they were created. */
+  async #childrenOf({ tenant, run_id }: RunKey): Promise<readonly string[]> {
+    await this.#runs.settled(tenant);
+    const ids = await allRuns(this.#settings.store, { tenant, parents: [run_id] }, ({ key }) => key.run_id);
+    return ids.toReversed();
+  }
+
+  /** The first entry of a run; undefined if the run does not exist. */
+  async #createdOf(key: RunKey): Promise<CreatedEntry | undefined> {
+    return this.#runs.find(key)?.log.state.created ?? (await this.#settings.store.find(key))?.created;
+  }
+
+  /** The records of runs that the store has found. A run that cannot be read is left out and logged. */
+  records(found: readonly FoundRun[]): Promise<readonly Run[]> {
+    return this.#each(found, (run) => this.record(run));
+  }
+
+  /** As {@link records}, without the outputs. Few logs are read for them. */
+  summaries(found: readonly FoundRun[]): Promise<readonly RunSummary[]> {
+    return this.#each(found, async (run) => {
+      const { key, created, head } = run;
+      const isInHead = head.status !== "awaiting" && head.status !== "failed" && this.#runs.find(key) === undefined;
+      if (isInHead) return runSummary(created, key.run_id, head.status, head.finished_at);
+      const { output: _, ...summary } = await this.record(run);
+      return summary;
+    });
+  }
+
+  async #each<T>(found: readonly FoundRun[], read: (run: StoredRun) => Promise<T>): Promise<readonly T[]> {
+    const records = await Promise.all(found.map((one) => this.#readOrDamage(one, read)));
+    return records.filter((record) => record !== undefined);
+  }
+
+  async #readOrDamage<T>(found: FoundRun, read: (run: StoredRun) => Promise<T>): Promise<T | undefined> {
+    try {
+      if (found.created !== null) return await read(found);
+      throw found.error;
+    } catch (error) {
+      this.#settings.logger.error("A run cannot be read, and is left out of a list.", { ...aboutStored(found), error });
+      return undefined;
+    }
+  }
+
+  /** A session with its messages. Throws `session_not_found`. */
+  async session(tenant: string, id: string): Promise<Session> {
+    const { store } = this.#settings;
+    const session = await store.session({ tenant, session_id: id });
+    if (session !== undefined) return { id, ...session };
+    const key = { tenant, run_id: id };
+    const stored = await store.find(key);
+    if (stored === undefined || stored.created.session_id !== id) {
+      throw new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
+    }
+    // The session of a run that was created without one is stored only when another run joins it.
+    const state = await foldLog(store, key, stored.position);
+    return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };
+  }
+
+  /** The record of a live run when it rests. If another process claims the run, the wait goes on there. */
+  restOf(run: LiveRun): MaybePromise<Run> {
+    const rest = run.rest();
+    if (!isPromise(rest)) return rest;
+    return rest.catch((error: unknown) => {
+      if (!isLost(error) || this.#runs.shared.isClosed) throw error;
+      return this.#restElsewhere(run.log.key);
+    });
+  }
+
+  async stored(key: RunKey): Promise<StoredRun> {
+    const stored = await this.#settings.store.find(key);
+    if (stored === undefined) throw notFound(key.run_id);
+    return stored;
+  }
+
+  /** The record of a run that the store has found. The live run may be ahead of it. */
+  async record(stored: StoredRun): Promise<Run> {
+    const live = this.#runs.find(stored.key);
+    if (live !== undefined && stored.position > live.log.committed) await live.ownership.catchUp();
+    // Of a new run that the store failed to acknowledge, nothing is committed here yet.
+    if (live?.log.head !== undefined && !live.log.lost) return live.log.record();
+    const { key, position } = stored;
+    const state = await foldLog(this.#settings.store, key, position);
+    if (state === undefined || state.created === null) throw notFound(stored.key.run_id);
+    return runRecord(state);
+  }
+
+  async recordOf(key: RunKey): Promise<Run> {
+    return this.record(await this.stored(key));
+  }
+
+  /** The record of a run when it rests, in any process. */
+  async rest(key: RunKey): Promise<Run> {
+    const live = this.#runs.find(key);
+    return live === undefined ? this.#restElsewhere(key) : this.restOf(live);
+  }
+
+  #restElsewhere(key: RunKey): Promise<Run> {
+    return this.#follow(key, "rest");
+  }
+
+  /** The record of a run when it has ended, in any process. */
+  end(key: RunKey): Promise<Run> {
+    return this.#follow(key, "end", { ...this.streams, waitsForCode: true });
+  }
+
+  async #follow(key: RunKey, until: "rest" | "end", streams = this.streams): Promise<Run> {
+    const opening = this.source(key).then((source) => ({ source, after: 0, until }));
+    for await (const _ of new EventStream(opening, streams)) {
+      // The loop ends when the run rests, or has ended.
+    }
+    return this.recordOf(key);
+  }
+
+  #find(key: RunKey): MaybePromise<LogSource | undefined> {
+    const live = this.#runs.find(key);
+    if (live !== undefined && !live.log.lost) return live.log;
+    const stored = this.#settings.store.find(key);
+    return isPromise(stored) ? stored.then((run) => this.#logOf(run)) : this.#logOf(stored);
+  }
+
+  #logOf(stored: StoredRun | undefined): MaybePromise<LogSource | undefined> {
+    if (stored === undefined) return undefined;
+    const { remote } = this.#runs;
+    // The run may be unblocked by code that is being tried.
+    const trying = remote.trying(stored);
+    return trying === undefined ? remote.logOf(stored) : trying.then(() => this.#find(stored.key));
+  }
+
+  /** Finds the log of a run that has left this process, for a reader that waits for more events. */
+  #findAgain(key: RunKey): MaybePromise<LogSource | undefined> {
+    if (this.#runs.isOver) throw closedError();
+    return this.#find(key);
+  }
+
+  async source(key: RunKey): Promise<LogSource> {
+    const source = await this.#find(key);
+    if (source === undefined) throw notFound(key.run_id);
+    return source;
+  }
+}
+
+function detailsRecord(
+  state: RunState,
+  blocked: Mismatch | null,
+  root_run_id: string,
+  children: readonly string[],
+): RunDetails {
+  const { run_id, status, started, ended, usage } = state;
+  const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
+  const { durable = false, metadata = null, labels = noLabels, parent, origin = null, budget } = createdEntry(state);
+  return {
+    ...{ run_id, agent_name, session_id, version, durable, status, metadata, labels },
+    created_at: isoTime(at),
+    start_at: start_at === undefined ? null : isoTime(start_at),
+    started_at: started === null ? null : isoTime(started.at),
+    finished_at: ended === null ? null : isoTime(ended.at),
+    parent_run_id: parent?.run_id ?? null,
+    root_run_id,
+    origin,
+    children,
+    usage,
+    budget: budget === undefined ? null : { ...budget, remaining_tokens: left(budget, usage) },
+    last_event_id: state.events,
+    await_requests: openQuestions(state).map(({ asked }) => questionRecord(state, asked)),
+    waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],
+    blocked,
+  };
+}

@@ -1,0 +1,336 @@
+import { inBackground } from "../../core/background.ts";
+import { commandOf } from "../../core/commands.ts";
+import type { NewLog } from "../../core/fork.ts";
+import type { CreatedEntry, ParentRun } from "../../core/log.ts";
+import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore } from "../../core/promises.ts";
+import { RunMap } from "../../core/run-map.ts";
+import { createdEntry } from "../../core/state.ts";
+import type { Run } from "../../protocol/run.ts";
+import type { Agent } from "../agent/agent.ts";
+import { checkInput } from "../agent/agent-schemas.ts";
+import type { NewRun, NewRunParts, NewSubRun, SessionEntry } from "../agent/new-run.ts";
+import { createdEntryOf, repeat, subRunRequest } from "../agent/new-run.ts";
+import type { Registry } from "../agent/registry.ts";
+import type { Execution } from "../execution/execution.ts";
+import { onceTaken } from "../execution/once-committed.ts";
+import { OneByOne } from "../log/one-by-one.ts";
+import type { Ownership } from "../log/ownership.ts";
+import { closedError } from "../log/refusals.ts";
+import type { RunsReport } from "../log/run-figures.ts";
+import type { RunLog } from "../log/run-log.ts";
+import type { ExecutionSettings } from "../log/shared-by-runs.ts";
+import { SharedByRuns } from "../log/shared-by-runs.ts";
+import { Admission, isCountedByStore, slotKeyOf } from "./admission.ts";
+import type { Announcer } from "./announcer.ts";
+import { deleteRun, deleteSession } from "./deleting.ts";
+import { Draining } from "./draining.ts";
+import type { LiveRuns, SubRunFound } from "./live-run.ts";
+import { LiveRun } from "./live-run.ts";
+import { NoRemoteRuns } from "./no-remote-runs.ts";
+import type { Settings } from "./options.ts";
+import { Pruning } from "./pruning.ts";
+import type { RemoteRuns } from "./remote-runs.ts";
+import { SessionEntries } from "./session-entry.ts";
+import { SubRun } from "./sub-run.ts";
+
+/** The live runs of a runtime: creates, finds and ends them. */
+export class Runs implements LiveRuns {
+  readonly shared: SharedByRuns;
+  readonly remote: RemoteRuns;
+  readonly registry: Registry;
+  readonly #options: Settings;
+  readonly #announcer: Announcer;
+  readonly #live = new RunMap<LiveRun>();
+  /** Those that were in the store before they were loaded here. */
+  readonly #taken = new RunMap<true>();
+  readonly #sessions: SessionEntries;
+  readonly #pruning: Pruning;
+  readonly #admission: Admission;
+  readonly #cancelling = new OneByOne();
+  #over = false;
+
+  constructor(options: Settings, registry: Registry, announcer: Announcer) {
+    const { store, clock, logger } = options;
+    this.#options = options;
+    this.registry = registry;
+    this.#announcer = announcer;
+    this.shared = new SharedByRuns(store, clock, logger, executionSettings(options));
+    this.#sessions = new SessionEntries(store, clock, (key) => this.find(key));
+    this.#pruning = new Pruning(options);
+    this.#admission = new Admission(options, this.shared.slots);
+    this.remote = options.engine?.(this) ?? new NoRemoteRuns(store, logger);
+    this.#pruning.start();
+  }
+
+  get ids(): Ids {
+    return this.#options.ids;
+  }
+
+  ownershipOf(run: LiveRun): Ownership {
+    return this.remote.ownershipOf(run);
+  }
+
+  /** The run, if this process executes it. */
+  find(key: RunKey): LiveRun | undefined {
+    return this.#live.get(key);
+  }
+
+  [Symbol.iterator](): Iterator<LiveRun> {
+    return this.#live.values();
+  }
+
+  /** Resolves when what has been decided so far of the runs of a tenant is in the store, as far as the store takes it. */
+  async settled(tenant: string): Promise<void> {
+    const waiting: Promise<void>[] = [];
+    for (const { log } of this.#live.valuesOf(tenant)) {
+      const isDue = log.backlog > 0 && !log.isRetrying;
+      const committed = isDue ? log.acknowledge() : undefined;
+      if (committed !== undefined) waiting.push(committed.catch(ignore));
+    }
+    if (waiting.length > 0) await Promise.all(waiting);
+  }
+
+  async delete(key: RunKey): Promise<void> {
+    await this.settled(key.tenant);
+    return deleteRun(this.#options.store, key);
+  }
+
+  async deleteSession(key: SessionKey): Promise<void> {
+    await this.settled(key.tenant);
+    return deleteSession(this.#options.store, key);
+  }
+
+  get report(): RunsReport {
+    const live: Record<string, number> = {};
+    for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;
+    return {
+      live,
+      queued: this.shared.slots.queued.total,
+      ...this.shared.figures,
+    };
+  }
+
+  /**
+   * Accepts a run; the caller lets it begin. `elsewhere`: a run that is in the store, because its idempotency key has
+   * made it before, or because it does not begin here. Most runs need nothing from the store to be accepted,
+   * and are accepted at once.
+   */
+  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+    const agent = this.registry.get(request.agent_name);
+    const ready = this.shared.clock.ready();
+    if (ready !== undefined) return ready.then(() => this.create(request));
+    const checked = checkInput(agent, request.input, this.shared);
+    return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
+  }
+
+  #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+    this.#admit(agent, request.tenant);
+    const { session_id, idempotencyKey, session } = request;
+    const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
+    if (isPlain && this.begins(agent)) return { run: this.#accept({ agent, request, runId: this.ids.uuid() }) };
+    return this.#createWithCare(agent, request);
+  }
+
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined> {
+    const agent = this.registry.get(request.agent_name);
+    if (!this.registry.executes(agent)) return this.#handOver({ agent, request, runId, parent });
+    this.#checkLiveRuns(request.tenant);
+    return this.#accept({ agent, request, runId, parent });
+  }
+
+  /** Accepts a fork, which begins with these entries; the caller lets it begin. */
+  acceptFork(
+    agent: Agent,
+    key: RunKey,
+    log: NewLog,
+    idempotencyKey: string | undefined,
+    session: SessionChange,
+  ): LiveRun {
+    this.#admit(agent, key.tenant);
+    return this.#begin(agent, key, log, idempotencyKey, session);
+  }
+
+  /** What joins a new run to a session. */
+  joinSession(tenant: string, sessionId: string, runId: string): Promise<SessionEntry> {
+    return this.#sessions.join(tenant, sessionId, runId);
+  }
+
+  /** Whether runs can be executed again from their logs. */
+  get isDurable(): boolean {
+    return this.#options.engine !== undefined;
+  }
+
+  /** Takes a run in that was in the store. It keeps no new run out. */
+  add(run: LiveRun): void {
+    this.#live.set(run.log.key, run);
+    this.#taken.set(run.log.key, true);
+    this.#announcer.onCreated(run);
+  }
+
+  get isOver(): boolean {
+    return this.#over;
+  }
+
+  /** No run is here any more, and the store is not asked any more: readers that wait are told so. */
+  end(): void {
+    this.#over = true;
+    this.#options.feed.end();
+    this.remote.end();
+  }
+
+  get capacity(): number {
+    const { limits, work = 0 } = this.#options;
+    return Math.max(0, Math.min(limits.maxLiveRuns - this.#live.size, work - this.#atWork));
+  }
+
+  /** How many runs do more than to wait. */
+  get #atWork(): number {
+    let count = 0;
+    for (const run of this.#live.values()) if (!run.isWaiting) count += 1;
+    return count;
+  }
+
+  onBlocked(run: LiveRun, mismatch: Mismatch): void {
+    this.#announcer.onBlocked(run, mismatch);
+  }
+
+  onGone(run: LiveRun): void {
+    const { key } = run.log;
+    // A run that has left memory may be loaded again by the time that it learns of it.
+    if (this.#live.get(key) !== run) return;
+    this.#live.delete(key);
+    this.#taken.delete(key);
+    this.#pruning.onEnded(key.tenant);
+    this.shared.onProgress?.();
+  }
+
+  /** Runs another agent under a run, to its end. */
+  runAgent(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
+    const key = execution.operations.keyFor(`run:${asked.agentName}`);
+    const request = subRunRequest(asked, parent.log.key.tenant, createdEntry(parent.log.state).principal);
+    return new SubRun(key, request, asked.show, parent, execution).perform();
+  }
+
+  async findSubRun(key: RunKey): Promise<SubRunFound> {
+    // Another process may have written to a run that is loaded here, and may have ended it.
+    const checked = this.find(key)?.ownership.refresh();
+    if (checked !== undefined) await checked;
+    return this.find(key) ?? this.remote.findSubRun(key);
+  }
+
+  /** The sub-run then cancels its own sub-runs. */
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
+    const live = this.find(key);
+    if (live !== undefined) this.#cancelling.do(() => inBackground(this.shared.logger, live.cancel().catch(ignore)));
+    return this.remote.cancelSubRun(key, parent);
+  }
+
+  /** No new runs from now on. Resolves when none is at work here any more, or after `drainMs`. See {@link Draining}. */
+  async drain(drainMs: number, handOn: (run: LiveRun) => void): Promise<void> {
+    this.shared.isClosed = true;
+    await this.remote.stopTaking();
+    this.#pruning.stop();
+    await new Draining(this, this.shared, handOn).wait(drainMs);
+  }
+
+  #admit(agent: Agent, tenant: string): void {
+    if (this.shared.isClosed) throw closedError();
+    if (this.begins(agent)) this.#checkLiveRuns(tenant);
+  }
+
+  /** Runs that were in the store before they were loaded do not count. */
+  #checkLiveRuns(tenant: string): void {
+    const ofTenant = this.#live.sizeOf(tenant) - this.#taken.sizeOf(tenant);
+    this.#admission.checkLiveRuns(tenant, ofTenant, this.#live.size - this.#taken.size);
+  }
+
+  /**
+   * Whether new runs of an agent begin in this process as soon as they are accepted. Those that need a slot of the store
+   * are taken from it, by this process or another one, in the order in which they were accepted.
+   */
+  begins(agent: Agent): boolean {
+    return this.registry.executes(agent) && !(this.remote.sharesSlots && isCountedByStore(agent.options.concurrency));
+  }
+
+  #accept(parts: NewRunParts): LiveRun {
+    const { agent, request, runId, session } = parts;
+    const key = { tenant: request.tenant, run_id: runId };
+    return this.#begin(agent, key, [this.#created(key, parts)], request.idempotencyKey, session?.change);
+  }
+
+  /** Accepts a run that does not begin here. */
+  async #handOver(parts: NewRunParts): Promise<undefined> {
+    const { agent, request, runId, session, parent } = parts;
+    const { tenant, idempotencyKey } = request;
+    const key = { tenant, run_id: runId };
+    const concurrency = parent === undefined ? agent.options.concurrency : undefined;
+    const log: NewLog = [this.#created(key, parts)];
+    await this.remote.create({ key, log, session: session?.change, idempotencyKey, concurrency });
+  }
+
+  #created(key: RunKey, parts: NewRunParts): CreatedEntry {
+    return this.shared.withCarrier(key, createdEntryOf(parts, this.shared.clock.now()));
+  }
+
+  /** Accepts a run whose log begins with these entries. */
+  #begin(
+    agent: Agent,
+    key: RunKey,
+    log: NewLog,
+    idempotencyKey: string | undefined,
+    session: SessionChange | undefined,
+  ): LiveRun {
+    const [entry, ...others] = log;
+    this.remote.start();
+    if (entry.parent === undefined) this.#admission.checkSlots(agent, key.tenant, entry.session_id);
+    const run = new LiveRun(this, key, agent);
+    this.#live.set(key, run);
+    run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
+    for (const other of others) run.log.decide(commandOf(other));
+    run.reserve(slotKeyOf(run));
+    this.#announcer.onCreated(run);
+    return run;
+  }
+
+  async #createWithCare(
+    agent: Agent,
+    request: NewRun,
+  ): Promise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+    const { tenant, idempotencyKey } = request;
+    if (idempotencyKey !== undefined) {
+      const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
+      if (known !== undefined) return repeat(known, request);
+    }
+    const runId = this.ids.uuid();
+    const session =
+      request.session !== undefined
+        ? this.#sessions.replace(request.session_id ?? runId, runId, request.session)
+        : request.session_id === undefined
+          ? undefined
+          : await this.#sessions.join(tenant, request.session_id, runId);
+    this.#admit(agent, tenant);
+    const parts: NewRunParts = { agent, request, runId, session };
+    try {
+      if (!this.begins(agent)) {
+        await this.#handOver(parts);
+        return { elsewhere: { tenant, run_id: runId } };
+      }
+      const run = this.#accept(parts);
+      if (idempotencyKey !== undefined) await onceTaken(run.log, () => run.begin());
+      return { run };
+    } catch (error) {
+      if (idempotencyKey === undefined) throw error;
+      // Another caller used the key between the look and the write.
+      const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
+      if (known === undefined) throw error;
+      return repeat(known, request);
+    }
+  }
+}
+
+function executionSettings(options: Settings): ExecutionSettings {
+  const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits } = options;
+  return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors };
+}

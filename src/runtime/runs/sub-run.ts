@@ -1,0 +1,439 @@
+import { inBackground } from "../../core/background.ts";
+import { commandOf } from "../../core/commands.ts";
+import type { CadenzaErrorCode } from "../../core/errors.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { failureOfStep } from "../../core/failure.ts";
+import { newerPart } from "../../core/format.ts";
+import type { Growing, IntentEntry, StepEntry } from "../../core/log.ts";
+import { newsForParent } from "../../core/passed-on.ts";
+import type { RunKey } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry, isFinal } from "../../core/state.ts";
+import type { Usage } from "../../protocol/extensions.ts";
+import type { Run } from "../../protocol/run.ts";
+import { checkInput } from "../agent/agent-schemas.ts";
+import type { NewRun } from "../agent/new-run.ts";
+import type { Execution } from "../execution/execution.ts";
+import { noteOperation } from "../execution/failed-operation.ts";
+import { notLogged, onceCommitted, onceInLog } from "../execution/once-committed.ts";
+import { parentOf } from "../execution/seed.ts";
+import { checkSpending, tokensLeft, usageOf } from "../execution/spending-tree.ts";
+import { resultOfStep } from "../execution/steps.ts";
+import type { LiveRun, SubRunFound } from "./live-run.ts";
+import { ShownOutput } from "./shown-output.ts";
+import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
+
+/** The refusals of a sub-run that the parent's log keeps. */
+const finalRefusals: readonly CadenzaErrorCode[] = [
+  "limit_reached",
+  "agent_not_found",
+  "invalid_input",
+  "run_not_found",
+];
+
+/** The interval at which a sub-run in another process is polled, in milliseconds. */
+const POLL_MS = 200;
+
+/**
+ * One sub-run as an operation of its parent. The parent shows the questions of the sub-run, which are answered in the
+ * sub-run's log. When the sub-run has ended, its record is the operation's result, and its usage is added to the
+ * parent's. Its id is in the parent's log before it is created, so that a parent that is executed again finds it. A second
+ * entry says that the store holds it: a sub-run that is missing after that is an error, and never created again.
+ */
+export class SubRun {
+  readonly #key: string;
+  readonly #request: NewRun;
+  readonly #parent: LiveRun;
+  readonly #execution: Execution;
+  /** While the sub-run is being found: resolves with whether the last search has found it live or ended. */
+  #search: Promise<boolean> | undefined;
+  /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
+  #readTo: number | undefined;
+  /** Whether the store has held the sub-run. */
+  #isStored = false;
+  /** How long the parent was active before it started the sub-run, in milliseconds. */
+  #activeBefore = 0;
+  readonly #show: boolean;
+  /** Of a sub-run that is shown: copies what it emits. */
+  #shown: ShownOutput | undefined;
+  #isCopying = false;
+
+  constructor(key: string, request: NewRun, show: boolean, parent: LiveRun, execution: Execution) {
+    this.#key = key;
+    this.#request = request;
+    this.#show = show;
+    this.#parent = parent;
+    this.#execution = execution;
+  }
+
+  /** Starts or finds the sub-run. Resolves with its record when it has ended. */
+  perform(): Promise<Run> {
+    const result = this.#execution.perform({
+      key: this.#key,
+      start: () => {
+        this.#parent.family.beginning.add(this.#key);
+        const started = this.#start().catch((error: unknown) => this.#refuse(error));
+        this.#do(started.finally(() => this.#onBegun()));
+      },
+      settle: (entry, live) => noteOperation(this.#key, live ?? resultOfStep(entry as StepEntry)),
+    });
+    // The log's value was made from the record of a run.
+    return result as Promise<Run>;
+  }
+
+  /** The sub-run is live here, or another process may execute it. */
+  #onBegun(): void {
+    if (!this.#parent.family.beginning.delete(this.#key)) return;
+    this.#parent.settleActiveTime();
+    this.#parent.settleSlot();
+  }
+
+  async #start(): Promise<void> {
+    const intent = this.#execution.operations.intent(this.#key);
+    this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
+    const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
+    this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
+    this.#isStored = intent?.stored === true;
+    if (this.#show) {
+      this.#shown = new ShownOutput(this.#keyOf(runId), this.#parent, this.#execution, () => this.#pause());
+    }
+    // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
+    if (intent === undefined && (this.#parent.durable || this.#parent.shared.store.persistent)) {
+      const { log } = this.#parent;
+      log.decide({ type: "intend", entry: this.#intentOf(runId) });
+      await log.commit();
+    }
+    // A new stack for each level, because agents that run each other may be nested deeply.
+    await undefined;
+    const parent = this.#parent.ownership;
+    // A run that another process has taken over starts no sub-run. That process ends or finds it.
+    for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await this.#parent.log.outlast(wait);
+    if (this.#execution.isStopped) return;
+    const created = intent === undefined ? this.#create(runId) : Promise.resolve(false);
+    if (created !== undefined && !(await created)) await this.#attach(runId);
+  }
+
+  #intentOf(run_id: string): IntentEntry {
+    return { type: "intent", at: this.#parent.shared.clock.now(), key: this.#key, attempt: 1, run_id };
+  }
+
+  /** The store holds the sub-run. The log of a parent that may be executed again says so. */
+  #onStored(runId: string): void {
+    const { durable, log } = this.#parent;
+    if (this.#isStored || this.#execution.over) return;
+    this.#isStored = true;
+    if (!durable || log.lost) return;
+    const entry: Growing<IntentEntry> = { ...this.#intentOf(runId), stored: true };
+    // Also where the parent has done more by now.
+    if (log.activeTime !== undefined) entry.active_ms = this.#activeBefore;
+    log.decide({ type: "intend", entry });
+  }
+
+  /**
+   * Creates the sub-run, unless the parent is stopped. Resolves with false if it is not in this process. Undefined: it
+   * is, or the parent is stopped.
+   */
+  #create(runId: string): undefined | Promise<boolean> {
+    const create = (): undefined | Promise<boolean> => {
+      const child = this.#execution.isStopped ? undefined : this.#accept(runId);
+      if (isPromise(child)) return this.#handOver(child, runId);
+      if (child !== undefined) this.#watch(child);
+      return undefined;
+    };
+    const { agent_name, input } = this.#request;
+    const checked = checkInput(this.#parent.runs.registry.get(agent_name), input, this.#parent.shared);
+    return checked === undefined ? create() : checked.then(async () => (await create()) ?? true);
+  }
+
+  /** Another process executes the sub-run. If the store fails to take it, it is created again after a pause. */
+  async #handOver(created: Promise<unknown>, runId: string): Promise<boolean> {
+    try {
+      await created;
+      this.#onStored(runId);
+    } catch (error) {
+      if (!CadenzaError.is(error) || error.code !== "store_failed") throw error;
+      this.#parent.shared.logger.warn("A sub-run could not be stored. It is tried again.", this.#about(runId, error));
+    }
+    return false;
+  }
+
+  /** A sub-run is of the tenant of its parent. */
+  #keyOf(run_id: string): RunKey {
+    return { tenant: this.#parent.log.key.tenant, run_id };
+  }
+
+  #about(run_id: string, error: unknown): object {
+    const { tenant, run_id: parent_run_id } = this.#parent.log.key;
+    return { tenant, run_id, agent_name: this.#request.agent_name, parent_run_id, error };
+  }
+
+  /** The sub-run begins after the commit. If the commit fails, it is created again. */
+  #accept(runId: string): MaybePromise<LiveRun | undefined> {
+    const { log, family, runs, shared } = this.#parent;
+    const above = parentOf(createdEntry(log.state), log.key.run_id, this.#key);
+    checkDepth(above.depth, shared.settings.maxDepth, this.#request.agent_name);
+    const left = family.spending === undefined ? undefined : tokensLeft(this.#parent);
+    const timeoutMs = log.activeTime?.leftMs;
+    const run = runs.acceptSubRun({ ...this.#request, tokensLeft: left, timeoutMs }, runId, above);
+    if (run !== undefined && !isPromise(run)) {
+      onceCommitted(run.log, () => {
+        this.#onStored(runId);
+        run.begin();
+      });
+    }
+    return run;
+  }
+
+  /** Waits before the next search. */
+  #pause(): Promise<void> {
+    return new Promise((resolve) => this.#parent.shared.clock.setTimeout(resolve, POLL_MS));
+  }
+
+  /** The sub-run has left this process. If the store failed to create it, it is created again after a pause. */
+  async #seekAgain({ key, lostReason }: LiveRun["log"]): Promise<void> {
+    if (lostReason?.code === "store_failed") await this.#pause();
+    await this.#attach(key.run_id);
+  }
+
+  /** Finds a sub-run that was begun before. While another process executes it, it is polled. */
+  async #attach(runId: string): Promise<void> {
+    this.#onBegun();
+    this.#search = Promise.resolve(false);
+    const key = this.#keyOf(runId);
+    const search = (): Promise<boolean> => this.#searchFor(runId);
+    this.#parent.family.seek(key, search);
+    this.#parent.settleActiveTime();
+    try {
+      while (!(await search())) await this.#pause();
+    } finally {
+      this.#parent.family.seekNoMore(key, search);
+      this.#parent.settleActiveTime();
+      this.#search = undefined;
+      this.#readTo = undefined;
+    }
+  }
+
+  /** Searches for the sub-run after earlier searches have ended. Resolves with whether it was found live or ended. */
+  #searchFor(runId: string): Promise<boolean> {
+    const search = (this.#search ?? Promise.resolve(true)).then((isFound) => isFound || this.#find(runId));
+    this.#search = search;
+    return search;
+  }
+
+  async #find(runId: string): Promise<boolean> {
+    const { shared } = this.#parent;
+    let found: SubRunFound;
+    try {
+      found = await this.#parent.runs.findSubRun(this.#keyOf(runId));
+      if (found !== undefined && "read" in found) {
+        this.#onStored(runId);
+        await this.#readAlong(runId, found);
+        return this.#execution.over;
+      }
+    } catch (error) {
+      // The parent is not executed here any more: another process, or a later execution, reads the sub-run.
+      if (this.#execution.over) return true;
+      // Of a sub-run that a newer version has written to, the callers that wait for the parent are told, once.
+      const isNewer = newerPart(error) !== undefined && CadenzaError.is(error);
+      if (!isNewer || this.#parent.blocked?.code !== error.code)
+        shared.logger.warn(
+          "A sub-run could not be read for its parent. Reading it is tried again.",
+          this.#about(runId, error),
+        );
+      if (isNewer) this.#parent.setBlocked(error);
+      return false;
+    }
+    if (this.#execution.over) return true;
+    this.#parent.setBlocked(undefined);
+    if (found !== undefined && "run" in found) {
+      await this.#shown?.copy(found.state.position);
+      this.#finish(found);
+    } else if (found !== undefined) {
+      // A run that this process has created may not be in the store yet.
+      onceCommitted(found.log, () => this.#onStored(runId));
+      this.#watch(found);
+    } else if (this.#isStored) this.#refuse(missing(runId, this.#parent.log.key));
+    else return (await this.#create(runId)) ?? true;
+    return true;
+  }
+
+  /**
+   * Another process executes the sub-run. The parent passes on its question, and need not stay loaded, because the sub-run's
+   * next rest wakes it.
+   */
+  async #readAlong(runId: string, elsewhere: RunElsewhere): Promise<void> {
+    const state = elsewhere.position === this.#readTo ? undefined : await elsewhere.read();
+    if (this.#execution.over) return;
+    this.#parent.setBlocked(elsewhere.blocked);
+    await this.#shown?.copy(elsewhere.position);
+    if (this.#execution.over) return;
+    if (state !== undefined) {
+      this.#relay(state, state.position);
+      this.#spend(this.#keyOf(runId), state.usage);
+    }
+    this.#readTo = elsewhere.position;
+    this.#parent.ownership.setSubRun(this.#key, "idle");
+  }
+
+  #watch(child: LiveRun): void {
+    this.#parent.family.children.add(child);
+    child.follow(this.#parent, () => this.#onProgress(child));
+    const { key, state } = child.log;
+    this.#spend(key, child.family.spending === undefined ? state.usage : usageOf(child));
+    this.#onProgress(child);
+  }
+
+  /** The sub-run has used so much so far, which may exceed the budget of its parent. */
+  #spend(key: RunKey, usage: Usage | null): void {
+    const { spending } = this.#parent.family;
+    if (spending === undefined) return;
+    spending.note(key, usage);
+    checkSpending(this.#parent);
+  }
+
+  #onProgress(child: LiveRun): void {
+    const { head, state, lost, committed } = child.log;
+    if (this.#execution.over) {
+      // A later execution of the parent follows the sub-run. The log of the parent is told until then too.
+      if (!lost) this.#relay(state, committed);
+      this.#unfollow(child);
+      return;
+    }
+    // What the sub-run has emitted comes before its question and its end.
+    const copying = this.#shown?.copy(committed);
+    if (copying !== undefined) {
+      this.#parent.ownership.setSubRun(this.#key, "at work");
+      this.#relay(state, committed, true);
+      this.#goOnAfter(copying, child);
+      return;
+    }
+    this.#parent.ownership.setSubRun(this.#key, lost || !child.waits ? "at work" : "idle");
+    if (head !== undefined && isFinal(head.status)) {
+      this.#unfollow(child);
+      this.#do(this.#finishWith(child, state));
+    } else if (lost) {
+      this.#unfollow(child);
+      this.#parent.ownership.setSubRun(this.#key, "sought");
+      this.#do(this.#seekAgain(child.log));
+    } else this.#relay(state, committed);
+  }
+
+  #goOnAfter(copying: Promise<void>, child: LiveRun): void {
+    if (this.#isCopying) return;
+    this.#isCopying = true;
+    const copied = copying.then(() => {
+      this.#isCopying = false;
+      if (!this.#execution.over) this.#onProgress(child);
+    });
+    this.#do(copied);
+  }
+
+  /** Work that no caller waits for. If it fails, so does the operation. */
+  #do(work: Promise<void>): void {
+    inBackground(
+      this.#parent.shared.logger,
+      work.catch((error: unknown) => this.#refuse(error)),
+    );
+  }
+
+  /** The sub-run has ended. If the store fails to give its record, it is searched again after a pause. */
+  async #finishWith(child: LiveRun, state: RunState): Promise<void> {
+    let run: Run;
+    try {
+      run = await child.log.record();
+    } catch (error) {
+      this.#parent.shared.logger.warn("A sub-run could not be read for its parent. Reading it is tried again.", {
+        ...this.#about(child.log.key.run_id, error),
+      });
+      await this.#pause();
+      await this.#attach(child.log.key.run_id);
+      return;
+    }
+    this.#finish({ run, state });
+  }
+
+  #unfollow(child: LiveRun): void {
+    this.#parent.family.children.delete(child);
+    child.follow(undefined);
+    this.#parent.settleActiveTime();
+  }
+
+  /**
+   * Shows the open questions of the sub-run in the log of the parent, and settles the others. `isBehind`: only settles,
+   * which the caller who has answered waits for.
+   */
+  #relay(child: RunState, committed: number, isBehind = false): void {
+    const { log, shared } = this.#parent;
+    const all = newsForParent(child, committed, this.#key, log.state, shared.clock.now());
+    const news = isBehind ? all.filter(({ type }) => type === "settled") : all;
+    if (news.length === 0) return;
+    for (const entry of news) log.decide(commandOf(entry));
+    log.flush();
+    // The parent continues, and needs its slot.
+    const isSettled = news.some(({ type }) => type === "settled");
+    if (isSettled && !this.#execution.over) this.#execution.withSlot(ignore);
+  }
+
+  #finish({ run, state }: EndedRun): void {
+    const { durable, shared } = this.#parent;
+    if (this.#execution.over) return;
+    // The parent was active while its sub-run was, wherever that was executed. Side by side the time counts once.
+    this.#parent.log.activeTime?.atLeast(this.#activeBefore + state.active_ms);
+    this.#relay(state, state.position);
+    if (this.#shown?.failure !== undefined) {
+      this.#refuse(this.#shown.failure);
+      return;
+    }
+    this.#parent.family.spending?.note(this.#keyOf(state.run_id), null);
+    const isNew = state.usage !== null && !this.#execution.operations.holdsUsage(state.usage);
+    if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
+    const usage = durable ? this.#execution.takeUsage() : null;
+    // A record contains only JSON values.
+    const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
+    const entry: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
+    if (durable) this.#record(entry, run);
+    else this.#execution.withSlot(() => this.#execution.operations.deliver(notLogged(entry), run));
+  }
+
+  /**
+   * The sub-run was refused. For a durable agent the refusal is logged, so that the agent gets the same when it is executed
+   * again under other limits.
+   */
+  #refuse(error: unknown): void {
+    const { durable, log } = this.#parent;
+    const isFinal = CadenzaError.is(error) && finalRefusals.includes(error.code);
+    if (!durable || !isFinal || log.lost || this.#execution.over) {
+      this.#execution.operations.reject(this.#key, error);
+      return;
+    }
+    const failure = failureOfStep(error);
+    const at = this.#parent.shared.clock.now();
+    this.#record({ type: "step", at, key: this.#key, result: undefined, error: failure, usage: null }, undefined);
+  }
+
+  #record(entry: StepEntry, live: unknown): void {
+    const { log } = this.#parent;
+    log.decide({ type: "record", entry });
+    onceInLog(log, entry, (committed) => {
+      const { execution, ownership } = this.#parent;
+      // While it only waited for sub-runs that waited, the parent had no slot.
+      if (committed !== undefined) execution?.withSlot(() => execution.operations.deliver(committed, live));
+      ownership.setSubRun(this.#key, undefined);
+    });
+  }
+}
+
+function missing(run_id: string, parent: RunKey): CadenzaError {
+  const message =
+    `The store does not hold run ${run_id} any more, which run ${parent.run_id} has started and whose result it has not recorded. ` +
+    "The run was deleted, or the store has lost it. It is not started again, because its steps would run twice.";
+  return new CadenzaError("run_not_found", message, { run_id });
+}
+
+function checkDepth(depth: number, maxDepth: number, agentName: string): void {
+  if (depth <= maxDepth) return;
+  const message = `A run of agent ${JSON.stringify(agentName)} would have ${depth} ancestors; limits.maxDepth allows ${maxDepth}.`;
+  throw new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "maxDepth" });
+}

@@ -1,0 +1,158 @@
+import type { RunHead } from "../../core/ports.ts";
+import type { StoreCheck } from "./check.ts";
+import { check, expectConflict, expectSame, expectWritten, NOW } from "./check.ts";
+import {
+  append,
+  create,
+  ended,
+  head,
+  LEASE_MS,
+  look,
+  OWNER,
+  over,
+  parts,
+  runId,
+  runKey,
+  sessionKey,
+  take,
+  tryCreate,
+  waiting,
+  write,
+} from "./samples.ts";
+
+const two = { key: "agent echo", max: 2 };
+const one = { key: "session 1", max: 1 };
+/** The head of a run that executes in its slot. */
+const holding = head({ holds_slot: true });
+/** The head of a run that waits for a permit. */
+const queued: RunHead = head({ status: "created", owner: null, due_at: NOW });
+const full = { conflict: "full" } as const;
+
+/** Slots: limits on executing runs, over all processes. */
+export const slotChecks: readonly StoreCheck[] = [
+  check("slots: a run beyond the limit is refused as `full`, and nothing changes", async ({ first, second }) => {
+    await create(first, 1, { slot: two, head: holding });
+    await create(second, 2, { slot: two, head: holding, tenant: "other" });
+    const third = await create(first, 3, { slot: two, head: queued, idempotencyKey: "key" });
+    const before = await look(first, third, sessionKey(1));
+    expectConflict(await tryCreate(second, 4, { slot: two, head: holding, idempotencyKey: "other" }), full, "create");
+    const claimed = { ...holding, epoch: 2 };
+    expectConflict(await first.claim(third, { epoch: 1, position: 1 }, claimed), full, "claim");
+    const answer = await first.append(third, { epoch: 1, position: 1 }, write(parts("a"), { head: holding }));
+    expectConflict(answer, full, "append");
+    expectSame(await look(first, third, sessionKey(1)), before, "what the store returns afterwards");
+    expectSame(await first.find(runKey(4)), undefined, "the run that was refused");
+    expectSame(await first.findByIdempotencyKey("acme", "other"), undefined, "its idempotency key");
+  }),
+
+  check("slots: a used id or idempotency key is refused as such, also if the slot is full", async ({ first }) => {
+    await create(first, 1, { slot: one, head: holding, idempotencyKey: "key" });
+    expectConflict(await tryCreate(first, 1, { slot: one, head: holding }), { conflict: "exists" }, "the same id");
+    const sameKey = await tryCreate(first, 2, { slot: one, head: holding, idempotencyKey: "key" });
+    expectConflict(sameKey, { conflict: "key_used", run_id: runId(1) }, "the same idempotency key");
+  }),
+
+  check("slots: a permit is free again once its run releases it, or ends", async ({ first }) => {
+    const a = await create(first, 1, { slot: two, head: holding });
+    const b = await create(first, 2, { slot: two, head: holding });
+    await append(first, a, 1, write(parts("waits"), { head: waiting() }));
+    const c = await create(first, 3, { slot: two, head: holding });
+    await append(first, b, 1, write([ended()], { head: over(NOW, { holds_slot: true }) }));
+    expectWritten(await first.claim(a, { epoch: 1, position: 2 }, { ...holding, epoch: 2 }), "a claim");
+    await append(first, c, 1, write(parts("goes on"), { head: holding }));
+    expectConflict(await tryCreate(first, 4, { slot: two, head: holding }), full, "one more");
+  }),
+
+  check("slots: a run that waits may keep its permit", async ({ first }) => {
+    const key = await create(first, 1, { slot: one, head: waiting(null, { holds_slot: true }) });
+    expectConflict(await tryCreate(first, 2, { slot: one, head: holding }), full, "another run of the slot");
+    expectWritten(await first.claim(key, { epoch: 1, position: 1 }, { ...holding, epoch: 2 }), "a claim of it");
+    await append(first, key, 1, write(parts("a"), { head: waiting(NOW, { holds_slot: true, epoch: 2 }) }), 2);
+    expectSame(await take(first), [runId(1)], "taken");
+    expectSame((await first.find(key))?.head.holds_slot, true, "whether it holds its slot then");
+  }),
+
+  check("slots: each key is a slot of its own, and runs without a slot need none", async ({ first }) => {
+    await create(first, 1, { slot: one, head: holding });
+    await create(first, 2, { slot: { ...one, key: "session 2" }, head: holding });
+    for (const n of [3, 4, 5]) await create(first, n, { head: holding });
+    expectConflict(await tryCreate(first, 6, { slot: one, head: holding }), full, "one more in the first slot");
+    await create(first, 7, { slot: { ...one, max: 2 }, head: holding });
+  }),
+
+  check("slots: concurrent creates get no more permits than there are", async ({ first, second }) => {
+    const stores = [first, second, first, second, first, second];
+    const answers = await Promise.all(stores.map((store, n) => tryCreate(store, n, { slot: two, head: holding })));
+    expectSame(answers.filter((answer) => answer === undefined).length, 2, "how many were created");
+    for (const answer of answers) if (answer !== undefined) expectConflict(answer, full, "a refused create");
+  }),
+
+  check("take: as many of a slot as it has free permits, those due first", async ({ first }) => {
+    const key = await create(first, 1, { slot: two, head: holding });
+    await first.renew(OWNER, LEASE_MS);
+    for (const n of [2, 3, 4]) await create(first, n, { slot: two, head: { ...queued, due_at: NOW - n } });
+    await create(first, 5, { slot: one, head: queued });
+    await create(first, 6, { slot: one, head: queued });
+    await create(first, 7, { head: queued });
+    expectSame(await take(first), [4, 5, 7].map(runId), "taken");
+    expectSame((await first.find(runKey(4)))?.head.holds_slot, true, "whether a taken run holds its slot");
+    expectSame((await first.find(runKey(7)))?.head.holds_slot, false, "whether one without a slot does");
+    expectSame(await take(first), [], "taken while the slots are full");
+    await append(first, key, 1, write([ended()], { head: over() }));
+    expectSame(await take(first), [runId(3)], "taken once a permit is free");
+  }),
+
+  check(
+    "take: while the first of a slot waits for a permit, those behind it do, and runs of other slots do not",
+    async ({ first }) => {
+      await first.renew(OWNER, LEASE_MS);
+      await create(first, 1, { slot: one, head: holding });
+      for (let n = 2; n < 60; n++) await create(first, n, { slot: one, head: { ...queued, due_at: NOW - 100 + n } });
+      await create(first, 60, { slot: { ...one, max: 9 }, head: queued });
+      await create(first, 61, { slot: two, head: queued });
+      await create(first, 62, { head: queued });
+      expectSame(await take(first), [61, 62].map(runId), "taken");
+    },
+  ),
+
+  check(
+    "take: a run of a dead owner keeps the slot that it holds, and needs a permit if it holds none",
+    async ({ first }) => {
+      await create(first, 1, { slot: one, head: head({ owner: "dead", holds_slot: true }) });
+      await create(first, 2, { slot: one, head: head({ owner: "dead" }) });
+      await create(first, 3, { slot: two, head: head({ owner: "dead" }) });
+      expectSame(await take(first), [1, 3].map(runId), "taken");
+      expectSame(
+        (await first.find(runKey(3)))?.head.holds_slot,
+        true,
+        "whether the one that got a permit holds its slot",
+      );
+    },
+  ),
+
+  check(
+    "take: a run that was posted to with `look` is taken although its slot is full, without holding it",
+    async ({ first }) => {
+      await first.renew(OWNER, LEASE_MS);
+      await first.renew("owner-2", LEASE_MS);
+      await create(first, 1, { slot: one, head: holding });
+      const key = await create(first, 2, { slot: one, head: waiting() });
+      const other = await create(first, 3, { slot: one, head: waiting() });
+      expectWritten(await first.post(other, { entries: parts("message"), due: "work" }), "a post");
+      expectSame(await take(first), [], "taken while the slot is full");
+      expectWritten(await first.post(key, { entries: parts("answer"), due: "look" }), "a post for a look");
+      expectSame(await take(first), [runId(2)], "taken for a look");
+      expectSame((await first.find(key))?.head.holds_slot, false, "whether it holds its slot");
+      await append(first, key, 2, write(parts("accepted"), { head: waiting(NOW, { epoch: 2 }) }), 2);
+      expectSame(await take(first), [], "taken once it has been looked at, and needs a permit");
+    },
+  ),
+
+  check("take: concurrent takes get no more permits than there are", async ({ first, second }) => {
+    for (let n = 0; n < 8; n++) await create(first, n, { slot: two, head: queued });
+    const owners = ["a", "b", "c", "d"];
+    await Promise.all(owners.map((owner) => first.renew(owner, LEASE_MS)));
+    const taken = await Promise.all(owners.map((owner, n) => take(n % 2 === 0 ? first : second, { owner })));
+    expectSame(taken.flat().toSorted(), [0, 1].map(runId), "taken by the four");
+  }),
+];

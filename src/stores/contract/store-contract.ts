@@ -1,0 +1,53 @@
+import type { StoreCheck } from "./check.ts";
+import { damageChecks } from "./damage.ts";
+import { deleteChecks } from "./delete.ts";
+import { feedChecks } from "./feed.ts";
+import { listChecks } from "./lists.ts";
+import { ownerChecks } from "./owners.ts";
+import { postChecks } from "./posts.ts";
+import { pruneChecks } from "./prune.ts";
+import { readChecks } from "./reads.ts";
+import { sessionChecks } from "./sessions.ts";
+import { slotChecks } from "./slots.ts";
+import { surveyChecks } from "./survey.ts";
+import { takeChecks } from "./take.ts";
+import { tenantChecks } from "./tenants.ts";
+import { workChecks } from "./work.ts";
+import { writeChecks } from "./writes.ts";
+
+/**
+ * The contract of every store, as a list of checks for any test runner. Each check opens the store twice on data of its
+ * own, and rejects with an error that says what was expected.
+ *
+ * @example
+ * ```ts
+ * import { test } from "vitest";
+ * import { MemoryStore } from "cadenza";
+ * import { storeContract } from "cadenza/store";
+ *
+ * for (const { name, run } of storeContract) {
+ *   test(name, () =>
+ *     run(({ clock, feed }) => {
+ *       const store = new MemoryStore({ clock, feed }); // yours
+ *       return { first: store, second: store, close: () => store.close() };
+ *     }));
+ * }
+ * ```
+ */
+export const storeContract: readonly StoreCheck[] = [
+  ...writeChecks,
+  ...postChecks,
+  ...readChecks,
+  ...tenantChecks,
+  ...listChecks,
+  ...surveyChecks,
+  ...ownerChecks,
+  ...takeChecks,
+  ...slotChecks,
+  ...workChecks,
+  ...sessionChecks,
+  ...pruneChecks,
+  ...deleteChecks,
+  ...feedChecks,
+  ...damageChecks,
+];

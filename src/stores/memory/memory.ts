@@ -1,0 +1,425 @@
+import type { FeedOptions } from "../../core/feed.ts";
+import type { Entry } from "../../core/log.ts";
+import type {
+  Backlog,
+  BlockedQuery,
+  Clock,
+  Expected,
+  FeedPage,
+  FeedQuery,
+  Retention,
+  RunHead,
+  RunKey,
+  RunPosition,
+  RunPost,
+  RunWrite,
+  SessionHead,
+  SessionKey,
+  Store,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+  TakeRequest,
+} from "../../core/ports.ts";
+import type { RunQuery } from "../../core/run-query.ts";
+import type { Counters } from "../../core/statistics.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import type { Message } from "../../protocol/message.ts";
+import { systemClock } from "../../runtime/log/system.ts";
+import { checkFeed } from "../feed.ts";
+import { DueHeap } from "./due-heap.ts";
+import { MemoryFeed } from "./feed.ts";
+import { generationOf, MemorySessions, messagesFor } from "./sessions.ts";
+import { surveyRuns } from "./survey.ts";
+import { MemoryRun, Tenant } from "./tenant.ts";
+import { MemoryWork } from "./work.ts";
+
+const NEVER = Number.NEGATIVE_INFINITY;
+const EVER = Number.POSITIVE_INFINITY;
+
+/** How a `MemoryStore` works. */
+export interface MemoryStoreOptions {
+  /** The clock by which leases and due times are measured. Default: the machine's. */
+  readonly clock?: Pick<Clock, "now"> | undefined;
+  /** Whether the store keeps a feed, for `runtime.watch`. Default: it keeps none. */
+  readonly feed?: FeedOptions | undefined;
+}
+
+/** Keeps runs in the memory of the process, and answers at once. It is the default store. */
+export class MemoryStore implements Store {
+  readonly persistent = false;
+  /** Left out where the store keeps no feed. */
+  readonly readFeed?: (query: FeedQuery) => FeedPage | undefined;
+  readonly #clock: Pick<Clock, "now">;
+  readonly #feed: MemoryFeed | undefined;
+  readonly #tenants = new Map<string, Tenant>();
+  readonly #counters = new Map<string, Tally>();
+  readonly #work = new MemoryWork();
+  /** How many runs have ended. */
+  #ended = 0;
+  readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
+  #created = 0;
+
+  /** Throws `invalid_argument` for an invalid `feed`. */
+  constructor({ clock = systemClock, feed }: MemoryStoreOptions = {}) {
+    checkFeed(feed);
+    this.#clock = clock;
+    const kept = feed && new MemoryFeed(feed.keepMs);
+    this.#feed = kept;
+    if (kept !== undefined) this.readFeed = (query) => kept.read(query);
+  }
+
+  create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
+    const tenant = this.#tenant(key.tenant);
+    if (tenant.runs.has(key.run_id)) return { conflict: "exists" };
+    if (idempotencyKey !== null) {
+      const other = tenant.idempotencyKeys.get(idempotencyKey);
+      if (other !== undefined) return { conflict: "key_used", run_id: other.key.run_id };
+    }
+    const run = new MemoryRun(key, write, idempotencyKey, this.#created);
+    if (run.extras !== null && write.head.holds_slot && this.#work.isFull(run)) {
+      this.#drop(tenant);
+      return { conflict: "full" };
+    }
+    const messages = messagesFor(tenant, write.session);
+    this.#created += 1;
+    tenant.add(run);
+    if (write.head.finished_at === null) {
+      this.#work.begin(run);
+      this.#sessions.enter(tenant, run);
+    } else this.#end(tenant, run);
+    this.#settle(tenant, run, write, messages);
+    return undefined;
+  }
+
+  append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | undefined {
+    const tenant = this.#tenants.get(key.tenant);
+    const run = tenant?.runs.get(key.run_id);
+    if (tenant === undefined || run === undefined) return { conflict: "missing" };
+    const isPlain = run.extras === null && expected.wakes === undefined;
+    const refusal = changes(run, expected) ?? (isPlain ? undefined : this.#refusal(run, expected, write));
+    if (refusal !== undefined) return refusal;
+    const messages = messagesFor(tenant, write.session);
+    run.add(write.entries);
+    this.#replaceHead(tenant, run, isPlain ? write.head : stillDue(run, write.head));
+    this.#settle(tenant, run, write, messages);
+    return undefined;
+  }
+
+  post(key: RunKey, post: RunPost): StoreConflict | undefined {
+    const run = this.#run(key);
+    if (run === undefined) return { conflict: "missing" };
+    const { head } = run;
+    if (head.finished_at !== null) return { conflict: "ended" };
+    run.add(post.entries);
+    const status = post.status ?? head.status;
+    const blocked = post.unblocks === true ? null : head.blocked;
+    const becomesDue = post.due !== undefined && head.owner === null && blocked === null;
+    const due_at = becomesDue ? this.#dueNow(head) : head.due_at;
+    this.#work.change(run, { ...head, status, blocked, due_at }, becomesDue && post.due === "look");
+    this.#addToFeed(run, post.feed);
+    return undefined;
+  }
+
+  claim(key: RunKey, expected: Expected, head: RunHead): StoreConflict | undefined {
+    const run = this.#run(key);
+    if (run === undefined) return { conflict: "missing" };
+    if (run.head.finished_at !== null) return { conflict: "ended" };
+    const changed = changes(run, expected);
+    if (changed !== undefined) return changed;
+    const { owner } = run.head;
+    const now = this.#clock.now();
+    if (owner !== null) this.#work.shorten(owner, now);
+    if (owner !== null && this.#work.isAlive(owner, now)) return { conflict: "owned" };
+    if (this.#isRefusedSlot(run, head)) return { conflict: "full" };
+    this.#work.give(run, head);
+    return undefined;
+  }
+
+  take(request: TakeRequest): readonly StoredRun[] {
+    const now = this.#clock.now();
+    return this.#work.choose(request, now).map((run) => {
+      const { head, extras } = run;
+      this.#work.give(run, {
+        ...head,
+        owner: request.owner,
+        epoch: head.epoch + 1,
+        due_at: now,
+        blocked: null,
+        holds_slot: head.holds_slot || (extras !== null && extras.slot !== null && !extras.isForLook),
+        takeovers: head.takeovers + (head.owner === null ? 0 : 1),
+      });
+      return run.stored();
+    });
+  }
+
+  renew(owner: string, forMs: number): void {
+    this.#work.renew(owner, forMs, this.#clock.now());
+  }
+
+  release(owner: string): void {
+    this.#work.release(owner);
+  }
+
+  find(key: RunKey): StoredRun | undefined {
+    return this.#run(key)?.stored();
+  }
+
+  read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+    return this.#run(key)?.entries.slice(from, from + limit);
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {
+    return this.#tenants.get(tenant)?.idempotencyKeys.get(idempotencyKey)?.stored();
+  }
+
+  list(query: RunQuery): readonly StoredRun[] {
+    return this.#tenants.get(query.tenant)?.list(query) ?? [];
+  }
+
+  moved(known: readonly RunPosition[]): readonly RunPosition[] {
+    const moved: RunPosition[] = [];
+    for (const { key, epoch, position } of known) {
+      const run = this.#run(key);
+      const now = { key, epoch: run?.head.epoch ?? 0, position: run?.entries.length ?? 0 };
+      if (now.epoch !== epoch || now.position !== position) moved.push(now);
+    }
+    return moved;
+  }
+
+  owned(owner: string, limit: number): readonly RunKey[] {
+    return this.#work.owned(owner, limit).map(({ key }) => key);
+  }
+
+  blocked({ agents, limit, after }: BlockedQuery): readonly StoredRun[] {
+    const before = after === undefined ? undefined : this.#run(after);
+    return this.#work.blocked(agents, before, limit).map((run) => run.stored());
+  }
+
+  backlog(): readonly Backlog[] {
+    return this.#work.backlog(this.#clock.now());
+  }
+
+  survey(query: SurveyQuery): SurveyPage<StoredRun> {
+    return surveyRuns(this.#tenants.values(), query);
+  }
+
+  tails(runs: readonly RunKey[], count: number): readonly (LogTail | undefined)[] {
+    return runs.map((key) => this.#run(key)?.tail(count));
+  }
+
+  census(): readonly LiveCount[] {
+    return this.#work.census();
+  }
+
+  workers(): readonly WorkerLease[] {
+    return this.#work.workers(this.#clock.now());
+  }
+
+  session(key: SessionKey): StoredSession | undefined {
+    const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
+    return session && { history: session.history.slice(), state: session.state, ...generationOf(session) };
+  }
+
+  sessionHead(key: SessionKey): SessionHead | undefined {
+    const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
+    return session && { length: session.history.length, state: session.state, ...generationOf(session) };
+  }
+
+  makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
+    const tenant = this.#tenant(key.tenant);
+    if (tenant.sessions.has(key.session_id)) return false;
+    this.#sessions.put(tenant, key.session_id, session, at);
+    return true;
+  }
+
+  putSession(key: SessionKey, session: StoredSession, at: number): void {
+    this.#sessions.put(this.#tenant(key.tenant), key.session_id, session, at);
+  }
+
+  counters(agentName: string): Counters | undefined {
+    const tally = this.#counters.get(agentName);
+    return tally && { ...tally };
+  }
+
+  prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): number {
+    const before = this.#ended;
+    for (const name of perTenant?.tenants ?? []) {
+      const tenant = this.#tenants.get(name);
+      if (tenant === undefined) continue;
+      this.#sessions.limit(tenant, perTenant?.maxSessions ?? EVER);
+      let beyond = tenant.ended.size - (perTenant?.maxRuns ?? EVER);
+      this.#removeFirst(tenant, () => beyond-- > 0);
+    }
+    if (endedBefore > NEVER)
+      for (const tenant of this.#tenants.values())
+        this.#removeFirst(tenant, ({ head }) => (head.finished_at ?? NEVER) < endedBefore);
+    this.#removeBeyond(maxRuns);
+    this.#sessions.prune(sessionsBefore);
+    this.#feed?.trim(this.#clock.now());
+    return before - this.#ended;
+  }
+
+  delete(runs: readonly RunKey[]): number {
+    const before = this.#ended;
+    for (const key of runs) {
+      const run = this.#run(key);
+      if (run !== undefined && run.head.finished_at !== null) this.#remove(run);
+    }
+    return before - this.#ended;
+  }
+
+  deleteSession(key: SessionKey): boolean {
+    const tenant = this.#tenants.get(key.tenant);
+    return tenant === undefined || this.#sessions.delete(tenant, key.session_id);
+  }
+
+  close(): void {
+    // The store holds memory only.
+  }
+
+  #tenant(name: string): Tenant {
+    let tenant = this.#tenants.get(name);
+    if (tenant === undefined) {
+      tenant = new Tenant(name);
+      this.#tenants.set(name, tenant);
+    }
+    return tenant;
+  }
+
+  #end(tenant: Tenant, run: MemoryRun): void {
+    tenant.ended.addLast(run);
+    this.#ended += 1;
+  }
+
+  /** Removes ended runs of a tenant, those that ended first, as long as the next one is to go. */
+  #removeFirst(tenant: Tenant, isToGo: (run: MemoryRun) => boolean): void {
+    for (let run = tenant.ended.first; run !== null && isToGo(run); ) {
+      const next = run.after;
+      if (!tenant.needs(run)) this.#remove(run);
+      run = next;
+    }
+  }
+
+  /** Removes ended runs beyond a number: each time the run that ended first, of a tenant that has the most runs. */
+  #removeBeyond(maxRuns: number): void {
+    let beyond = this.#ended - maxRuns;
+    if (beyond <= 0) return;
+    const most = new DueHeap<MemoryRun>();
+    /** `run`: the first one of its tenant that is not looked at. `left`: how many the tenant has from there on. */
+    const add = (run: MemoryRun | null, left: number): void => {
+      if (run !== null) most.add({ item: run, due_at: -left, order: run.head.finished_at ?? NEVER, place: 0 });
+    };
+    for (const { ended } of this.#tenants.values()) add(ended.first, ended.size);
+    for (let entry = most.first; entry !== undefined && beyond > 0; entry = most.first, beyond -= 1) {
+      const { item: run, due_at } = entry;
+      most.remove(entry);
+      add(run.after, -due_at - 1);
+      if (!this.#tenant(run.key.tenant).needs(run)) this.#remove(run);
+    }
+  }
+
+  /** Removes a run that has ended. */
+  #remove(run: MemoryRun): void {
+    const tenant = this.#tenant(run.key.tenant);
+    tenant.ended.remove(run);
+    this.#ended -= 1;
+    tenant.remove(run);
+    this.#drop(tenant);
+  }
+
+  #run(key: RunKey): MemoryRun | undefined {
+    return this.#tenants.get(key.tenant)?.runs.get(key.run_id);
+  }
+
+  /** Why a write with the right epoch and position is refused all the same. */
+  #refusal(run: MemoryRun, { wakes = 0 }: Expected, { head }: RunWrite): StoreConflict | undefined {
+    const isGivenUp = run.head.owner !== null && head.owner === null && head.finished_at === null;
+    const known = run.extras?.wakes ?? 0;
+    if (isGivenUp && known !== wakes) return { conflict: "woken", wakes: known };
+    return this.#isRefusedSlot(run, head) ? { conflict: "full" } : undefined;
+  }
+
+  #isRefusedSlot(run: MemoryRun, head: RunHead): boolean {
+    return head.holds_slot && !run.head.holds_slot && head.finished_at === null && this.#work.isFull(run);
+  }
+
+  #replaceHead(tenant: Tenant, run: MemoryRun, head: RunHead): void {
+    if (run.head.finished_at !== null) run.head = head;
+    else if (head.finished_at === null) this.#work.change(run, head);
+    else {
+      this.#work.end(run, head);
+      this.#end(tenant, run);
+      this.#sessions.leave(tenant, run);
+    }
+  }
+
+  /** Applies what comes with the entries of a write: the session, the counters, the run to wake and the feed. */
+  #settle(tenant: Tenant, run: MemoryRun, write: RunWrite, messages: readonly Message[] | undefined): void {
+    if (write.session !== undefined && messages !== undefined) this.#sessions.change(tenant, write.session, messages);
+    if (write.counters !== undefined) this.#count(run.created.agent_name, write.counters);
+    if (write.wake !== undefined) this.#wake(write.wake);
+    this.#addToFeed(run, write.feed);
+  }
+
+  #addToFeed({ key, created }: MemoryRun, events: RunWrite["feed"]): void {
+    if (events !== undefined) this.#feed?.add(key, created.agent_name, events, this.#clock.now());
+  }
+
+  #wake(key: RunKey): void {
+    const run = this.#run(key);
+    if (run === undefined || run.head.finished_at !== null) return;
+    const { head } = run;
+    if (head.owner === null && head.blocked !== null) return;
+    run.withExtras.wakes += 1;
+    if (head.owner === null) this.#work.change(run, { ...head, due_at: this.#dueNow(head) });
+  }
+
+  #dueNow({ due_at }: RunHead): number {
+    const now = this.#clock.now();
+    return due_at === null ? now : Math.min(due_at, now);
+  }
+
+  #count(agentName: string, counters: Counters): void {
+    const tally = this.#counters.get(agentName);
+    if (tally === undefined) this.#counters.set(agentName, { ...counters });
+    else add(tally, counters);
+  }
+
+  #drop(tenant: Tenant): void {
+    if (tenant.runs.size === 0 && tenant.sessions.size === 0) this.#tenants.delete(tenant.name);
+  }
+}
+
+type Tally = { -readonly [Name in keyof Counters]: Counters[Name] };
+
+/** The head after a write. A run that was woken without an owner stays due until it has one, ends or is blocked. */
+function stillDue({ head: { owner, due_at }, extras }: MemoryRun, head: RunHead): RunHead {
+  if (extras === null || extras.wakes === 0 || owner !== null || head.owner !== null) return head;
+  if (due_at === null || head.finished_at !== null || head.blocked !== null) return head;
+  return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
+}
+
+function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {
+  const { epoch, owner } = run.head;
+  const position = run.entries.length;
+  const isSameOwner = expected.owner === undefined || expected.owner === owner;
+  if (epoch === expected.epoch && position === expected.position && isSameOwner) return undefined;
+  return { conflict: "changed", epoch, position };
+}
+
+/** Written out property by property for speed: it runs at the end of every run. */
+function add(tally: Tally, counters: Counters): void {
+  tally.completed += counters.completed;
+  tally.failed += counters.failed;
+  tally.cancelled += counters.cancelled;
+  tally.active_ms += counters.active_ms;
+  tally.waiting_ms += counters.waiting_ms;
+  tally.reported += counters.reported;
+  tally.input_tokens += counters.input_tokens;
+  tally.output_tokens += counters.output_tokens;
+  tally.total_tokens += counters.total_tokens;
+  tally.cached_input_tokens += counters.cached_input_tokens;
+  tally.cache_write_tokens += counters.cache_write_tokens;
+  tally.reasoning_tokens += counters.reasoning_tokens;
+}

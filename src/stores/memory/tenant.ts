@@ -1,0 +1,198 @@
+import type { CreatedEntry, Entry, Labels } from "../../core/log.ts";
+import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../../core/ports.ts";
+import type { RunQuery } from "../../core/run-query.ts";
+import type { LogTail } from "../../core/survey.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { Link } from "./chain.ts";
+import { Chain } from "./chain.ts";
+import type { DueEntry } from "./due-heap.ts";
+import { RunIndex } from "./run-index.ts";
+
+const SHORT = 16;
+
+/** What belongs to one tenant. */
+export class Tenant {
+  readonly name: string;
+  readonly runs = new Map<string, MemoryRun>();
+  /** The run that was created last. The others are linked from it. */
+  #newest: MemoryRun | null = null;
+  readonly idempotencyKeys = new Map<string, MemoryRun>();
+  /** In the order of their last change. */
+  readonly sessions = new Map<string, MemorySession>();
+  /** The ended runs, in the order in which they ended. */
+  readonly ended = new Chain<MemoryRun>();
+  readonly #index = new RunIndex<MemoryRun>();
+  /** How many live runs use a session whose id differs from theirs. */
+  readonly users = new Map<string, number>();
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  add(run: MemoryRun): void {
+    this.runs.set(run.key.run_id, run);
+    if (run.idempotency_key !== null) this.idempotencyKeys.set(run.idempotency_key, run);
+    run.older = this.#newest;
+    if (this.#newest !== null) this.#newest.newer = run;
+    this.#newest = run;
+    this.#index.add(run);
+  }
+
+  remove(run: MemoryRun): void {
+    this.runs.delete(run.key.run_id);
+    this.#index.remove(run);
+    if (run.idempotency_key !== null) this.idempotencyKeys.delete(run.idempotency_key);
+    if (run.newer === null) this.#newest = run.older;
+    else run.newer.older = run.older;
+    if (run.older !== null) run.older.newer = run.newer;
+  }
+
+  /** The page of a query. */
+  list(query: RunQuery): readonly StoredRun[] {
+    const found: StoredRun[] = [];
+    const after = query.after === undefined ? undefined : this.runs.get(query.after);
+    if (after === undefined && query.after !== undefined) return found;
+    const before = after?.order ?? Number.POSITIVE_INFINITY;
+    let skip = query.offset;
+    const namesake = query.session_id === undefined ? undefined : this.runs.get(query.session_id);
+    for (const run of this.#index.find(query, namesake) ?? this.newestFirst(after)) {
+      if (found.length >= query.limit) break;
+      if (run.order < before && matches(run, query) && --skip < 0) found.push(run.stored());
+    }
+    return found;
+  }
+
+  /** The runs that were created before a run, or all, those that were created last first. */
+  *newestFirst(after: MemoryRun | undefined): Iterable<MemoryRun> {
+    for (let run = after === undefined ? this.#newest : after.older; run !== null; run = run.older) yield run;
+  }
+
+  /** Whether a durable run that has not ended may read a sub-run again. One that is not durable never does. */
+  needs({ created: { parent: above } }: MemoryRun): boolean {
+    const parent = above === undefined ? undefined : this.runs.get(above.run_id);
+    return parent !== undefined && parent.head.finished_at === null && parent.created.durable === true;
+  }
+
+  /** Whether a live run uses the session. */
+  uses(sessionId: string): boolean {
+    if (this.users.has(sessionId)) return true;
+    const namesake = this.runs.get(sessionId);
+    return namesake?.created.session_id === sessionId && namesake.head.finished_at === null;
+  }
+}
+
+/** Properties that few runs have. */
+export interface RunExtras {
+  readonly slot: Slot | null;
+  /** How often the run was woken under its present owner. */
+  wakes: number;
+  /** Whether it may be taken although its slot is full. */
+  isForLook: boolean;
+  /** Its entry among the runs that have a due time. */
+  due: DueEntry<MemoryRun> | null;
+}
+
+/** A run, and its links in the chain of the live or of the ended runs. */
+export class MemoryRun implements Link<MemoryRun> {
+  readonly key: RunKey;
+  /** Higher for runs that were created later. */
+  readonly order: number;
+  entries: Entry[];
+  /** Null until it has a value to hold. */
+  extras: RunExtras | null;
+  readonly idempotency_key: string | null;
+  head: RunHead;
+  before: MemoryRun | null = null;
+  after: MemoryRun | null = null;
+  /** The runs of the same tenant that were created just before and just after it. */
+  older: MemoryRun | null = null;
+  newer: MemoryRun | null = null;
+
+  constructor(key: RunKey, write: RunWrite, idempotencyKey: string | null, order: number) {
+    const [created] = write.entries;
+    if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
+    this.key = key;
+    this.order = order;
+    this.entries = write.entries.slice();
+    this.extras = write.slot === undefined ? null : extrasWith(write.slot);
+    this.idempotency_key = idempotencyKey;
+    this.head = write.head;
+  }
+
+  get created(): CreatedEntry {
+    return this.entries[0] as CreatedEntry;
+  }
+
+  /** The extras, created on first use. */
+  get withExtras(): RunExtras {
+    this.extras ??= extrasWith(null);
+    return this.extras;
+  }
+
+  /** The slot of which the run needs a permit to go on; null if it needs none, or holds one. */
+  get needs(): Slot | null {
+    const { extras, head } = this;
+    return extras === null || extras.isForLook || head.holds_slot ? null : extras.slot;
+  }
+
+  /**
+   * Appends entries. A growing array reserves memory for sixteen more, so a short one is replaced by one of the exact
+   * length.
+   */
+  add(entries: readonly Entry[]): void {
+    const { length } = this.entries;
+    const total = length + entries.length;
+    if (total > SHORT) {
+      for (const entry of entries) this.entries.push(entry);
+      return;
+    }
+    const joined = new Array<Entry>(total);
+    for (const [index, entry] of this.entries.entries()) joined[index] = entry;
+    for (const [index, entry] of entries.entries()) joined[length + index] = entry;
+    this.entries = joined;
+  }
+
+  /** The last entries. */
+  tail(count: number): LogTail {
+    const from = Math.max(0, this.entries.length - count);
+    return { from, entries: this.entries.slice(from) };
+  }
+
+  stored(): StoredRun {
+    return { key: this.key, created: this.created, head: this.head, position: this.entries.length };
+  }
+}
+
+/** A session, and its links in the chain of sessions, in the order of their last change. */
+export interface MemorySession extends Link<MemorySession> {
+  readonly tenant: Tenant;
+  readonly id: string;
+  history: Message[];
+  state: StoredSession["state"];
+  generation: string | undefined;
+  changed_at: number;
+  /** False for a session that `prune` found in use. It joins the chain again when its last run ends. */
+  inLine: boolean;
+}
+
+/** What selects runs in a list. */
+type Filter = Omit<RunQuery, "tenant" | "after" | "limit" | "offset">;
+
+export function matches({ created, head }: MemoryRun, query: Filter): boolean {
+  if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
+  if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
+  if (query.roots === true && created.parent !== undefined) return false;
+  if (query.parents !== undefined && !query.parents.some((id) => id === created.parent?.run_id)) return false;
+  if (query.labels !== undefined && !hasLabels(created, query.labels)) return false;
+  if (query.createdAfter !== undefined && created.at < query.createdAfter) return false;
+  if (query.createdBefore !== undefined && created.at >= query.createdBefore) return false;
+  return query.statuses === undefined || query.statuses.includes(head.status);
+}
+
+function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
+  return Object.entries(wanted).every(([name, value]) => Object.hasOwn(labels, name) && labels[name] === value);
+}
+
+function extrasWith(slot: Slot | null): RunExtras {
+  return { slot, wakes: 0, isForLook: false, due: null };
+}

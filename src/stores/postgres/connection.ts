@@ -1,0 +1,137 @@
+import { inBackground } from "../../core/background.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { ignore } from "../../core/promises.ts";
+import { machineClock, silentLogger, systemChance } from "../../runtime/log/system.ts";
+import type { StoredRow } from "../stored-rows.ts";
+import { DeadlineError, outcomeOf, storeFailed } from "./errors.ts";
+import type { PostgresClient, PostgresPool, PostgresResult } from "./options.ts";
+
+/** What the store passes for a `$1`. */
+export type PostgresValue = string | number | null;
+
+/** How often a statement that met another transaction is tried in all. */
+const ATTEMPTS = 8;
+/** The longest pause after the first attempt, in milliseconds. It doubles each time. */
+const FIRST_PAUSE_MS = 2;
+
+/** A statement that fails rejects the call that has sent it: nothing is left to report. */
+const clock = machineClock(silentLogger);
+
+/** Sends statements to the server, each with a deadline. Statements are unnamed: named ones fail behind poolers. */
+export class Connection {
+  readonly #pool: PostgresPool;
+  readonly #timeoutMs: number;
+  #isClosed = false;
+
+  constructor(pool: PostgresPool, timeoutMs: number) {
+    this.#pool = pool;
+    this.#timeoutMs = timeoutMs;
+    // Without a listener, a connection that is lost while it is idle would end the process.
+    if (pool.listenerCount?.("error") === 0) pool.on?.("error", ignore);
+  }
+
+  /** The rows of a statement. A statement that met another transaction is tried again. */
+  async query(sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
+    try {
+      return await this.attempt(sql, values);
+    } catch (error) {
+      throw storeFailed(error);
+    }
+  }
+
+  /** As `query`, but throws what the driver threw. */
+  attempt(sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
+    const call: Call = { isLate: false, abandon: ignore };
+    return this.inTime(this.#tryAgain(call, sql, values), () => {
+      call.isLate = true;
+      call.abandon();
+    });
+  }
+
+  /** The outcome of work, or an error when the deadline of a call comes first. `late`: called then. */
+  inTime<T>(work: Promise<T>, late: () => void = ignore): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const cancel = clock.setTimeout(() => {
+        reject(this.#deadlineError);
+        late();
+      }, this.#timeoutMs);
+      inBackground(silentLogger, work.then(resolve, reject).finally(cancel));
+    });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#pool.off?.("error", ignore);
+  }
+
+  async #tryAgain(call: Call, sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
+    for (let attempt = 1; ; attempt++) {
+      if (this.#isClosed) throw new CadenzaError("store_failed", "The store is closed.");
+      if (call.isLate) throw this.#deadlineError;
+      try {
+        return (await this.#once(call, sql, [...values])).rows as readonly StoredRow[];
+      } catch (error) {
+        if (outcomeOf(error) !== "retry" || attempt === ATTEMPTS) throw error;
+        await pause(systemChance() * FIRST_PAUSE_MS * 2 ** (attempt - 1));
+      }
+    }
+  }
+
+  async #once(call: Call, sql: string, values: PostgresValue[]): Promise<PostgresResult> {
+    if (this.#pool.connect === undefined) return this.#pool.query(sql, values);
+    const client = await lend(this.#pool);
+    client.on("error", ignore);
+    const giveBack = (destroy: boolean): void => {
+      call.abandon = ignore;
+      client.off("error", ignore);
+      client.release(destroy);
+    };
+    if (call.isLate) {
+      giveBack(false);
+      throw this.#deadlineError;
+    }
+    // A connection that does not answer may never answer again.
+    call.abandon = () => giveBack(true);
+    try {
+      const result = await client.query(sql, values);
+      if (!call.isLate) giveBack(false);
+      return result;
+    } catch (error) {
+      if (!call.isLate) giveBack(outcomeOf(error) === "unknown");
+      throw error;
+    }
+  }
+
+  get #deadlineError(): DeadlineError {
+    return new DeadlineError(this.#timeoutMs);
+  }
+}
+
+/** A statement, with all its attempts. */
+interface Call {
+  /** Its deadline has passed. */
+  isLate: boolean;
+  /** Closes the connection that it uses. */
+  abandon: () => void;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    clock.setTimeout(resolve, ms);
+  });
+}
+
+/** A connection of the pool. Throws `invalid_argument` where the pool has another `connect`, as a single client has. */
+export async function lend(pool: PostgresPool): Promise<PostgresClient> {
+  const lent: unknown = await pool.connect?.();
+  if (isClient(lent)) return lent;
+  throw new CadenzaError(
+    "invalid_argument",
+    "pool: expected a pool whose `connect()` lends connections, as `new Pool()` of `pg`, received an object with another " +
+      "`connect()`. For a single connection pass `{ query: (text, values) => client.query(text, values) }`.",
+  );
+}
+
+function isClient(lent: unknown): lent is PostgresClient {
+  return typeof lent === "object" && lent !== null && "query" in lent && "release" in lent;
+}

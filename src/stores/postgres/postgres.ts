@@ -1,0 +1,363 @@
+import type { Entry } from "../../core/log.ts";
+import type {
+  Backlog,
+  BlockedQuery,
+  Expected,
+  FeedPage,
+  FeedQuery,
+  FoundRun,
+  Retention,
+  RunHead,
+  RunKey,
+  RunPosition,
+  RunPost,
+  RunWrite,
+  SessionHead,
+  SessionKey,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+  StoreHint,
+  TakeRequest,
+  TenantRetention,
+} from "../../core/ports.ts";
+import type { RunQuery } from "../../core/run-query.ts";
+import type { Counters } from "../../core/statistics.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import { durableEngine } from "../../durable/durable.ts";
+import { systemClock } from "../../runtime/log/system.ts";
+import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
+import { engineKey } from "../../runtime/runs/remote-runs.ts";
+import { noEngine, readOnlyError } from "../read-only.ts";
+import { fromText, toJson, toText } from "../stored-rows.ts";
+import { Connection } from "./connection.ts";
+import { PostgresFeed } from "./feed.ts";
+import { Hints } from "./hints.ts";
+import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
+import { readOptions } from "./options.ts";
+import { Reads } from "./reads.ts";
+import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
+import { SurveyReads } from "./survey.ts";
+import { Writer } from "./writer.ts";
+import * as writes from "./writes.ts";
+
+/** How many runs or sessions are deleted in one statement. */
+const PRUNE_CHUNK = 100;
+/** How many runs of a tenant are looked for at once, to be deleted. */
+const MAX_FOUND = 1_000;
+/** A run that is due within this time is told of, in milliseconds. */
+const SOON_MS = 1_000;
+
+/**
+ * Keeps runs in a PostgreSQL database, which processes on any number of machines may share. The writes of one turn of
+ * the event loop are one statement, and acknowledged after its commit. Opened with {@link openPostgresStore}.
+ */
+export class PostgresStore implements DurableStore {
+  readonly persistent = true;
+  readonly [engineKey]: Engine;
+  /** Left out where hints are switched off or do not arrive. */
+  readonly watch?: (callback: (hint: StoreHint) => void) => () => void;
+  /** Left out where the schema has no feed. */
+  readonly readFeed?: (query: FeedQuery) => Promise<FeedPage | undefined>;
+  readonly #connection: Connection;
+  readonly #schema: string;
+  readonly #isReadOnly: boolean;
+  readonly #writer: Writer;
+  readonly #reads: Reads;
+  readonly #survey: SurveyReads;
+  readonly #hints: Hints | undefined;
+  readonly #feed: PostgresFeed | undefined;
+
+  /** For `openPostgresStore`: the schema is there. */
+  constructor(
+    connection: Connection,
+    settings: PostgresSettings,
+    engine: Engine,
+    hints: Hints | undefined,
+    feed: PostgresFeed | undefined,
+  ) {
+    const { readOnly } = settings;
+    this.#isReadOnly = readOnly;
+    const now = nowOf(settings);
+    this.#connection = connection;
+    this.#schema = quoteName(settings.schema);
+    this.#writer = new Writer(connection, `${this.#schema}.${feed === undefined ? "write_v1" : "write_fed_v1"}`, now);
+    this.#reads = new Reads(connection, this.#schema, now);
+    this.#survey = new SurveyReads(connection, this.#schema, now);
+    this.#hints = hints;
+    this[engineKey] = readOnly ? noEngine : engine;
+    if (hints !== undefined) this.watch = (callback) => hints.watch(callback);
+    this.#feed = feed;
+    if (feed !== undefined) this.readFeed = (query) => feed.read(query);
+  }
+
+  async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write);
+  }
+
+  async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.appendOf(key, expected, write), key, isDueSoon(write.head), write);
+  }
+
+  async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.postOf(key, post), key, post.due !== undefined, post);
+  }
+
+  async claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.claimOf(key, expected, head), key, false);
+  }
+
+  async take(request: TakeRequest): Promise<readonly FoundRun[]> {
+    this.#checkWritable();
+    const taken = await this.#reads.take(request);
+    // There may be more of them, for others too.
+    const isFull = request.limit > 1 && taken.length === request.limit;
+    for (const { key } of taken) this.#hints?.note(key, isFull);
+    return taken;
+  }
+
+  async renew(owner: string, forMs: number): Promise<void> {
+    await this.#write(writes.renewOf(owner, forMs));
+  }
+
+  async release(owner: string): Promise<void> {
+    await this.#write(writes.releaseOf(owner));
+    this.#hints?.note(undefined, true);
+  }
+
+  time(): Promise<number> {
+    return this.#reads.time();
+  }
+
+  find(key: RunKey): Promise<StoredRun | undefined> {
+    return this.#reads.find(key);
+  }
+
+  read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
+    return this.#reads.read(key, from, limit);
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string): Promise<StoredRun | undefined> {
+    return this.#reads.findByIdempotencyKey(tenant, idempotencyKey);
+  }
+
+  list(query: RunQuery): Promise<readonly FoundRun[]> {
+    return this.#reads.list(query);
+  }
+
+  moved(known: readonly RunPosition[]): Promise<readonly RunPosition[]> {
+    return this.#reads.moved(known);
+  }
+
+  owned(owner: string, limit: number): Promise<readonly RunKey[]> {
+    return this.#reads.owned(owner, limit);
+  }
+
+  blocked(query: BlockedQuery): Promise<readonly FoundRun[]> {
+    return this.#reads.blocked(query);
+  }
+
+  backlog(): Promise<readonly Backlog[]> {
+    return this.#reads.backlog();
+  }
+
+  survey(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {
+    return this.#survey.runs(query);
+  }
+
+  tails(runs: readonly RunKey[], count: number): Promise<readonly (LogTail | undefined)[]> {
+    return this.#survey.tails(runs, count);
+  }
+
+  census(): Promise<readonly LiveCount[]> {
+    return this.#survey.census();
+  }
+
+  workers(): Promise<readonly WorkerLease[]> {
+    return this.#survey.workers();
+  }
+
+  session(key: SessionKey): Promise<StoredSession | undefined> {
+    return this.#reads.session(key);
+  }
+
+  sessionHead(key: SessionKey): Promise<SessionHead | undefined> {
+    return this.#reads.sessionHead(key);
+  }
+
+  async makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
+    return (await this.#write(writes.sessionOf(key, session, at, true))) === null;
+  }
+
+  async putSession(key: SessionKey, session: StoredSession, at: number): Promise<void> {
+    await this.#write(writes.sessionOf(key, session, at, false));
+  }
+
+  counters(agentName: string): Promise<Counters | undefined> {
+    return this.#reads.counters(agentName);
+  }
+
+  /** Deletes in small transactions. */
+  async prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): Promise<number> {
+    const most = Number.isFinite(maxRuns) ? maxRuns : null;
+    let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
+    for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
+      count = Number(
+        await this.#call("prune_runs_v1($1::bigint, $2::float8, $3::integer)", [most, endedBefore, PRUNE_CHUNK]),
+      );
+    }
+    let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
+    while (place !== null) {
+      const next = await this.#call("prune_sessions_v1($1::float8, $2::float8, $3::bigint, $4::integer)", [
+        sessionsBefore,
+        ...place,
+        PRUNE_CHUNK,
+      ]);
+      place = next === null ? null : (JSON.parse(String(next)) as [number, string]);
+    }
+    await this.#feed?.trim();
+    return deleted;
+  }
+
+  async #pruneTenants({ tenants, maxRuns, maxSessions }: TenantRetention): Promise<number> {
+    this.#checkWritable();
+    let deleted = 0;
+    for (const tenant of tenants) {
+      for (let count = MAX_FOUND; count === MAX_FOUND; ) {
+        const found = await this.#reads.runsBeyond(tenant, maxRuns, MAX_FOUND);
+        count = found.length;
+        deleted += await this.delete(found);
+      }
+      await this.#pruneSessionsOf(tenant, maxSessions);
+    }
+    return deleted;
+  }
+
+  /**
+   * Deletes the unused sessions of a tenant beyond a number. A session is locked before it is looked at, and one that was
+   * changed meanwhile stays.
+   */
+  async #pruneSessionsOf(tenant: string, maxSessions: number): Promise<void> {
+    if (!Number.isFinite(maxSessions)) return;
+    const sessions = `${this.#schema}.sessions s`;
+    const sql = `
+      SELECT d.changed_at, d.id::text, ${this.#schema}.delete_session_v1(d.tenant, d.session_id) FROM (
+        SELECT s.* FROM ${sessions}, (
+          SELECT s.changed_at, s.id FROM ${sessions} WHERE s.tenant = $1::text
+          ORDER BY s.changed_at DESC, s.id DESC LIMIT 1 OFFSET $2::bigint
+        ) newest
+        WHERE s.tenant = $1::text AND (s.changed_at, s.id) <= (newest.changed_at, newest.id)
+        AND (s.changed_at, s.id) > ($3::float8, $4::bigint)
+        ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK} FOR UPDATE OF s SKIP LOCKED
+      ) d ORDER BY d.changed_at, d.id`;
+    let place: readonly [changedAt: number, id: string] | undefined = [Number.NEGATIVE_INFINITY, "0"];
+    while (place !== undefined) {
+      const rows = await this.#connection.query(sql, [toText(tenant), maxSessions, ...place]);
+      const last = rows.at(-1);
+      place = last && [Number(last["changed_at"]), String(last["id"])];
+    }
+  }
+
+  /** Deletes in small transactions, as `prune` does. */
+  async delete(runs: readonly RunKey[]): Promise<number> {
+    let deleted = 0;
+    for (let from = 0; from < runs.length; from += PRUNE_CHUNK) {
+      const keys = runs.slice(from, from + PRUNE_CHUNK).map(({ tenant, run_id }) => [toText(tenant), toText(run_id)]);
+      deleted += Number(await this.#call("delete_runs_v1(($1::text)::jsonb)", [toJson(keys)]));
+    }
+    return deleted;
+  }
+
+  async deleteSession({ tenant, session_id }: SessionKey): Promise<boolean> {
+    return (await this.#call("delete_session_v1($1::text, $2::text)", [toText(tenant), toText(session_id)])) === true;
+  }
+
+  /**
+   * Commits pending writes, and lets go of the pool. The application closes the pool after that. A second call does
+   * nothing.
+   */
+  async close(): Promise<void> {
+    await this.#writer.close();
+    this.#hints?.close();
+    this.#connection.close();
+  }
+
+  async #conflict(
+    write: writes.PreparedWrite,
+    key: RunKey,
+    isDue: boolean,
+    { wake, feed }: Pick<RunWrite, "wake" | "feed"> = {},
+  ): Promise<StoreConflict | undefined> {
+    const answer = (await this.#write(write)) as StoreConflict | null;
+    if (answer !== null)
+      return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
+    this.#hints?.note(key, isDue || wake !== undefined, feed !== undefined);
+    return undefined;
+  }
+
+  async #write(write: writes.PreparedWrite): Promise<unknown> {
+    this.#checkWritable();
+    return this.#writer.write(write);
+  }
+
+  async #call(call: string, values: readonly (string | number | null)[]): Promise<unknown> {
+    this.#checkWritable();
+    const [row] = await this.#connection.query(`SELECT ${this.#schema}.${call} AS answer`, values);
+    return row?.["answer"];
+  }
+
+  #checkWritable(): void {
+    if (this.#isReadOnly) throw readOnlyError();
+  }
+}
+
+/**
+ * Opens a store in a PostgreSQL database (15 and newer), and creates or upgrades its schema, unless `readOnly` is set. The
+ * store is durable already. Throws `invalid_argument` for an invalid option, and `store_failed` if the server does not
+ * answer, the role lacks a right, or a newer version has written the schema; with `readOnly` also if the schema is missing
+ * or older.
+ *
+ * @example
+ * ```ts no-run — it needs a server
+ * import { AgentRuntime } from "cadenza";
+ * import { openPostgresStore } from "cadenza/postgres";
+ * import { Pool } from "pg";
+ *
+ * const pool = new Pool({ connectionString: "postgres://app@db/app", max: 5 });
+ * const store = await openPostgresStore({ pool });
+ * const runtime = new AgentRuntime({ store });
+ * await runtime.close();
+ * await store.close();
+ * await pool.end();
+ * ```
+ */
+export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
+  const engine = durableEngine(options.durability);
+  const settings = readOptions(options);
+  const { pool, schema, logger } = settings;
+  const connection = new Connection(pool, settings.timeoutMs);
+  try {
+    await checkIsolation(connection);
+    await prepareSchema(connection, settings);
+    const hints = settings.hints ? new Hints(connection, pool, `cadenza ${schema}`.slice(0, 60), logger) : undefined;
+    const arrive = (await hints?.arrive()) ?? false;
+    if (hints !== undefined && !arrive)
+      logger?.warn("Hints of other processes do not arrive here. The store is polled instead.", { schema });
+    const feed = new PostgresFeed(connection, quoteName(schema), nowOf(settings));
+    const isFed = await feed.open(settings.feed);
+    return new PostgresStore(connection, settings, engine, arrive ? hints : undefined, isFed ? feed : undefined);
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+/** The time for statements. Null: that of the server. */
+function nowOf({ clock }: PostgresSettings): () => number | null {
+  return () => clock?.now() ?? null;
+}
+
+/** Whether the head lets other processes take the run at once. */
+function isDueSoon({ owner, due_at }: RunHead): boolean {
+  return owner === null && due_at !== null && due_at <= systemClock.now() + SOON_MS;
+}

@@ -1,0 +1,268 @@
+import type { Entry } from "../../core/log.ts";
+import type {
+  Backlog,
+  BlockedQuery,
+  FoundRun,
+  RunKey,
+  RunPosition,
+  SessionHead,
+  SessionKey,
+  StoredRun,
+  StoredSession,
+  TakeRequest,
+} from "../../core/ports.ts";
+import type { RunQuery } from "../../core/run-query.ts";
+import type { Counters } from "../../core/statistics.ts";
+import { counterNames } from "../../core/statistics.ts";
+import type { Message } from "../../protocol/message.ts";
+import { distinctAgents } from "../choice.ts";
+import type { StoredRow } from "../stored-rows.ts";
+import {
+  countable,
+  entriesIn,
+  fromJson,
+  fromText,
+  generationIn,
+  runColumns,
+  toFoundRun,
+  toJson,
+  toKey,
+  toNumber,
+  toText,
+  undamaged,
+} from "../stored-rows.ts";
+import type { Connection, PostgresValue } from "./connection.ts";
+import { selectPage } from "./list.ts";
+import { deadOwners } from "./take-sql.ts";
+import { markedText } from "./writes.ts";
+
+const END = Number.MAX_SAFE_INTEGER;
+
+/** What is read from the database, each answer with one statement, and so from one moment. */
+export class Reads {
+  readonly #connection: Connection;
+  readonly #schema: string;
+  readonly #now: () => number | null;
+
+  constructor(connection: Connection, schema: string, now: () => number | null) {
+    this.#connection = connection;
+    this.#schema = schema;
+    this.#now = now;
+  }
+
+  /** The time by which the writes measure leases: that of the beginning of a transaction. */
+  async time(): Promise<number> {
+    const sql = "SELECT coalesce($1::float8, (extract(epoch FROM now()) * 1000)::float8) AS time";
+    const [row] = await this.#query(sql, [this.#now()]);
+    return Number(row?.["time"]);
+  }
+
+  /**
+   * Those of the ended runs of a tenant beyond a number that may be deleted, at most `limit`, the ones that ended first.
+   * Reads all runs of the tenant.
+   */
+  async runsBeyond(tenant: string, maxRuns: number, limit: number): Promise<readonly RunKey[]> {
+    if (!Number.isFinite(maxRuns)) return [];
+    const runs = `${this.#schema}.runs`;
+    const rows = await this.#query(
+      `SELECT r.run_id FROM ${runs} r, (
+         SELECT r.finished_at, r.id FROM ${runs} r WHERE r.tenant = $1::text AND r.finished_at IS NOT NULL
+         ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET $2::bigint
+       ) newest
+       WHERE r.tenant = $1::text AND r.finished_at IS NOT NULL
+       AND (r.finished_at, r.id) <= (newest.finished_at, newest.id) AND NOT EXISTS (
+         SELECT 1 FROM ${runs} p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)
+       ORDER BY r.finished_at, r.id LIMIT $3::integer`,
+      [toText(tenant), maxRuns, limit],
+    );
+    return rows.map((row) => ({ tenant, run_id: fromText(String(row["run_id"])) }));
+  }
+
+  async find({ tenant, run_id }: RunKey): Promise<StoredRun | undefined> {
+    const [found] = await this.#runs("r.tenant = $1::text AND r.run_id = $2::text", [toText(tenant), toText(run_id)]);
+    return found && undamaged(found);
+  }
+
+  async findByIdempotencyKey(tenant: string, key: string): Promise<StoredRun | undefined> {
+    const where = "r.tenant = $1::text AND r.idempotency_key = $2::text";
+    const [found] = await this.#runs(where, [toText(tenant), toText(key)]);
+    return found && undamaged(found);
+  }
+
+  async read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
+    const rows = await this.#query(
+      `SELECT r.position AS length, e.position, e.lines FROM ${this.#schema}.runs r
+       CROSS JOIN LATERAL (SELECT max(b.position) AS position FROM ${this.#schema}.entries b
+         WHERE b.run = r.id AND b.position <= $3::bigint) first
+       LEFT JOIN LATERAL (SELECT b.position, b.lines FROM ${this.#schema}.entries b
+         WHERE b.run = r.id AND b.position >= first.position AND b.position < $4::bigint) e ON true
+       WHERE r.tenant = $1::text AND r.run_id = $2::text ORDER BY e.position`,
+      [toText(key.tenant), toText(key.run_id), countable(from), countable(from + limit)],
+    );
+    return entriesIn(rows, key, from, limit);
+  }
+
+  async list(query: RunQuery): Promise<readonly FoundRun[]> {
+    if (query.statuses?.length === 0 || query.parents?.length === 0) return [];
+    const { sql, values } = selectPage(this.#schema, query);
+    const found = await this.#query(
+      `SELECT ${runColumns}, ${createdColumn} FROM (SELECT p.*, row_number() OVER () AS place FROM (${sql}) p) r
+       ${this.#joinFirst} ORDER BY r.place`,
+      values,
+    );
+    return found.map(toFoundRun);
+  }
+
+  async moved(known: readonly RunPosition[]): Promise<readonly RunPosition[]> {
+    const asked = known.map(({ key, epoch, position }) => [toText(key.tenant), toText(key.run_id), epoch, position]);
+    const rows = await this.#query(
+      `SELECT k.n, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position
+       FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
+       LEFT JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1
+       WHERE coalesce(r.epoch, 0) <> (k.run ->> 2)::float8
+         OR coalesce(r.position, 0) <> (k.run ->> 3)::float8`,
+      [toJson(asked)],
+    );
+    return rows.flatMap((row) => {
+      const run = known[Number(row["n"]) - 1];
+      return run === undefined
+        ? []
+        : [{ key: run.key, epoch: Number(row["epoch"]), position: Number(row["position"]) }];
+    });
+  }
+
+  async owned(owner: string, limit: number): Promise<readonly RunKey[]> {
+    const rows = await this.#query(
+      `SELECT r.tenant, r.run_id FROM ${this.#schema}.runs r
+       WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = $1::text ORDER BY r.id LIMIT $2::bigint`,
+      [toText(owner), countable(limit)],
+    );
+    return rows.map(toKey);
+  }
+
+  blocked({ agents, limit, after }: BlockedQuery): Promise<readonly FoundRun[]> {
+    const { tenant, run_id } = after ?? { tenant: "", run_id: "" };
+    const before = `SELECT a.id FROM ${this.#schema}.runs a WHERE a.tenant = $2::text AND a.run_id = $3::text`;
+    const values: PostgresValue[] = [countable(limit), toText(tenant), toText(run_id)];
+    if (agents !== undefined) values.push(agentsOf(agents));
+    const which =
+      agents === undefined
+        ? ""
+        : `AND (r.agent_name, r.version) IN (SELECT x ->> 0, x ->> 1 FROM jsonb_array_elements(($4::text)::jsonb) x)`;
+    return this.#runs(
+      `r.finished_at IS NULL AND r.owner IS NULL AND r.blocked IS NOT NULL ${which}
+         AND r.id > coalesce((${before}), 0) ORDER BY r.id LIMIT $1::bigint`,
+      values,
+    );
+  }
+
+  async backlog(): Promise<readonly Backlog[]> {
+    const waiting = `SELECT r.agent_name, r.version, coalesce(r.due_at, 'Infinity') AS since, r.blocked
+          FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NULL`;
+    const rows = await this.#query(
+      `WITH RECURSIVE clock (now) AS (
+          SELECT coalesce($1::float8, floor(extract(epoch FROM now()) * 1000)::float8)
+        ),${deadOwners(this.#schema, "(SELECT now FROM clock)")},
+        found AS (
+          ${waiting} AND r.status = 'awaiting'
+          UNION ALL ${waiting} AND r.status <> 'awaiting'
+          UNION ALL
+          SELECT r.agent_name, r.version, d.until, NULL FROM dead d JOIN ${this.#schema}.runs r ON r.owner = d.owner
+          WHERE r.finished_at IS NULL AND r.owner IS NOT NULL
+        )
+        SELECT f.agent_name, f.version,
+          count(*) FILTER (WHERE f.since <= c.now) AS due,
+          min(f.since) FILTER (WHERE f.since <= c.now AND f.since > '-Infinity') AS since,
+          count(*) FILTER (WHERE f.since > c.now) AS waiting,
+          count(*) FILTER (WHERE f.since > c.now AND f.blocked IS NOT NULL) AS blocked
+        FROM found f CROSS JOIN clock c GROUP BY f.agent_name, f.version`,
+      [this.#now()],
+    );
+    return rows.map((row) => ({
+      agent_name: fromText(String(row["agent_name"])),
+      version: fromMarked(String(row["version"])),
+      due: Number(row["due"]),
+      since: toNumber(row["since"]),
+      waiting: Number(row["waiting"]),
+      blocked: Number(row["blocked"]),
+    }));
+  }
+
+  async session({ tenant, session_id }: SessionKey): Promise<StoredSession | undefined> {
+    const rows = await this.#query(
+      `SELECT s.state, s.generation, m.message FROM ${this.#schema}.sessions s LEFT JOIN ${this.#schema}.messages m ON m.session = s.id
+       WHERE s.tenant = $1::text AND s.session_id = $2::text ORDER BY m.position`,
+      [toText(tenant), toText(session_id)],
+    );
+    const [first] = rows;
+    if (first === undefined) return undefined;
+    const messages = rows.filter((row) => row["message"] !== null);
+    const history = messages.map((row) => fromJson(row["message"]) as unknown as Message);
+    return { history, state: fromJson(first["state"]), ...generationIn(first) };
+  }
+
+  async sessionHead({ tenant, session_id }: SessionKey): Promise<SessionHead | undefined> {
+    const [row] = await this.#query(
+      `SELECT s.length, s.state, s.generation FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`,
+      [toText(tenant), toText(session_id)],
+    );
+    return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...generationIn(row) };
+  }
+
+  async counters(agentName: string): Promise<Counters | undefined> {
+    const sums = counterNames.map((name) => `sum(c.${name}) AS ${name}`).join(", ");
+    const [row] = await this.#query(
+      `SELECT ${sums} FROM ${this.#schema}.counters c WHERE c.agent_name = $1::text GROUP BY c.agent_name`,
+      [toText(agentName)],
+    );
+    return row && (Object.fromEntries(counterNames.map((name) => [name, Number(row[name])])) as unknown as Counters);
+  }
+
+  /** Takes runs that need work. Nothing is written if there is none. */
+  async take({ owner, agents, limit, suspects, cancelledForMs }: TakeRequest): Promise<readonly FoundRun[]> {
+    const rows = await this.#query(
+      `SELECT t.run FROM ${this.#schema}.take_v1($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
+         $6::float8, $7::float8) t (run)`,
+      [
+        toText(owner),
+        agentsOf(agents),
+        Math.min(limit, MAX_TAKEN),
+        suspects?.takeovers ?? END,
+        suspects?.limit ?? 0,
+        cancelledForMs ?? null,
+        this.#now(),
+      ],
+    );
+    return rows.map(({ run }) => toFoundRun(JSON.parse(String(run)) as StoredRow));
+  }
+
+  /** The runs `r` that a condition selects. */
+  async #runs(where: string, values: readonly PostgresValue[]): Promise<readonly FoundRun[]> {
+    const select = `SELECT ${runColumns}, ${createdColumn} FROM ${this.#schema}.runs r ${this.#joinFirst} WHERE ${where}`;
+    return (await this.#query(select, values)).map(toFoundRun);
+  }
+
+  get #joinFirst(): string {
+    return `LEFT JOIN ${this.#schema}.entries e ON e.run = r.id AND e.position = 0`;
+  }
+
+  #query(sql: string, values: readonly PostgresValue[]) {
+    return this.#connection.query(sql, values);
+  }
+}
+
+/** How many runs one call takes at most. */
+const MAX_TAKEN = 10_000;
+
+/** The first entry, from the first batches `e`. */
+export const createdColumn = "split_part(e.lines, E'\\n', 1) AS created";
+
+/** Agents as a list of names and versions, as they are stored. */
+function agentsOf(agents: TakeRequest["agents"]): string {
+  return toJson(distinctAgents(agents).map(({ agent_name, version }) => [toText(agent_name), markedText(version)]));
+}
+
+/** The opposite of `markedText`. */
+export function fromMarked(text: string): string | null {
+  return text === "" ? null : fromText(text.slice(1));
+}

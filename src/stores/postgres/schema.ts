@@ -1,0 +1,121 @@
+import { CadenzaError } from "../../core/errors.ts";
+import type { Connection } from "./connection.ts";
+import { deleteFunctions, pruneWithParents } from "./delete-sql.ts";
+import { feed } from "./feed.ts";
+import type { PostgresSettings } from "./options.ts";
+import { checkSchemaName } from "./options.ts";
+import { surveyIndexes, tables } from "./tables.ts";
+import { takeFunctions } from "./take-sql.ts";
+import { generationsOfSessions, locksOfKeys, writeFunctions } from "./write-sql.ts";
+
+/**
+ * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
+ * function is replaced only by one that older releases may call in its place: otherwise a later step adds one with a
+ * higher version in its name.
+ */
+const migrations: readonly ((schema: string) => string)[] = [
+  (schema) => [tables, writeFunctions, takeFunctions, deleteFunctions].map((part) => part(schema)).join(""),
+  surveyIndexes,
+  pruneWithParents,
+  feed,
+  generationsOfSessions,
+  locksOfKeys,
+];
+
+/** A name in SQL, whatever it contains. */
+export function quoteName(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
+
+/** A text in SQL. */
+function quoteText(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/**
+ * The SQL that makes or upgrades the schema of a `PostgresStore`: one statement, which does nothing where nothing is
+ * missing. For an administrator who runs it by hand, beside `migrate: false`.
+ *
+ * @param schema the schema's name. Default: `cadenza`.
+ * @example
+ * ```ts
+ * import { postgresSchemaSql } from "cadenza/postgres";
+ *
+ * console.log(postgresSchemaSql("agents").includes('CREATE TABLE "agents".runs')); // → true
+ * ```
+ */
+export function postgresSchemaSql(schema = "cadenza"): string {
+  checkSchemaName(schema);
+  const name = quoteName(schema);
+  const steps = migrations.map((step, index) => {
+    const number = index + 1;
+    return `
+IF NOT EXISTS (SELECT 1 FROM ${name}.migrations WHERE number = ${number}) THEN
+${step(name)}
+  INSERT INTO ${name}.migrations (number) VALUES (${number});
+END IF;`;
+  });
+  return `DO $migration$
+BEGIN
+PERFORM pg_advisory_xact_lock(hashtextextended(${quoteText(`cadenza schema ${schema}`)}, 0));
+IF to_regnamespace(${quoteText(name)}) IS NULL THEN
+  CREATE SCHEMA ${name};
+END IF;
+CREATE TABLE IF NOT EXISTS ${name}.migrations (number integer PRIMARY KEY);
+${steps.join("\n")}
+END $migration$;
+`;
+}
+
+/** Brings the schema to this version, or only checks that it is. Several processes may do so at once. */
+export async function prepareSchema(
+  connection: Connection,
+  { schema, migrate, readOnly }: Pick<PostgresSettings, "schema" | "migrate" | "readOnly">,
+): Promise<void> {
+  const before = await versionOf(connection, schema);
+  if (before > migrations.length) {
+    throw new CadenzaError(
+      "store_failed",
+      `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza knows ${migrations.length}: a newer one has written it. Update cadenza, or use another schema.`,
+    );
+  }
+  if (before === migrations.length) return;
+  if (readOnly) {
+    throw new CadenzaError(
+      "store_failed",
+      before === 0
+        ? `There is no store of cadenza in the schema ${quoteName(schema)}, or the role may not see it. Name the schema that the store writes.`
+        : `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza reads ${migrations.length}: an older one has written it. Read it with that version, or open it once without \`readOnly\`, which brings it up to date.`,
+    );
+  }
+  if (!migrate) {
+    throw new CadenzaError(
+      "store_failed",
+      `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza needs ${migrations.length}. Run the SQL that postgresSchemaSql(${JSON.stringify(schema)}) returns, or leave out \`migrate: false\`.`,
+    );
+  }
+  await connection.query(postgresSchemaSql(schema), []);
+}
+
+/**
+ * Refuses a connection whose transactions see no commits that were made while they waited for a lock: they would count
+ * the permits of a slot as they were before.
+ */
+export async function checkIsolation(connection: Connection): Promise<void> {
+  const [row] = await connection.query("SELECT current_setting('transaction_isolation') AS level", []);
+  const level = String(row?.["level"]);
+  if (level !== "repeatable read") return;
+  throw new CadenzaError(
+    "store_failed",
+    `The connections of the pool have default_transaction_isolation = '${level}'. Set it to 'read committed' for the role.`,
+  );
+}
+
+/** The version of the schema; 0 if it does not exist. */
+async function versionOf(connection: Connection, schema: string): Promise<number> {
+  const table = `${quoteName(schema)}.migrations`;
+  const [found] = await connection.query("SELECT to_regclass($1::text) IS NOT NULL AS found", [table]);
+  if (found?.["found"] !== true) return 0;
+  const [row] = await connection.query(`SELECT coalesce(max(number), 0) AS version FROM ${table}`, []);
+  return Number(row?.["version"]);
+}

@@ -1,0 +1,209 @@
+import type { FoundRun, RunKey } from "../../core/ports.ts";
+import { isFinal } from "../../core/state.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import type { RunStatus } from "../../protocol/run.ts";
+import { isDamage } from "../damage.ts";
+import type { StoredRow } from "../stored-rows.ts";
+import {
+  afterPrefix,
+  countable,
+  entriesIn,
+  fromText,
+  runColumns,
+  toFoundRun,
+  toJson,
+  toNumber,
+  toText,
+} from "../stored-rows.ts";
+import type { Connection } from "./connection.ts";
+import { Parameters } from "./list.ts";
+import { createdColumn, fromMarked } from "./reads.ts";
+import { markedText } from "./writes.ts";
+
+/** How many runs are looked at for a page. */
+const MAX_EXAMINED = 1_000;
+/** The condition of the index `runs_by_state`. */
+const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at IS NOT NULL)";
+
+/**
+ * What operators ask, each answer with one statement, or two for the beginning of an id. A page is chosen among at most
+ * `MAX_EXAMINED` runs, which the index gives that selects the fewest.
+ */
+export class SurveyReads {
+  readonly #connection: Connection;
+  readonly #schema: string;
+  readonly #now: () => number | null;
+
+  constructor(connection: Connection, schema: string, now: () => number | null) {
+    this.#connection = connection;
+    this.#schema = schema;
+    this.#now = now;
+  }
+
+  async runs(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {
+    if (query.statuses?.length === 0) return { runs: [], next: null };
+    const parameters = new Parameters();
+    const isNamed = await this.#isNamed(query);
+    const candidates = this.#candidates(query, isNamed, parameters);
+    const where = this.#conditions(query, parameters);
+    const limit = parameters.count(query.limit);
+    const rows = await this.#connection.query(
+      `WITH seen AS MATERIALIZED (${candidates} ORDER BY id DESC LIMIT ${MAX_EXAMINED}),
+         bounds AS (SELECT min(id) AS last, count(*) AS examined FROM seen),
+         page AS (SELECT r.* FROM seen s JOIN ${this.#schema}.runs r ON r.id = s.id ${where} ORDER BY r.id DESC LIMIT ${limit})
+       SELECT b.last, b.examined, ${runColumns}, ${createdColumn} FROM bounds b LEFT JOIN page r ON true
+       LEFT JOIN ${this.#schema}.entries e ON e.run = r.id AND e.position = 0 ORDER BY r.id DESC`,
+      parameters.values,
+    );
+    const examined = Number(rows[0]?.["examined"]);
+    const last = toNumber(rows[0]?.["last"]);
+    const found = rows.filter(({ id }) => id !== null);
+    const runs = found.map(toFoundRun);
+    if (found.length < query.limit) return { runs, next: examined < MAX_EXAMINED ? null : last };
+    const place = Number(found.at(-1)?.["id"]);
+    return { runs, next: examined < MAX_EXAMINED && place === last ? null : place };
+  }
+
+  /** Whether few enough runs have ids that begin so. The index has them in the order of their ids. */
+  async #isNamed({ idPrefix = "" }: SurveyQuery): Promise<boolean> {
+    if (idPrefix === "") return false;
+    const [row] = await this.#connection.query(
+      `SELECT count(*) AS runs FROM (SELECT 1 FROM ${this.#schema}.runs r
+         WHERE r.run_id >= $1::text AND r.run_id < $2::text LIMIT ${MAX_EXAMINED + 1}) r`,
+      [idPrefix, afterPrefix(idPrefix)],
+    );
+    return Number(row?.["runs"]) <= MAX_EXAMINED;
+  }
+
+  /** The ids of runs among which are all of the query, up to the place where the page begins. */
+  #candidates(query: SurveyQuery, isNamed: boolean, parameters: Parameters): string {
+    const { tenant, statuses, idPrefix, labels = {}, after } = query;
+    const before = (column: string): string =>
+      after === undefined ? "" : ` AND ${column} < ${parameters.count(after)}`;
+    const runs = `SELECT r.id FROM ${this.#schema}.runs r WHERE`;
+    if (isNamed && idPrefix !== undefined) {
+      const from = parameters.text(idPrefix);
+      return `${runs} r.run_id >= ${from} AND r.run_id < ${parameters.text(afterPrefix(idPrefix))}${before("r.id")}`;
+    }
+    const [label] = Object.entries(labels);
+    if (tenant !== undefined && label !== undefined) {
+      const [name, value] = label.map((text) => parameters.text(toText(text)));
+      return `SELECT l.run AS id FROM ${this.#schema}.labels l
+        WHERE l.tenant = ${parameters.text(toText(tenant))} AND l.name = ${name} AND l.value = ${value}${before("l.run")}`;
+    }
+    if (statuses !== undefined && !statuses.includes("completed")) {
+      const parts = [...new Set(statuses)].map(
+        (status) =>
+          `(${runs} ${BY_STATE} AND r.status = ${parameters.text(status)}${before("r.id")} ORDER BY r.id DESC LIMIT ${MAX_EXAMINED})`,
+      );
+      if (statuses.some((status) => !isFinal(status)))
+        parts.push(
+          `(${runs} r.finished_at IS NULL AND r.owner IS NOT NULL AND ${hasStatus(statuses, parameters)}${before("r.id")})`,
+        );
+      return `SELECT id FROM (${parts.join(" UNION ALL ")}) r`;
+    }
+    if (tenant === undefined || tenant === "") return `${runs} true${before("r.id")}`;
+    return `${runs} r.tenant = ${parameters.text(toText(tenant))} AND r.tenant <> ''${before("r.id")}`;
+  }
+
+  #conditions(query: SurveyQuery, parameters: Parameters): string {
+    const { tenant, agent_name, version, statuses, labels = {}, idPrefix, roots, createdAfter, createdBefore } = query;
+    const found: string[] = [];
+    if (tenant !== undefined) found.push(`r.tenant = ${parameters.text(toText(tenant))}`);
+    if (agent_name !== undefined) found.push(`r.agent_name = ${parameters.text(toText(agent_name))}`);
+    if (version !== undefined) found.push(`r.version = ${parameters.text(markedText(version))}`);
+    if (statuses !== undefined) found.push(hasStatus(statuses, parameters));
+    if (idPrefix !== undefined) found.push(`starts_with(r.run_id, ${parameters.text(idPrefix)})`);
+    if (roots === true) found.push("r.parent IS NULL");
+    if (createdAfter !== undefined) found.push(`r.created_at >= ${parameters.number(createdAfter)}`);
+    if (createdBefore !== undefined) found.push(`r.created_at < ${parameters.number(createdBefore)}`);
+    for (const label of Object.entries(labels)) {
+      const [name, value] = label.map((text) => parameters.text(toText(text)));
+      found.push(
+        `EXISTS (SELECT 1 FROM ${this.#schema}.labels l WHERE l.run = r.id AND l.name = ${name} AND l.value = ${value})`,
+      );
+    }
+    return found.length === 0 ? "" : `WHERE ${found.join(" AND ")}`;
+  }
+
+  async tails(runs: readonly RunKey[], count: number): Promise<readonly (LogTail | undefined)[]> {
+    const keys = runs.map(({ tenant, run_id }) => [toText(tenant), toText(run_id)]);
+    const rows = await this.#connection.query(
+      `SELECT k.n, r.position AS length, e.position, e.lines
+       FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
+       JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1
+       CROSS JOIN LATERAL (SELECT max(b.position) AS position FROM ${this.#schema}.entries b
+         WHERE b.run = r.id AND b.position <= greatest(r.position - $2::bigint, 0)) first
+       LEFT JOIN LATERAL (SELECT b.position, b.lines FROM ${this.#schema}.entries b
+         WHERE b.run = r.id AND b.position >= first.position) e ON true
+       ORDER BY k.n, e.position`,
+      [toJson(keys), countable(count)],
+    );
+    const batches = runs.map((): StoredRow[] => []);
+    for (const row of rows) batches[Number(row["n"]) - 1]?.push(row);
+    return runs.map((key, index) => tailOf(batches[index] ?? [], key, count));
+  }
+
+  async census(): Promise<readonly LiveCount[]> {
+    const live = `SELECT r.agent_name, r.version, r.status FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL`;
+    const rows = await this.#connection.query(
+      `SELECT f.agent_name, f.version, f.status, count(*) AS runs
+       FROM (${live} AND r.status = 'awaiting' UNION ALL ${live} AND r.status <> 'awaiting') f
+       GROUP BY f.agent_name, f.version, f.status`,
+      [],
+    );
+    return rows.map((row) => ({
+      agent_name: fromText(String(row["agent_name"])),
+      version: fromMarked(String(row["version"])),
+      status: row["status"] as RunStatus,
+      runs: Number(row["runs"]),
+    }));
+  }
+
+  async workers(): Promise<readonly WorkerLease[]> {
+    const owners = `SELECT r.owner FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL`;
+    const rows = await this.#connection.query(
+      `WITH RECURSIVE clock (now) AS (
+          SELECT coalesce($1::float8, floor(extract(epoch FROM now()) * 1000)::float8)
+        ),
+        owners (owner) AS (
+          (${owners} ORDER BY r.owner LIMIT 1)
+          UNION ALL
+          SELECT (${owners} AND r.owner > o.owner ORDER BY r.owner LIMIT 1) FROM owners o WHERE o.owner IS NOT NULL
+        ),
+        found (owner, until) AS (
+          SELECT l.owner, least(l.until, c.now + l.for_ms) FROM ${this.#schema}.leases l CROSS JOIN clock c
+          UNION ALL
+          SELECT o.owner, NULL FROM owners o
+          WHERE o.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ${this.#schema}.leases l WHERE l.owner = o.owner)
+        )
+        SELECT f.owner, f.until, coalesce(f.until > c.now, false) AS is_alive, (
+          SELECT count(*) FROM ${this.#schema}.runs r
+          WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = f.owner
+        ) AS runs FROM found f CROSS JOIN clock c`,
+      [this.#now()],
+    );
+    return rows.map((row) => ({
+      owner: fromText(String(row["owner"])),
+      until: toNumber(row["until"]),
+      is_alive: row["is_alive"] === true,
+      runs: Number(row["runs"]),
+    }));
+  }
+}
+
+function hasStatus(statuses: readonly RunStatus[], parameters: Parameters): string {
+  return `r.status IN (${statuses.map((status) => parameters.text(status)).join(", ")})`;
+}
+
+/** The last entries of a run, of which the batches are given. Undefined: there are none, or one is damaged. */
+function tailOf(batches: readonly StoredRow[], key: RunKey, count: number): LogTail | undefined {
+  const from = Math.max(0, Number(batches[0]?.["length"]) - count);
+  try {
+    const entries = entriesIn(batches, key, from, count);
+    return entries && { from, entries };
+  } catch (error) {
+    if (isDamage(error)) return undefined;
+    throw error;
+  }
+}

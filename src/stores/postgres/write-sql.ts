@@ -1,0 +1,368 @@
+import { counterNames } from "../../core/statistics.ts";
+import { headColumns, insertedColumns } from "../stored-rows.ts";
+
+/*
+ * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
+ * all rows are locked in one order, then they are looked at: what another process has committed meanwhile is seen, and
+ * no two batches wait for each other. The order: runs by key, slots, missing sessions and idempotency keys, sessions by
+ * key, and counters at the very end. A later release adds functions with another version, so that processes of both releases can use the database.
+ */
+export function writeFunctions(schema: string): string {
+  return [
+    writeFunction(schema, "CREATE"),
+    // The run that was in the way has been deleted meanwhile.
+    // Adds a run.
+    `
+CREATE FUNCTION ${schema}.create_v1(w jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  added ${schema}.runs := jsonb_populate_record(NULL::${schema}.runs, w || (w -> 'head'));
+  refusal jsonb;
+BEGIN
+  IF added.slot <> '' AND added.holds_slot THEN
+    refusal := ${schema}.used_v1(added);
+    IF refusal IS NULL AND ${schema}.is_full_v1(added.slot, added.slot_max) THEN
+      refusal := '{"conflict": "full"}';
+    END IF;
+  END IF;
+  WHILE refusal IS NULL LOOP
+    INSERT INTO ${schema}.runs (${insertedColumns.join(", ")}) VALUES (${insertedColumns.map((name) => `added.${name}`).join(", ")})
+    ON CONFLICT DO NOTHING RETURNING id INTO added.id;
+    EXIT WHEN added.id IS NOT NULL;
+    refusal := ${schema}.used_v1(added);
+  END LOOP;
+  IF refusal IS NULL THEN
+    INSERT INTO ${schema}.entries (run, position, lines) VALUES (added.id, 0, w ->> 'lines');
+    IF w ? 'labels' THEN
+      INSERT INTO ${schema}.labels (run, name, value, tenant)
+      SELECT added.id, l ->> 0, l ->> 1, added.tenant FROM jsonb_array_elements(w -> 'labels') l;
+    END IF;
+  END IF;
+  RETURN refusal;
+END $function$;`,
+    // Why a run with this id or idempotency key cannot be created; null if neither is used, or not any more.
+    `
+CREATE FUNCTION ${schema}.used_v1(added ${schema}.runs) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  other text;
+BEGIN
+  PERFORM 1 FROM ${schema}.runs r WHERE r.tenant = added.tenant AND r.run_id = added.run_id;
+  IF FOUND THEN
+    RETURN '{"conflict": "exists"}';
+  END IF;
+  SELECT r.run_id INTO other FROM ${schema}.runs r
+  WHERE r.tenant = added.tenant AND r.idempotency_key = added.idempotency_key;
+  RETURN CASE WHEN FOUND THEN jsonb_build_object('conflict', 'key_used', 'run_id', other) END;
+END $function$;`,
+    // Changes a run: an append, a post or a claim. A run that was woken without an owner stays due until it has one, ends
+    // or is blocked. A change of owner resets what no write contains.
+    `
+CREATE FUNCTION ${schema}.change_v1(w jsonb, clock float8) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  kind text := w ->> 'kind';
+  run ${schema}.runs;
+  next ${schema}.runs;
+BEGIN
+  SELECT * INTO run FROM ${schema}.runs r
+  WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN '{"conflict": "missing"}';
+  END IF;
+  IF kind <> 'append' AND run.finished_at IS NOT NULL THEN
+    RETURN '{"conflict": "ended"}';
+  END IF;
+  IF kind <> 'post' AND (run.epoch <> (w ->> 'epoch')::integer OR run.position <> (w ->> 'position')::integer
+    OR w ? 'owner' AND run.owner IS DISTINCT FROM w ->> 'owner')
+  THEN
+    RETURN jsonb_build_object('conflict', 'changed', 'epoch', run.epoch, 'position', run.position);
+  END IF;
+
+  next := jsonb_populate_record(run, coalesce(w -> 'head', '{}'));
+  next.position := run.position + coalesce((w ->> 'count')::integer, 0);
+  IF kind = 'post' THEN
+    next.status := coalesce(w ->> 'status', run.status);
+    IF w ? 'unblocks' THEN
+      next.blocked := NULL;
+    END IF;
+    IF w ? 'due' AND run.owner IS NULL AND next.blocked IS NULL THEN
+      next.due_at := least(run.due_at, clock);
+      next.for_look := run.for_look OR w ->> 'due' = 'look';
+    END IF;
+  ELSIF kind = 'claim' THEN
+    IF run.owner IS NOT NULL THEN
+      PERFORM ${schema}.shorten_leases_v1(clock, run.owner);
+    END IF;
+    PERFORM 1 FROM ${schema}.leases l WHERE l.owner = run.owner AND l.until > clock;
+    IF FOUND THEN
+      RETURN '{"conflict": "owned"}';
+    END IF;
+  ELSIF next.owner IS NULL AND next.finished_at IS NULL AND run.owner IS NOT NULL THEN
+    IF run.wakes <> (w ->> 'wakes')::integer THEN
+      RETURN jsonb_build_object('conflict', 'woken', 'wakes', run.wakes);
+    END IF;
+  ELSIF next.owner IS NULL AND next.finished_at IS NULL AND run.wakes > 0 AND run.due_at IS NOT NULL
+    AND next.blocked IS NULL
+  THEN
+    next.due_at := least(run.due_at, next.due_at);
+  END IF;
+  IF run.slot <> '' AND next.holds_slot AND NOT run.holds_slot AND next.finished_at IS NULL
+    AND ${schema}.is_full_v1(run.slot, run.slot_max)
+  THEN
+    RETURN '{"conflict": "full"}';
+  END IF;
+
+  IF kind = 'claim' OR next.owner IS DISTINCT FROM run.owner THEN
+    next.wakes := 0;
+  END IF;
+  next.for_look := next.for_look AND next.owner IS NULL;
+  UPDATE ${schema}.runs r SET ${changing.map((name) => `${name} = next.${name}`).join(", ")} WHERE r.id = run.id;
+  IF w ->> 'lines' <> '' THEN
+    INSERT INTO ${schema}.entries (run, position, lines) VALUES (run.id, run.position, w ->> 'lines');
+  END IF;
+  RETURN NULL;
+END $function$;`,
+    // Whether no permit is free. Until the end of the transaction no other one gets a permit of the slot.
+    `
+CREATE FUNCTION ${schema}.is_full_v1(key text, most float8) RETURNS boolean LANGUAGE plpgsql AS $function$
+BEGIN
+  PERFORM pg_advisory_xact_lock(${schema}.slot_lock_v1(key));
+  RETURN (SELECT count(*) FROM ${schema}.runs r
+    WHERE r.finished_at IS NULL AND r.holds_slot AND r.slot <> '' AND r.slot = key) >= most;
+END $function$;`,
+    // The lock of a slot. A row for each slot would have to be deleted some day.
+    `
+CREATE FUNCTION ${schema}.slot_lock_v1(key text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $function$
+  SELECT hashtextextended('${schema.replaceAll("'", "''")} slot ' || key, 0);
+$function$;`,
+    // The lock of a session that has no row yet. Batches that make the same sessions in other orders would wait for each other.
+    `
+CREATE FUNCTION ${schema}.session_lock_v1(its_tenant text, its_id text) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $function$
+  SELECT hashtextextended('${schema.replaceAll("'", "''")} session ' || its_tenant || ' ' || its_id, 0);
+$function$;`,
+    // Wakes a run, unless it has ended or is blocked. With an owner it stays as it is, and the wake-up is counted.
+    `
+CREATE FUNCTION ${schema}.wake_v1(its_tenant text, its_id text, clock float8) RETURNS void
+LANGUAGE plpgsql AS $function$
+BEGIN
+  UPDATE ${schema}.runs r SET
+    wakes = r.wakes + 1,
+    due_at = CASE WHEN r.owner IS NULL THEN least(r.due_at, clock) ELSE r.due_at END
+  WHERE r.tenant = its_tenant AND r.run_id = its_id AND r.finished_at IS NULL
+    AND (r.owner IS NOT NULL OR r.blocked IS NULL);
+END $function$;`,
+    // Renews a lease, or with null ends it. An expired owner without runs needs no row.
+    `
+CREATE FUNCTION ${schema}.lease_v1(its_owner text, its_ms float8, clock float8) RETURNS jsonb
+LANGUAGE plpgsql AS $function$
+BEGIN
+  IF its_ms IS NULL THEN
+    DELETE FROM ${schema}.leases l WHERE l.owner = its_owner;
+    RETURN NULL;
+  END IF;
+  INSERT INTO ${schema}.leases (owner, until, for_ms) VALUES (its_owner, clock + its_ms, its_ms)
+  ON CONFLICT (owner) DO UPDATE SET until = excluded.until, for_ms = excluded.for_ms;
+  DELETE FROM ${schema}.leases l WHERE l.owner IN (
+    SELECT e.owner FROM ${schema}.leases e WHERE e.until <= clock AND NOT EXISTS (
+      SELECT 1 FROM ${schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = e.owner)
+    FOR UPDATE OF e SKIP LOCKED);
+  RETURN NULL;
+END $function$;`,
+    // Cuts short the leases that now last longer than requested: the clock was set back. Of one owner, or with null of all.
+    `
+CREATE FUNCTION ${schema}.shorten_leases_v1(clock float8, its_owner text) RETURNS void LANGUAGE plpgsql AS $function$
+BEGIN
+  UPDATE ${schema}.leases l SET until = clock + l.for_ms WHERE l.owner IN (
+    SELECT e.owner FROM ${schema}.leases e WHERE e.until > clock + e.for_ms AND e.owner = coalesce(its_owner, e.owner)
+    FOR UPDATE SKIP LOCKED);
+END $function$;`,
+    // Changes a session, and makes it if that is requested. With isNew one that exists stays, and the answer is false; with
+    // isWhole it is replaced. If messages are missing, the session has been made since the locks were taken: the
+    // statement is tried again, and asks for them.
+    `
+CREATE FUNCTION ${schema}.session_v1(its_tenant text, change jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  session ${schema}.sessions;
+  is_made boolean := false;
+BEGIN
+  LOOP
+    SELECT * INTO session FROM ${schema}.sessions s
+    WHERE s.tenant = its_tenant AND s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;
+    EXIT WHEN FOUND;
+    IF NOT (change ->> 'create')::boolean THEN
+      RETURN NULL;
+    END IF;
+    INSERT INTO ${schema}.sessions (tenant, session_id, length, state, changed_at)
+    VALUES (its_tenant, change ->> 'session_id', 0, 'null', (change ->> 'at')::float8) ON CONFLICT DO NOTHING;
+    is_made := FOUND;
+  END LOOP;
+  IF change ? 'isNew' AND NOT is_made THEN
+    RETURN 'false';
+  END IF;
+  IF change ? 'isLazy' THEN
+    RAISE EXCEPTION 'The session exists now.' USING ERRCODE = '40001';
+  END IF;
+  IF change ? 'isWhole' THEN
+    DELETE FROM ${schema}.messages m WHERE m.session = session.id;
+    session.length := 0;
+  END IF;
+  INSERT INTO ${schema}.messages (session, position, message)
+  SELECT session.id, session.length + m.n - 1, m.message
+  FROM jsonb_array_elements_text(change -> 'messages') WITH ORDINALITY m (message, n);
+  UPDATE ${schema}.sessions s SET
+    length = session.length + jsonb_array_length(change -> 'messages'),
+    state = coalesce(change ->> 'state', s.state),
+    changed_at = (change ->> 'at')::float8
+  WHERE s.id = session.id;
+  RETURN NULL;
+END $function$;`,
+  ].join("\n");
+}
+
+/**
+ * Makes the writes of a batch, in their order. Answers a list with null for each write that was made, and else why it was
+ * not. Or, if writes have to bring messages with them, changes nothing and answers which: {"wanted": [0, 2]}.
+ */
+function writeFunction(schema: string, create: "CREATE" | "CREATE OR REPLACE", moreLocks = ""): string {
+  return `
+${create} FUNCTION ${schema}.write_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
+LANGUAGE plpgsql AS $function$
+DECLARE
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  wanted jsonb;
+  write jsonb;
+  answer jsonb;
+  answers jsonb[] := '{}';
+  counted jsonb[] := '{}';
+BEGIN
+  PERFORM 1 FROM (
+    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
+    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
+    ORDER BY tenant, id
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
+  ) r;
+
+  SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  WHERE x.w -> 'session' ? 'isLazy' AND (
+    EXISTS (SELECT 1 FROM ${schema}.sessions s
+      WHERE s.tenant = x.w ->> 'tenant' AND s.session_id = x.w -> 'session' ->> 'session_id')
+    OR (x.w ->> 'tenant', x.w -> 'session' ->> 'session_id') IN (
+      SELECT o ->> 'tenant', o -> 'session' ->> 'session_id' FROM jsonb_array_elements(writes) o
+      WHERE (o -> 'session' ->> 'create')::boolean));
+  IF wanted IS NOT NULL THEN
+    RETURN jsonb_build_object('wanted', wanted);
+  END IF;
+
+  PERFORM pg_advisory_xact_lock(k.lock) FROM (
+    SELECT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND NOT r.holds_slot)), '')) AS lock
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
+    UNION SELECT ${schema}.session_lock_v1(w ->> 'tenant', w -> 'session' ->> 'session_id')
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'session' ->> 'create')::boolean AND (
+      SELECT s.id FROM ${schema}.sessions s
+      WHERE s.tenant = w ->> 'tenant' AND s.session_id = w -> 'session' ->> 'session_id') IS NULL${moreLocks}
+    ORDER BY lock
+  ) k;
+
+  PERFORM 1 FROM (
+    SELECT DISTINCT w ->> 'tenant' AS tenant, w -> 'session' ->> 'session_id' AS id FROM jsonb_array_elements(writes) w
+    WHERE w ? 'session' ORDER BY tenant, id
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
+  ) s;
+
+  FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
+    CASE write ->> 'kind'
+      WHEN 'create' THEN answer := ${schema}.create_v1(write);
+      WHEN 'lease' THEN answer := ${schema}.lease_v1(write ->> 'owner', (write ->> 'for_ms')::float8, clock);
+      WHEN 'session' THEN answer := ${schema}.session_v1(write ->> 'tenant', write -> 'session');
+      ELSE answer := ${schema}.change_v1(write, clock);
+    END CASE;
+    answers := array_append(answers, answer);
+    CONTINUE WHEN answer IS NOT NULL;
+    IF write ? 'session' AND write ->> 'kind' <> 'session' THEN
+      PERFORM ${schema}.session_v1(write ->> 'tenant', write -> 'session');
+    END IF;
+    IF write ? 'wake' THEN
+      PERFORM ${schema}.wake_v1(write -> 'wake' ->> 'tenant', write -> 'wake' ->> 'run_id', clock);
+    END IF;
+    IF write ? 'counters' THEN
+      counted := array_append(counted, write);
+    END IF;
+  END LOOP;
+
+  INSERT INTO ${schema}.counters AS c (agent_name, shard, ${counterNames.join(", ")})
+  SELECT k.agent_name, its_shard, ${counterNames.map((name) => `sum((k.w ->> '${name}')::float8)`).join(", ")}
+  FROM (SELECT (SELECT r.agent_name FROM ${schema}.runs r
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') AS agent_name, w -> 'counters' AS w
+    FROM unnest(counted) w) k
+  GROUP BY k.agent_name ORDER BY k.agent_name
+  ON CONFLICT (agent_name, shard) DO UPDATE SET
+    ${counterNames.map((name) => `${name} = c.${name} + excluded.${name}`).join(",\n      ")};
+  RETURN to_jsonb(answers);
+END $function$;`;
+}
+
+/**
+ * Two batches that create runs with the same idempotency keys, in other orders, would wait for each other: the keys are
+ * locked in one order before.
+ */
+export function locksOfKeys(schema: string): string {
+  return writeFunction(
+    schema,
+    "CREATE OR REPLACE",
+    `
+    UNION SELECT hashtextextended('${schema.replaceAll("'", "''")} key ' || (k.w ->> 'tenant') || ' ' || (k.w ->> 'idempotency_key'), 0)
+    FROM (SELECT w, count(*) OVER () AS keys FROM jsonb_array_elements(writes) w
+      WHERE w ->> 'kind' = 'create' AND w ->> 'idempotency_key' IS NOT NULL) k WHERE k.keys > 1`,
+  );
+}
+
+/** A session has the generation that the write names which makes it or replaces it. An older release names none. */
+export function generationsOfSessions(schema: string): string {
+  return `
+ALTER TABLE ${schema}.sessions ADD COLUMN generation text COLLATE "C";
+CREATE OR REPLACE FUNCTION ${schema}.session_v1(its_tenant text, change jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  session ${schema}.sessions;
+  is_made boolean := false;
+BEGIN
+  LOOP
+    SELECT * INTO session FROM ${schema}.sessions s
+    WHERE s.tenant = its_tenant AND s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;
+    EXIT WHEN FOUND;
+    IF NOT (change ->> 'create')::boolean THEN
+      RETURN NULL;
+    END IF;
+    INSERT INTO ${schema}.sessions (tenant, session_id, length, state, changed_at, generation)
+    VALUES (its_tenant, change ->> 'session_id', 0, 'null', (change ->> 'at')::float8, change ->> 'generation')
+    ON CONFLICT DO NOTHING;
+    is_made := FOUND;
+  END LOOP;
+  IF change ? 'isNew' AND NOT is_made THEN
+    RETURN 'false';
+  END IF;
+  IF change ? 'isLazy' THEN
+    RAISE EXCEPTION 'The session exists now.' USING ERRCODE = '40001';
+  END IF;
+  IF change ? 'isWhole' THEN
+    DELETE FROM ${schema}.messages m WHERE m.session = session.id;
+    session.length := 0;
+    session.generation := change ->> 'generation';
+  END IF;
+  INSERT INTO ${schema}.messages (session, position, message)
+  SELECT session.id, session.length + m.n - 1, m.message
+  FROM jsonb_array_elements_text(change -> 'messages') WITH ORDINALITY m (message, n);
+  UPDATE ${schema}.sessions s SET
+    length = session.length + jsonb_array_length(change -> 'messages'),
+    state = coalesce(change ->> 'state', s.state),
+    changed_at = (change ->> 'at')::float8,
+    generation = session.generation
+  WHERE s.id = session.id;
+  RETURN NULL;
+END $function$;
+`;
+}
+
+/** The columns that a write changes. */
+const changing = [...headColumns, "wakes", "for_look", "position"];

@@ -1,0 +1,87 @@
+import { CadenzaError } from "../../core/errors.ts";
+import type { Entry } from "../../core/log.ts";
+import type { RunKey } from "../../core/ports.ts";
+import { damaged } from "../damage.ts";
+import { entriesIn, toText } from "../stored-rows.ts";
+import type { Connection, SqliteRow } from "./database.ts";
+import { isCorrupt } from "./database.ts";
+
+/* The entries of a run, in the batches in which they were written. */
+
+/** How many bits of a batch's id are the position of its first entry. The others are enough for 100 billion runs. */
+export const POSITION_BITS = 26;
+export const LAST_POSITION = 2 ** POSITION_BITS - 1;
+
+/** The id of a batch, in SQL. */
+const idOf = (run: string, position: string) => `(${run} << ${POSITION_BITS} | ${position})`;
+/** The id of the first batch of a run, in SQL. */
+export const firstId = (run: string): string => idOf(run, "0");
+
+const insertBatch = `INSERT INTO cadenza_entries (id, lines) VALUES (${idOf("?", "?")}, ?)`;
+const deleteBatches = `DELETE FROM cadenza_entries WHERE id BETWEEN ${firstId("?")} AND ${idOf("?", `${LAST_POSITION}`)}`;
+/** From the batch that holds the first requested entry on. A run without a batch in the range still has its row. */
+const selectBatches = `
+  SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
+  LEFT JOIN cadenza_entries e ON e.id < ${idOf("r.id", "?")} AND e.id >=
+    (SELECT max(b.id) FROM cadenza_entries b WHERE b.id BETWEEN ${firstId("r.id")} AND ${idOf("r.id", "?")})
+  WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.id`;
+const selectBatch = `
+  SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
+  LEFT JOIN cadenza_entries e ON e.id = ${idOf("r.id", "?")} WHERE r.tenant = ? AND r.run_id = ?`;
+
+/** Adds entries at a position of a run. Throws if the log is full. */
+export function addLines(connection: Connection, run: number, position: number, lines: string): void {
+  if (lines === "") return;
+  if (position >= LAST_POSITION)
+    throw new CadenzaError("store_failed", `The log of a run is full: expected fewer than ${LAST_POSITION} entries.`);
+  connection.run(insertBatch, run, position, lines);
+}
+
+export function deleteEntries(connection: Connection, run: number): void {
+  connection.run(deleteBatches, run, run);
+}
+
+export function readEntries(
+  connection: Connection,
+  key: RunKey,
+  from: number,
+  limit: number,
+): readonly Entry[] | undefined {
+  return entriesIn(batchesOf(connection, key, from, from + limit), key, from, limit);
+}
+
+function batchesOf(connection: Connection, key: RunKey, from: number, to: number): readonly SqliteRow[] {
+  try {
+    return connection.all(selectBatches, inLog(to), inLog(from), toText(key.tenant), toText(key.run_id));
+  } catch (error) {
+    if (!isCorrupt(error)) throw error;
+    return batchesOneByOne(connection, key, from, to);
+  }
+}
+
+/**
+ * In a damaged file. A search reads beyond what it finds, and fails if the run beside it is damaged. So each batch is
+ * looked up by its id, which follows from the batch before it.
+ */
+function batchesOneByOne(connection: Connection, key: RunKey, from: number, to: number): readonly SqliteRow[] {
+  let batches: SqliteRow[] = [];
+  let position = 0;
+  try {
+    for (;;) {
+      const batch = connection.get(selectBatch, position, toText(key.tenant), toText(key.run_id));
+      if (batch === undefined) return [];
+      if (position <= from) batches = [];
+      batches.push(batch);
+      const count = String(batch["lines"]).split("\n").length - 1;
+      position += count;
+      if (count === 0 || position >= to || position >= Number(batch["length"])) return batches;
+    }
+  } catch (error) {
+    throw isCorrupt(error) ? damaged(key, Math.max(position, from), error) : error;
+  }
+}
+
+/** A position that the id of a batch can hold. */
+function inLog(position: number): number {
+  return Math.min(position, LAST_POSITION);
+}

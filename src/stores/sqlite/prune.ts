@@ -1,0 +1,176 @@
+import type { Retention, RunKey, SessionKey } from "../../core/ports.ts";
+import { fromText, toText } from "../stored-rows.ts";
+import type { Connection, SqliteRow } from "./database.ts";
+import { deleteEntries } from "./entries.ts";
+
+/** How many runs or sessions are deleted in one transaction. */
+export const PRUNE_CHUNK = 100;
+
+/** Whether a live run uses the session `s`. */
+const isUsed = `
+  (EXISTS (SELECT 1 FROM cadenza_runs r WHERE r.tenant = s.tenant AND r.session_id = s.session_id
+    AND r.session_id <> r.run_id AND r.finished_at IS NULL)
+  OR EXISTS (SELECT 1 FROM cadenza_runs r WHERE r.tenant = s.tenant AND r.run_id = s.session_id
+    AND r.session_id = r.run_id AND r.finished_at IS NULL)) AS used`;
+
+/** Whether the parent of the run `r` has not ended, and may read the run again. */
+const isNeeded = `
+  EXISTS (SELECT 1 FROM cadenza_runs p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)`;
+
+/** Deletes some of the runs that may be deleted, those that ended first, and returns how many. 0: none is left. */
+export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Retention): number {
+  const newestBeyond = Number.isFinite(maxRuns)
+    ? connection.get(
+        `SELECT id, finished_at FROM cadenza_runs WHERE finished_at IS NOT NULL
+         ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`,
+        maxRuns,
+      )
+    : undefined;
+  const oldest = connection.all(
+    `SELECT id, finished_at FROM cadenza_runs r WHERE finished_at IS NOT NULL AND NOT ${isNeeded}
+     ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
+  );
+  const firstToKeep = oldest.findIndex(
+    (run) => Number(run["finished_at"]) >= endedBefore && isAfter(run, newestBeyond),
+  );
+  const doomed = firstToKeep === -1 ? oldest : oldest.slice(0, firstToKeep);
+  for (const run of doomed) deleteRun(connection, Number(run["id"]));
+  return doomed.length;
+}
+
+/**
+ * Those of the ended runs of a tenant beyond a number that may be deleted, at most `limit`, the ones that ended first. It
+ * reads all runs of the tenant, unless the tenant has no more than the number.
+ */
+export function runsBeyond(connection: Connection, tenant: string, maxRuns: number, limit: number): readonly RunKey[] {
+  if (!Number.isFinite(maxRuns)) return [];
+  const name = toText(tenant);
+  // An application without tenants has few other runs than those of the empty one.
+  const from = tenant === "" ? "cadenza_runs r" : "cadenza_runs r INDEXED BY cadenza_runs_by_tenant";
+  const isOf = tenant === "" ? "r.tenant = ?" : "r.tenant = ? AND r.tenant <> ''";
+  if (tenant !== "") {
+    const counted = connection.get(`SELECT count(*) AS runs FROM ${from} WHERE ${isOf}`, name);
+    if (Number(counted?.["runs"]) <= maxRuns) return [];
+  }
+  const newest = connection.get(
+    `SELECT r.id, r.finished_at FROM ${from} WHERE ${isOf} AND r.finished_at IS NOT NULL
+     ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET ? + 0`,
+    name,
+    maxRuns,
+  );
+  if (newest === undefined) return [];
+  const found = connection.all(
+    `SELECT r.run_id FROM ${from} WHERE ${isOf} AND r.finished_at IS NOT NULL
+     AND (r.finished_at, r.id) <= (?, ?) AND NOT ${isNeeded} ORDER BY r.finished_at, r.id LIMIT ?`,
+    name,
+    Number(newest["finished_at"]),
+    Number(newest["id"]),
+    limit,
+  );
+  return found.map((row) => ({ tenant, run_id: fromText(String(row["run_id"])) }));
+}
+
+/** Deletes those of the runs that have ended, and returns how many those were. */
+export function deleteRuns(connection: Connection, runs: readonly RunKey[]): number {
+  const select = "SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND finished_at IS NOT NULL";
+  let deleted = 0;
+  for (const { tenant, run_id } of runs) {
+    const run = connection.get(select, toText(tenant), toText(run_id));
+    if (run === undefined) continue;
+    deleteRun(connection, Number(run["id"]));
+    deleted += 1;
+  }
+  return deleted;
+}
+
+function deleteRun(connection: Connection, id: number): void {
+  deleteEntries(connection, id);
+  connection.run("DELETE FROM cadenza_labels WHERE run = ?", id);
+  connection.run("DELETE FROM cadenza_runs WHERE id = ?", id);
+}
+
+/** How far `pruneSessions` has looked. */
+export interface SessionCursor {
+  readonly changed_at: number;
+  readonly id: number;
+}
+
+/**
+ * Checks some sessions from a cursor on, deletes those that may be deleted, and returns the next cursor. Undefined: all
+ * are checked.
+ */
+export function pruneSessions(
+  connection: Connection,
+  changedBefore: number,
+  from: SessionCursor,
+): SessionCursor | undefined {
+  const sessions = connection.all(
+    `SELECT s.id, s.changed_at, ${isUsed}
+     FROM cadenza_sessions s WHERE s.changed_at < ? AND (s.changed_at, s.id) > (?, ?)
+     ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK}`,
+    changedBefore,
+    from.changed_at,
+    from.id,
+  );
+  return removeUnusedOf(connection, sessions);
+}
+
+/** Deletes those of the sessions that no live run uses, and returns the place of the last one. */
+function removeUnusedOf(connection: Connection, sessions: readonly SqliteRow[]): SessionCursor | undefined {
+  for (const session of sessions) removeUnused(connection, session);
+  const last = sessions.at(-1);
+  return last && { changed_at: Number(last["changed_at"]), id: Number(last["id"]) };
+}
+
+/**
+ * Checks some sessions of a tenant beyond a number, the ones that were changed first, from a cursor on, and deletes those
+ * that no live run uses. Returns the next cursor. Undefined: all are checked.
+ */
+export function pruneSessionsOf(
+  connection: Connection,
+  tenant: string,
+  maxSessions: number,
+  from: SessionCursor,
+): SessionCursor | undefined {
+  if (!Number.isFinite(maxSessions)) return undefined;
+  const name = toText(tenant);
+  const newest = connection.get(
+    `SELECT s.id, s.changed_at FROM cadenza_sessions s WHERE s.tenant = ?
+     ORDER BY s.changed_at DESC, s.id DESC LIMIT 1 OFFSET ? + 0`,
+    name,
+    maxSessions,
+  );
+  if (newest === undefined) return undefined;
+  const sessions = connection.all(
+    `SELECT s.id, s.changed_at, ${isUsed} FROM cadenza_sessions s
+     WHERE s.tenant = ? AND (s.changed_at, s.id) > (?, ?) AND (s.changed_at, s.id) <= (?, ?)
+     ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK}`,
+    name,
+    from.changed_at,
+    from.id,
+    Number(newest["changed_at"]),
+    Number(newest["id"]),
+  );
+  return removeUnusedOf(connection, sessions);
+}
+
+/** Deletes a session, unless a live run uses it, and returns whether it does not exist any more. */
+export function deleteSession(connection: Connection, { tenant, session_id }: SessionKey): boolean {
+  const select = `SELECT s.id, ${isUsed} FROM cadenza_sessions s WHERE s.tenant = ? AND s.session_id = ?`;
+  const session = connection.get(select, toText(tenant), toText(session_id));
+  return session === undefined || removeUnused(connection, session);
+}
+
+/** Deletes a session unless it is used, and returns whether it has. */
+function removeUnused(connection: Connection, session: SqliteRow): boolean {
+  if (Number(session["used"]) === 1) return false;
+  connection.run("DELETE FROM cadenza_messages WHERE session = ?", Number(session["id"]));
+  connection.run("DELETE FROM cadenza_sessions WHERE id = ?", Number(session["id"]));
+  return true;
+}
+
+function isAfter(run: SqliteRow, other: SqliteRow | undefined): boolean {
+  if (other === undefined) return true;
+  const difference = Number(run["finished_at"]) - Number(other["finished_at"]);
+  return difference > 0 || (difference === 0 && Number(run["id"]) > Number(other["id"]));
+}

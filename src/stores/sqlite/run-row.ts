@@ -1,0 +1,118 @@
+import type { RunHead } from "../../core/ports.ts";
+import { headColumns } from "../stored-rows.ts";
+import type { Connection, SqliteValue } from "./database.ts";
+import { fromHead } from "./rows.ts";
+
+/* The row of a run, as a write reads and changes it. */
+
+/** The columns that a write may change. */
+const changing = [...headColumns, "wakes", "for_look", "position"] as const;
+/** The columns come as one list, which drivers return in half the time of as many columns. */
+const selectRun = `
+  SELECT json_array(id, agent_name, slot, slot_max, ${changing.join(", ")}) AS run
+  FROM cadenza_runs WHERE tenant = ? AND run_id = ?`;
+
+/** What a write reads of a run, as it is stored. */
+export type RunRow = Readonly<ReturnType<typeof toRow>>;
+
+/** The columns of `selectRun`, in its order. */
+type Columns = readonly [
+  id: number,
+  agent_name: string,
+  slot: string | null,
+  slot_max: number | null,
+  status: string,
+  epoch: number,
+  owner: string | null,
+  due_at: number | null,
+  blocked: string | null,
+  holds_slot: number,
+  finished_at: number | null,
+  takeovers: number,
+  wakes: number,
+  for_look: number,
+  position: number,
+];
+
+/** The row of a run; undefined if it does not exist. Tenant and id are given as they are stored. */
+export function findRow(connection: Connection, tenant: string, runId: string): RunRow | undefined {
+  const found = connection.get(selectRun, tenant, runId);
+  return found && toRow(JSON.parse(String(found["run"])) as Columns);
+}
+
+/** Writes every column out, since spreading takes longer. */
+function toRow(columns: Columns) {
+  const [
+    id,
+    agent_name,
+    slot,
+    slot_max,
+    status,
+    epoch,
+    owner,
+    due_at,
+    blocked,
+    holds_slot,
+    finished_at,
+    takeovers,
+    wakes,
+    for_look,
+    position,
+  ] = columns;
+  return {
+    id,
+    agent_name,
+    slot,
+    slot_max,
+    status,
+    epoch,
+    owner,
+    due_at,
+    blocked,
+    holds_slot,
+    finished_at,
+    takeovers,
+    wakes,
+    for_look,
+    position,
+  };
+}
+
+/**
+ * Gives a run another head and length. A change of owner resets `wakes`; a run with an owner is no longer `for_look`.
+ * Only columns that change are written: SQLite updates an index if one of its columns is written.
+ */
+export function updateRow(
+  connection: Connection,
+  run: RunRow,
+  head: RunHead,
+  position: number,
+  changes: { readonly wakes?: number; readonly forLook?: boolean } = {},
+): void {
+  const values = fromHead(head);
+  const owner = values[headColumns.indexOf("owner")];
+  const { wakes = owner === run.owner ? run.wakes : 0, forLook = run.for_look !== 0 } = changes;
+  values.push(wakes, owner === null && forLook ? 1 : 0, position);
+  const written: SqliteValue[] = [];
+  let columns = 0;
+  for (const [index, name] of changing.entries()) {
+    const value = values[index] ?? null;
+    if (run[name] === value) continue;
+    columns |= 1 << index;
+    written.push(value);
+  }
+  if (columns !== 0) connection.run(updateOf(columns), ...written, run.id);
+}
+
+/** The statements that write columns, by the set of these columns as bits. */
+const updates = new Map<number, string>();
+
+function updateOf(columns: number): string {
+  let update = updates.get(columns);
+  if (update === undefined) {
+    const names = changing.filter((_name, index) => (columns & (1 << index)) !== 0);
+    update = `UPDATE cadenza_runs SET ${names.map((name) => `${name} = ?`).join(", ")} WHERE id = ?`;
+    updates.set(columns, update);
+  }
+  return update;
+}

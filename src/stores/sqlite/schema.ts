@@ -1,0 +1,243 @@
+import { CadenzaError } from "../../core/errors.ts";
+import type { Connection } from "./database.ts";
+import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
+
+/*
+ * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
+ * Each index costs a page in every commit that touches one of its columns, so each covers as few rows as possible.
+ * `session_id <> run_id` selects sessions that a caller named. An application without tenants has the tenant `''`, and
+ * its runs are found in the table itself. Some indexes include columns that are always null in them, so that the index
+ * alone answers a query. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
+ * A live run is in one index by its status or in one by its owner, and lists by status read both. A run that waits for
+ * no time is not in the index of those that become due. SQLite evaluates the condition of an index when one of its
+ * columns is written, so conditions leave out what runtimes never write: an ended run is neither cancelling nor blocked.
+ */
+const firstSchema = `
+  CREATE TABLE cadenza_runs (
+    id INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    version TEXT,
+    session_id TEXT NOT NULL,
+    -- The run that started this one, if it is a sub-run.
+    parent TEXT,
+    idempotency_key TEXT,
+    slot TEXT,
+    slot_max INTEGER,
+    status TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    owner TEXT,
+    due_at INTEGER,
+    blocked TEXT,
+    holds_slot INTEGER NOT NULL,
+    finished_at INTEGER,
+    takeovers INTEGER NOT NULL,
+    -- How often the run was woken under its owner, and whether it may be taken although its slot is full.
+    wakes INTEGER NOT NULL DEFAULT 0,
+    for_look INTEGER NOT NULL DEFAULT 0,
+    position INTEGER NOT NULL,
+    queue TEXT GENERATED ALWAYS AS (CASE WHEN holds_slot OR for_look THEN NULL ELSE slot END) VIRTUAL
+  );
+  CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id);
+  CREATE UNIQUE INDEX cadenza_runs_by_idempotency_key ON cadenza_runs (tenant, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+  CREATE INDEX cadenza_runs_by_tenant ON cadenza_runs (tenant) WHERE tenant <> '';
+  CREATE INDEX cadenza_runs_by_session ON cadenza_runs (tenant, session_id) WHERE session_id <> run_id;
+  CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL;
+  CREATE INDEX cadenza_runs_by_status ON cadenza_runs (tenant, status, id, parent, agent_name, version, owner, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL;
+  CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, finished_at)
+    WHERE finished_at IS NULL AND owner IS NOT NULL;
+  CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot)
+    WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL;
+  CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, due_at)
+    WHERE status = 'cancelling';
+  CREATE INDEX cadenza_runs_blocked ON cadenza_runs (agent_name, version)
+    WHERE blocked IS NOT NULL;
+  CREATE INDEX cadenza_runs_ended ON cadenza_runs (finished_at) WHERE finished_at IS NOT NULL;
+
+  -- The entries of one write, each as JSON in a line of its own; position is that of the first. The id holds both
+  -- numbers: the batches of a run are side by side, and a write changes one page and no index.
+  CREATE TABLE cadenza_entries (
+    id INTEGER PRIMARY KEY,
+    run INTEGER GENERATED ALWAYS AS (id >> ${POSITION_BITS}) VIRTUAL,
+    position INTEGER GENERATED ALWAYS AS (id & ${LAST_POSITION}) VIRTUAL,
+    lines TEXT NOT NULL
+  );
+
+  CREATE TABLE cadenza_sessions (
+    id INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    length INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    changed_at INTEGER NOT NULL
+  );
+  CREATE UNIQUE INDEX cadenza_sessions_by_key ON cadenza_sessions (tenant, session_id);
+  CREATE INDEX cadenza_sessions_by_change ON cadenza_sessions (changed_at);
+
+  CREATE TABLE cadenza_messages (
+    session INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (session, position)
+  );
+
+  CREATE TABLE cadenza_leases (
+    owner TEXT PRIMARY KEY,
+    until INTEGER NOT NULL,
+    -- For how long it was asked for last.
+    for_ms INTEGER NOT NULL
+  ) WITHOUT ROWID;
+
+  CREATE TABLE cadenza_counters (
+    agent_name TEXT PRIMARY KEY,
+    completed INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    active_ms INTEGER NOT NULL,
+    waiting_ms INTEGER NOT NULL,
+    reported INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    cached_input_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL
+  ) WITHOUT ROWID;
+`;
+
+/* Runs are found by their labels, which never change, and by their parent. Most runs have neither. */
+const labelsAndParents = `
+  CREATE TABLE cadenza_labels (
+    run INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    PRIMARY KEY (run, name)
+  ) WITHOUT ROWID;
+  CREATE INDEX cadenza_labels_by_value ON cadenza_labels (tenant, name, value, run);
+  CREATE INDEX cadenza_runs_by_parent ON cadenza_runs (tenant, parent) WHERE parent IS NOT NULL;
+`;
+
+/*
+ * Runs are found by the time of their creation, in the order of these times. A file of an earlier version has them in the
+ * first entries. A run whose first entry cannot be read has none.
+ */
+const creationTimes = `
+  ALTER TABLE cadenza_runs ADD COLUMN created_at INTEGER;
+  UPDATE cadenza_runs SET created_at = (
+    SELECT CASE WHEN json_valid(line) THEN json_extract(line, '$.at') END FROM (
+      SELECT substr(lines, 1, instr(lines, char(10)) - 1) AS line FROM cadenza_entries e
+      WHERE e.id = ${firstId("cadenza_runs.id")}));
+  CREATE INDEX cadenza_runs_by_time ON cadenza_runs (tenant, created_at);
+`;
+
+/*
+ * Operators find runs by their ids, and by their status, over all tenants. A run that completes without waiting is never
+ * in the index of the states: it has an owner until then.
+ */
+const surveys = `
+  DROP INDEX cadenza_runs_by_key;
+  CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (run_id, tenant);
+  CREATE INDEX cadenza_runs_by_state ON cadenza_runs (status)
+    WHERE status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL);
+`;
+
+/*
+ * The feed: one row says whether it is kept, for how long (null: it has ended) and up to which id events were deleted. Both
+ * tables stay empty in a file that never had one.
+ */
+const feed = `
+  CREATE TABLE cadenza_feed (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id TEXT NOT NULL,
+    keep_ms INTEGER,
+    trimmed INTEGER NOT NULL
+  );
+  CREATE TABLE cadenza_feed_events (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    data TEXT
+  );
+`;
+
+/* What made a session, or replaced it, tells its later messages from those of a deleted one. */
+const generations = "ALTER TABLE cadenza_sessions ADD COLUMN generation TEXT;";
+
+/** The version of `firstSchema`. Earlier versions were never released. */
+const FIRST_VERSION = 5;
+/** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
+const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys, feed, generations];
+const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
+
+/** Brings the database to this version's schema. Several processes may do so at once. */
+export function migrate(connection: Connection): void {
+  if (schemaVersion(connection) === LAST_VERSION) return;
+  connection.patiently(() => connection.exec("BEGIN IMMEDIATE"));
+  try {
+    // Another process may have migrated the file first.
+    const before = schemaVersion(connection);
+    for (const [index, sql] of migrations.entries()) {
+      const version = FIRST_VERSION + index;
+      if (version <= before) continue;
+      connection.exec("CREATE TABLE IF NOT EXISTS cadenza_migrations (number INTEGER PRIMARY KEY)");
+      connection.exec(sql);
+      connection.run("INSERT INTO cadenza_migrations (number) VALUES (?)", version);
+    }
+    connection.exec("COMMIT");
+  } catch (error) {
+    connection.rollback();
+    throw error;
+  }
+}
+
+/** Throws `store_failed` unless the database has this version's schema. */
+export function checkSchema(connection: Connection): void {
+  const version = readableVersion(connection);
+  if (version === LAST_VERSION) return;
+  throw new CadenzaError(
+    "store_failed",
+    version === 0
+      ? "The database holds no store of cadenza. Open the file that the store writes."
+      : `The database has schema ${version}, and this version of cadenza reads ${LAST_VERSION}: an older one has written it. Read it with that version, or open it once without \`readOnly\`, which brings it up to date.`,
+  );
+}
+
+function readableVersion(connection: Connection): number {
+  try {
+    return schemaVersion(connection);
+  } catch (error) {
+    if (error instanceof CadenzaError) throw error;
+    throw new CadenzaError(
+      "store_failed",
+      `The database cannot be read: ${error instanceof Error ? error.message : String(error)}.`,
+      { cause: error },
+    );
+  }
+}
+
+/** The version of the database's schema; 0 if it has none. */
+function schemaVersion(connection: Connection): number {
+  if (connection.get("SELECT 1 FROM sqlite_master WHERE name = 'cadenza_migrations'") === undefined) return 0;
+  const version = Number(connection.get("SELECT max(number) AS version FROM cadenza_migrations")?.["version"]);
+  if (version < FIRST_VERSION) {
+    throw new CadenzaError(
+      "store_failed",
+      `The database has schema ${version}, and this version of cadenza knows ${FIRST_VERSION} and later: a version before the first release has written it. Open another file.`,
+    );
+  }
+  if (version > LAST_VERSION) {
+    throw new CadenzaError(
+      "store_failed",
+      `The database has schema ${version}, and this version of cadenza knows ${LAST_VERSION}: a newer one has written it. Update cadenza, or open another file.`,
+    );
+  }
+  return version;
+}

@@ -1,0 +1,303 @@
+import { getBuiltinModule } from "node:process";
+import { CadenzaError } from "../../core/errors.ts";
+import type { Entry } from "../../core/log.ts";
+import type {
+  Backlog,
+  BlockedQuery,
+  Clock,
+  Expected,
+  FeedPage,
+  FeedQuery,
+  FoundRun,
+  Retention,
+  RunHead,
+  RunKey,
+  RunPosition,
+  RunPost,
+  RunWrite,
+  SessionHead,
+  SessionKey,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+  TakeRequest,
+  TenantRetention,
+} from "../../core/ports.ts";
+import type { RunQuery } from "../../core/run-query.ts";
+import type { Counters } from "../../core/statistics.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import { durableEngine } from "../../durable/durable.ts";
+import { systemClock } from "../../runtime/log/system.ts";
+import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
+import { engineKey } from "../../runtime/runs/remote-runs.ts";
+import { noEngine, readOnlyError } from "../read-only.ts";
+import { toLines } from "../stored-rows.ts";
+import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
+import { Connection } from "./database.ts";
+import { readEntries } from "./entries.ts";
+import { openFeed, readFeed, trimFeed } from "./feed.ts";
+import type { SessionCursor } from "./prune.ts";
+import {
+  deleteRuns,
+  deleteSession,
+  PRUNE_CHUNK,
+  pruneRuns,
+  pruneSessions,
+  pruneSessionsOf,
+  runsBeyond,
+} from "./prune.ts";
+import * as reads from "./reads.ts";
+import { checkSchema, migrate } from "./schema.ts";
+import { addSession, replaceSession } from "./sessions.ts";
+import * as survey from "./survey.ts";
+import * as work from "./work.ts";
+import { GroupCommit } from "./writer.ts";
+import * as writes from "./writes.ts";
+
+/** How many runs of a tenant are looked for at once, to be deleted. */
+const MAX_FOUND = 1_000;
+
+/**
+ * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the
+ * event loop are committed together, and acknowledged after the commit. Reads answer at once, from committed data. Give
+ * the store a handle of its own: it opens transactions, and sets the handle to WAL mode with short waits for locks.
+ * Throws `invalid_argument` for an invalid option, and `store_failed` for a file that a newer version has written. With
+ * `readOnly` it throws `store_failed` for any file without a store of this version, too.
+ */
+export class SqliteStore implements DurableStore {
+  readonly persistent: boolean;
+  readonly [engineKey]: Engine;
+  /** Left out where the file has no feed. */
+  readonly readFeed?: (query: FeedQuery) => FeedPage | undefined;
+  readonly #connection: Connection;
+  /** Undefined: the store only reads. */
+  readonly #writer: GroupCommit | undefined;
+  readonly #closeDatabase: boolean;
+  readonly #clock: Pick<Clock, "now">;
+  readonly #now = (): number => this.#clock.now();
+
+  constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
+    this.#clock = options.clock ?? systemClock;
+    this.#connection = new Connection(db, options);
+    const readOnly = options.readOnly ?? false;
+    if (readOnly) checkSchema(this.#connection);
+    else migrate(this.#connection);
+    this.#writer = readOnly ? undefined : new GroupCommit(this.#connection);
+    const hasFeed = openFeed(this.#connection, readOnly ? undefined : options.feed);
+    if (hasFeed) this.readFeed = (query) => readFeed(this.#connection, query);
+    this.#closeDatabase = options.closeDatabase ?? false;
+    this.persistent = this.#connection.isFile();
+    this[engineKey] = readOnly ? noEngine : durableEngine(options.durability);
+  }
+
+  async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
+    const prepared = writes.prepareWrite(write);
+    return this.#write((connection) => writes.createRun(connection, key, prepared, idempotencyKey, this.#now));
+  }
+
+  async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
+    const prepared = writes.prepareWrite(write);
+    return this.#write((connection) => writes.appendToRun(connection, key, expected, prepared, this.#now));
+  }
+
+  async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
+    const lines = toLines(post.entries);
+    return this.#write((connection) => writes.postToRun(connection, key, post, lines, this.#now));
+  }
+
+  claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
+    return this.#write((connection) => writes.claimRun(connection, key, expected, head, this.#now()));
+  }
+
+  /** Takes no lock while no run needs work. */
+  async take(request: TakeRequest): Promise<readonly FoundRun[]> {
+    if (this.#writer !== undefined && !work.hasWork(this.#connection, request, this.#now())) return [];
+    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now()));
+    return rows.map((row) => reads.withFirst(this.#connection, row));
+  }
+
+  renew(owner: string, forMs: number): Promise<void> {
+    return this.#write((connection) => work.renewLease(connection, owner, forMs, this.#now()));
+  }
+
+  release(owner: string): Promise<void> {
+    return this.#write((connection) => work.releaseLease(connection, owner));
+  }
+
+  find(key: RunKey): StoredRun | undefined {
+    return reads.findRun(this.#connection, key);
+  }
+
+  read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+    return readEntries(this.#connection, key, from, limit);
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {
+    return reads.findRunByIdempotencyKey(this.#connection, tenant, idempotencyKey);
+  }
+
+  list(query: RunQuery): readonly FoundRun[] {
+    return reads.listRuns(this.#connection, query);
+  }
+
+  moved(known: readonly RunPosition[]): readonly RunPosition[] {
+    return reads.movedRuns(this.#connection, known);
+  }
+
+  owned(owner: string, limit: number): readonly RunKey[] {
+    return reads.ownedRuns(this.#connection, owner, limit);
+  }
+
+  blocked(query: BlockedQuery): readonly FoundRun[] {
+    return reads.blockedRuns(this.#connection, query);
+  }
+
+  backlog(): readonly Backlog[] {
+    return work.readBacklog(this.#connection, this.#now());
+  }
+
+  survey(query: SurveyQuery): SurveyPage<FoundRun> {
+    return survey.surveyRuns(this.#connection, query);
+  }
+
+  tails(runs: readonly RunKey[], count: number): readonly (LogTail | undefined)[] {
+    return survey.readTails(this.#connection, runs, count);
+  }
+
+  census(): readonly LiveCount[] {
+    return survey.readCensus(this.#connection);
+  }
+
+  workers(): readonly WorkerLease[] {
+    return survey.readWorkers(this.#connection, this.#now());
+  }
+
+  session(key: SessionKey): StoredSession | undefined {
+    return reads.readSession(this.#connection, key);
+  }
+
+  sessionHead(key: SessionKey): SessionHead | undefined {
+    return reads.readSessionHead(this.#connection, key);
+  }
+
+  makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
+    return this.#write((connection) => addSession(connection, key, session, at));
+  }
+
+  putSession(key: SessionKey, session: StoredSession, at: number): Promise<void> {
+    return this.#write((connection) => replaceSession(connection, key, session, at));
+  }
+
+  counters(agentName: string): Counters | undefined {
+    return reads.readCounters(this.#connection, agentName);
+  }
+
+  /** Deletes in small transactions, with turns of the event loop in between. */
+  async prune(retention: Retention): Promise<number> {
+    let deleted = retention.perTenant === undefined ? 0 : await this.#pruneTenants(retention.perTenant);
+    for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
+      count = await this.#write((connection) => pruneRuns(connection, retention));
+    }
+    await this.#forSessions((connection, from) => pruneSessions(connection, retention.sessionsBefore, from));
+    for (let isOver = this.readFeed === undefined; !isOver; )
+      isOver = !(await this.#write((connection) => trimFeed(connection, this.#now())));
+    return deleted;
+  }
+
+  async #pruneTenants({ tenants, maxRuns, maxSessions }: TenantRetention): Promise<number> {
+    let deleted = 0;
+    for (const tenant of tenants) {
+      for (let count = MAX_FOUND; count === MAX_FOUND; ) {
+        const found = runsBeyond(this.#connection, tenant, maxRuns, MAX_FOUND);
+        count = found.length;
+        deleted += await this.delete(found);
+      }
+      await this.#forSessions((connection, from) => pruneSessionsOf(connection, tenant, maxSessions, from));
+    }
+    return deleted;
+  }
+
+  /** Prunes sessions in small transactions. Each transaction gives the place at which the next transaction begins. */
+  async #forSessions(prune: (connection: Connection, from: SessionCursor) => SessionCursor | undefined): Promise<void> {
+    let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
+    while (cursor !== undefined) {
+      const from: SessionCursor = cursor;
+      cursor = await this.#write((connection) => prune(connection, from));
+    }
+  }
+
+  /** Deletes in small transactions, as `prune` does. */
+  async delete(runs: readonly RunKey[]): Promise<number> {
+    let deleted = 0;
+    for (let from = 0; from < runs.length; from += PRUNE_CHUNK) {
+      const chunk = runs.slice(from, from + PRUNE_CHUNK);
+      deleted += await this.#write((connection) => deleteRuns(connection, chunk));
+    }
+    return deleted;
+  }
+
+  deleteSession(key: SessionKey): Promise<boolean> {
+    return this.#write((connection) => deleteSession(connection, key));
+  }
+
+  /** Commits pending writes, and closes the handle if `closeDatabase` is set. A second call does nothing. */
+  close(): void {
+    this.#writer?.close();
+    if (this.#closeDatabase) this.#connection.close();
+  }
+
+  #write<T>(work: (connection: Connection) => T): Promise<T> {
+    if (this.#writer === undefined) return Promise.reject(readOnlyError());
+    return this.#writer.write(() => work(this.#connection));
+  }
+}
+
+/**
+ * Opens a database file with the SQLite that is built into Node (22.13 and newer), and creates a missing file, unless
+ * `readOnly` is set. `close()` closes it. Throws `store_failed` if this version of Node has no SQLite. There open the file with `libsql` or
+ * `better-sqlite3`, and pass the handle to {@link SqliteStore}. Throws also what `SqliteStore` throws.
+ *
+ * @example
+ * ```ts node 22.13 — SQLite is built in from there on
+ * import { AgentRuntime } from "cadenza";
+ * import { openSqliteStore } from "cadenza/sqlite";
+ *
+ * const store = openSqliteStore("runs.db", { durability: { leaseMs: 10_000 } });
+ * const runtime = new AgentRuntime({ store });
+ * await runtime.close();
+ * ```
+ */
+export function openSqliteStore(path: string, options: SqliteStoreOptions = {}): SqliteStore {
+  const sqlite = getBuiltinModule("node:sqlite") as NodeSqlite | undefined;
+  if (sqlite === undefined) {
+    throw new CadenzaError(
+      "store_failed",
+      "This version of Node has no SQLite built in (22.13 and newer have). Install `libsql` or `better-sqlite3`, open the " +
+        `file with it and pass the handle: new SqliteStore(new Database(${JSON.stringify(path)}), { closeDatabase: true }).`,
+    );
+  }
+  const db = options.readOnly === true ? openToRead(sqlite, path) : new sqlite.DatabaseSync(path);
+  try {
+    return new SqliteStore(db, { ...options, closeDatabase: true });
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+function openToRead(sqlite: NodeSqlite, path: string): SqliteDatabase {
+  try {
+    return new sqlite.DatabaseSync(path, { readOnly: true });
+  } catch (cause) {
+    throw new CadenzaError(
+      "store_failed",
+      `The file ${JSON.stringify(path)} cannot be opened: there is none, or this process may not read it.`,
+      { cause },
+    );
+  }
+}
+
+/** The part of `node:sqlite` that the store uses. */
+interface NodeSqlite {
+  readonly DatabaseSync: new (path: string, options?: { readonly readOnly: true }) => SqliteDatabase;
+}

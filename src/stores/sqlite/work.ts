@@ -1,0 +1,281 @@
+import type { AgentVersion, Backlog, TakeRequest } from "../../core/ports.ts";
+import { Choice, distinctAgents } from "../choice.ts";
+import { countable, fromText, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
+import type { Connection, SqliteRow } from "./database.ts";
+import { runRow } from "./reads.ts";
+
+/*
+ * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a
+ * later time nor runs of living owners are read.
+ */
+
+/** How many rows of each kind the first page has. Each next page has four times as many. */
+const FIRST_PAGE = 16;
+const MAX_PAGE = 4_096;
+
+/** The owners of live runs, found by jumps in the index from one to the next, with the end of their leases. */
+export const selectOwners = `
+  WITH RECURSIVE owners (owner) AS (
+    SELECT min(owner) FROM cadenza_runs INDEXED BY cadenza_runs_by_owner WHERE finished_at IS NULL AND owner >= ''
+    UNION ALL
+    SELECT (SELECT min(r.owner) FROM cadenza_runs r INDEXED BY cadenza_runs_by_owner WHERE r.finished_at IS NULL AND r.owner > o.owner)
+    FROM owners o WHERE o.owner IS NOT NULL
+  )
+  SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
+/** The slots of which runs of an agent need a permit, found by the same jumps. */
+const selectQueues = `
+  WITH RECURSIVE queues (queue) AS (
+    SELECT min(queue) FROM cadenza_runs
+    WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL AND agent_name = ? AND version IS ? AND queue >= ''
+    UNION ALL
+    SELECT (SELECT min(r.queue) FROM cadenza_runs r
+      WHERE r.finished_at IS NULL AND r.owner IS NULL AND r.due_at IS NOT NULL AND r.agent_name = ? AND r.version IS ? AND r.queue > q.queue)
+    FROM queues q WHERE q.queue IS NOT NULL
+  )
+  SELECT queue FROM queues WHERE queue IS NOT NULL`;
+const workColumns = "id, agent_name, version, takeovers, due_at, queue, slot_max";
+const page = "ORDER BY due_at, id LIMIT ? + 0 OFFSET ? + 0";
+const selectDue = `SELECT ${workColumns} FROM cadenza_runs
+  WHERE finished_at IS NULL AND owner IS NULL AND agent_name = ? AND version IS ? AND queue IS ? AND due_at <= ? ${page}`;
+const selectOwned = `SELECT ${workColumns} FROM cadenza_runs
+  WHERE finished_at IS NULL AND owner = ? AND agent_name = ? AND version IS ? ${page}`;
+const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
+  WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ? AND (owner IS NOT NULL OR due_at <= ?)`;
+const updateTaken = `
+  UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, for_look = 0, wakes = 0,
+    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT for_look), takeovers = takeovers + (owner IS NOT NULL)
+  WHERE id = ?`;
+
+export function renewLease(connection: Connection, owner: string, forMs: number, now: number): void {
+  const upsert = `INSERT INTO cadenza_leases (owner, until, for_ms) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET until = excluded.until, for_ms = excluded.for_ms`;
+  connection.run(upsert, toText(owner), countable(now + forMs), countable(forMs));
+  // An expired owner without runs needs no row.
+  connection.run(
+    `DELETE FROM cadenza_leases WHERE until <= ? AND NOT EXISTS
+      (SELECT 1 FROM cadenza_runs r WHERE r.finished_at IS NULL AND r.owner = cadenza_leases.owner)`,
+    now,
+  );
+}
+
+export function releaseLease(connection: Connection, owner: string): void {
+  connection.run("DELETE FROM cadenza_leases WHERE owner = ?", toText(owner));
+}
+
+/**
+ * When the lease of an owner ends, as it is stored. Cuts short a lease that now lasts longer than requested: the clock
+ * was set back.
+ */
+export function leaseEnd(connection: Connection, owner: string, now: number): number {
+  const lease = connection.get("SELECT until, for_ms FROM cadenza_leases WHERE owner = ?", owner);
+  if (lease === undefined) return Number.NEGATIVE_INFINITY;
+  const until = Math.min(Number(lease["until"]), countable(now + Number(lease["for_ms"])));
+  if (until < Number(lease["until"]))
+    connection.run("UPDATE cadenza_leases SET until = ? WHERE owner = ?", until, owner);
+  return until;
+}
+
+/** Whether `takeRuns` would change anything. Writes nothing. */
+export function hasWork(connection: Connection, request: TakeRequest, now: number): boolean {
+  const tooLong = "SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms LIMIT 1";
+  return connection.get(tooLong, now) !== undefined || choose(connection, request, now).length > 0;
+}
+
+/**
+ * Gives runs that need work to an owner, and returns their rows. Their first entries are read after the transaction,
+ * since a damaged page would make it fail.
+ */
+export function takeRuns(connection: Connection, request: TakeRequest, now: number): readonly SqliteRow[] {
+  connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
+  const chosen = choose(connection, request, now);
+  for (const id of chosen) connection.run(updateTaken, toText(request.owner), now, id);
+  return chosen.map((id) => runRow(connection, id));
+}
+
+/** How many runs hold a slot. */
+export function slotHolders(connection: Connection, slot: string): number {
+  const count = "SELECT count(*) AS holders FROM cadenza_runs WHERE finished_at IS NULL AND holds_slot AND slot = ?";
+  return Number(connection.get(count, slot)?.["holders"]);
+}
+
+/**
+ * The runs without a living owner, by agent and version. Reads only the index entries of live runs without an owner, of
+ * blocked runs and of runs of dead owners.
+ */
+export function readBacklog(connection: Connection, now: number): readonly Backlog[] {
+  const counted = new Map<string, Growing>();
+  const countsOf = (row: SqliteRow): Growing => {
+    const agent_name = fromText(String(row["agent_name"]));
+    const version = typeof row["version"] === "string" ? fromText(row["version"]) : null;
+    const name = JSON.stringify([agent_name, version]);
+    const counts = counted.get(name) ?? { agent_name, version, due: 0, since: null, waiting: 0, blocked: 0 };
+    counted.set(name, counts);
+    return counts;
+  };
+  const ownerless = connection.all(
+    `SELECT agent_name, version, count(*) AS runs, 0 AS due, NULL AS first
+     FROM cadenza_runs INDEXED BY cadenza_runs_by_status
+     WHERE finished_at IS NULL AND owner IS NULL GROUP BY agent_name, version
+     UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_due
+     WHERE finished_at IS NULL AND owner IS NULL AND due_at <= ? GROUP BY agent_name, version`,
+    now,
+  );
+  for (const row of ownerless) {
+    const counts = countsOf(row);
+    const due = Number(row["due"]);
+    counts.due += due;
+    counts.waiting += Number(row["runs"]) - due;
+    counts.since ??= toNumber(row["first"]);
+  }
+  const blocked = connection.all(
+    `SELECT agent_name, version, count(*) AS runs FROM cadenza_runs INDEXED BY cadenza_runs_blocked
+     WHERE finished_at IS NULL AND owner IS NULL AND blocked IS NOT NULL AND (due_at IS NULL OR due_at > ?)
+     GROUP BY agent_name, version`,
+    now,
+  );
+  for (const row of blocked) countsOf(row).blocked = Number(row["runs"]);
+  for (const { owner, until } of deadOwners(connection, now)) {
+    const left = connection.all(
+      `SELECT agent_name, version, count(*) AS runs FROM cadenza_runs
+       WHERE finished_at IS NULL AND owner = ? GROUP BY agent_name, version`,
+      owner,
+    );
+    for (const row of left) {
+      const counts = countsOf(row);
+      counts.due += Number(row["runs"]);
+      if (until !== null) counts.since = Math.min(counts.since ?? until, until);
+    }
+  }
+  return [...counted.values()];
+}
+
+type Growing = { -readonly [Name in keyof Backlog]: Backlog[Name] };
+
+interface DeadOwner {
+  /** As it is stored. */
+  readonly owner: string;
+  /** When its lease ended; null if there is none. */
+  readonly until: number | null;
+}
+
+function deadOwners(connection: Connection, now: number): readonly DeadOwner[] {
+  const owners = connection
+    .all(selectOwners)
+    .map((row) => ({ owner: String(row["owner"]), until: toNumber(row["until"]) }));
+  return owners.filter(({ until }) => until === null || until <= now);
+}
+
+/** The rows that a `take` gives, in order. */
+function choose(connection: Connection, request: TakeRequest, now: number): readonly number[] {
+  const choice = new Choice(request, (slot) => slotHolders(connection, slot));
+  const chosen: number[] = [];
+  const sources = sourcesFor(connection, request, now);
+  while (!choice.isOver) {
+    const source = firstOf(sources);
+    const run = source?.first;
+    if (source === undefined || run === undefined) break;
+    if (choice.takes(run)) chosen.push(run.id);
+    if (source.slot !== null && choice.isWaitedFor(source.slot)) source.close();
+    else source.advance();
+  }
+  return chosen;
+}
+
+function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequest, now: number): readonly Source[] {
+  const wanted = distinctAgents(agents).map(({ agent_name, version }: AgentVersion): [string, string | null] => [
+    toText(agent_name),
+    toTextOrNull(version),
+  ]);
+  const sources: Source[] = [];
+  const add = (slot: string | null, load: (count: number, from: number) => readonly SqliteRow[]): void => {
+    sources.push(new Source(slot, load));
+  };
+  const dead = deadOwners(connection, now);
+  for (const agent of wanted) {
+    const queues = connection.all(selectQueues, ...agent, ...agent).map(({ queue }) => String(queue));
+    for (const queue of [null, ...queues])
+      add(queue, (count, from) => connection.all(selectDue, ...agent, queue, now, count, from));
+    for (const { owner } of dead) add(null, (count, from) => connection.all(selectOwned, owner, ...agent, count, from));
+  }
+  if (cancelledForMs === undefined) return sources;
+  const before = now - cancelledForMs;
+  const owners = dead.filter(({ until }) => until === null || until <= before).map(({ owner }) => owner);
+  const isWanted = (row: SqliteRow): boolean =>
+    wanted.some(([name, version]) => row["agent_name"] === name && row["version"] === version);
+  for (const owner of [null, ...owners]) {
+    const left = connection.all(selectCancelled, owner, before).filter((row) => !isWanted(row));
+    const inOrder = left.toSorted((a, b) => compare(workOf(a), workOf(b)));
+    add(null, (count, from) => inOrder.slice(from, from + count));
+  }
+  return sources;
+}
+
+/** A run that needs work. */
+interface Work {
+  readonly id: number;
+  readonly takeovers: number;
+  readonly due_at: number;
+  readonly needs: { readonly key: string; readonly max: number } | null;
+}
+
+function workOf(row: SqliteRow): Work {
+  const { queue } = row;
+  return {
+    id: Number(row["id"]),
+    takeovers: Number(row["takeovers"]),
+    due_at: toNumber(row["due_at"]) ?? Number.NEGATIVE_INFINITY,
+    needs: typeof queue === "string" ? { key: queue, max: Number(row["slot_max"]) } : null,
+  };
+}
+
+function compare(one: Work, other: Work): number {
+  return one.due_at === other.due_at ? one.id - other.id : one.due_at < other.due_at ? -1 : 1;
+}
+
+/** Runs that need work, in order, read in pages. */
+class Source {
+  /** The slot of which all of them need a permit; null if they need none. */
+  readonly slot: string | null;
+  readonly #load: (count: number, from: number) => readonly SqliteRow[];
+  #rows: readonly Work[] = [];
+  #index = 0;
+  #read = 0;
+  #count = FIRST_PAGE;
+  #isOver = false;
+
+  constructor(slot: string | null, load: (count: number, from: number) => readonly SqliteRow[]) {
+    this.slot = slot;
+    this.#load = load;
+  }
+
+  get first(): Work | undefined {
+    if (this.#index === this.#rows.length && !this.#isOver) this.#next();
+    return this.#rows[this.#index];
+  }
+
+  advance(): void {
+    this.#index += 1;
+  }
+
+  close(): void {
+    this.#isOver = true;
+    this.#index = this.#rows.length;
+  }
+
+  #next(): void {
+    this.#rows = this.#load(this.#count, this.#read).map(workOf);
+    this.#index = 0;
+    this.#isOver = this.#rows.length < this.#count;
+    this.#read += this.#rows.length;
+    this.#count = Math.min(4 * this.#count, MAX_PAGE);
+  }
+}
+
+function firstOf(sources: readonly Source[]): Source | undefined {
+  let first: { readonly source: Source; readonly run: Work } | undefined;
+  for (const source of sources) {
+    const run = source.first;
+    if (run !== undefined && (first === undefined || compare(run, first.run) < 0)) first = { source, run };
+  }
+  return first?.source;
+}

@@ -1,0 +1,218 @@
+import type { Labels } from "../../core/log.ts";
+import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../../core/ports.ts";
+import {
+  countable,
+  fromText,
+  insertedColumns,
+  toHead,
+  toLines,
+  toNumber,
+  toText,
+  toTextOrNull,
+} from "../stored-rows.ts";
+import type { Connection } from "./database.ts";
+import { addLines } from "./entries.ts";
+import { addToFeed } from "./feed.ts";
+import { fromHead } from "./rows.ts";
+import type { RunRow } from "./run-row.ts";
+import { findRow, updateRow } from "./run-row.ts";
+import { addToCounters, changeSession } from "./sessions.ts";
+import { leaseEnd, slotHolders } from "./work.ts";
+
+/*
+ * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing
+ * has to be rolled back.
+ */
+
+const insertRun = `
+  INSERT INTO cadenza_runs (${insertedColumns.join(", ")}) VALUES (${insertedColumns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
+
+/**
+ * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other
+ * writes.
+ */
+export interface PreparedWrite {
+  readonly write: RunWrite;
+  readonly lines: string;
+}
+
+/** Turns the entries of a write into text. */
+export function prepareWrite(write: RunWrite): PreparedWrite {
+  return { write, lines: toLines(write.entries) };
+}
+
+export function createRun(
+  connection: Connection,
+  key: RunKey,
+  { write, lines }: PreparedWrite,
+  idempotencyKey: string | null,
+  now: () => number,
+): StoreConflict | undefined {
+  const [created] = write.entries;
+  if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
+  const { slot, head } = write;
+  const tenant = toText(key.tenant);
+  const runId = toText(key.run_id);
+  const used = toTextOrNull(idempotencyKey);
+  if (slot !== undefined && head.holds_slot && isFull(connection, slot))
+    return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
+  const { changes, lastInsertRowid } = connection.run(
+    insertRun,
+    tenant,
+    runId,
+    toText(created.agent_name),
+    toTextOrNull(created.version ?? null),
+    toText(created.session_id),
+    toTextOrNull(created.parent?.run_id ?? null),
+    used,
+    toTextOrNull(slot?.key ?? null),
+    slot === undefined ? null : countable(slot.max),
+    ...fromHead(head),
+    write.entries.length,
+    created.at,
+  );
+  if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
+  addLines(connection, Number(lastInsertRowid), 0, lines);
+  if (created.labels !== undefined) addLabels(connection, Number(lastInsertRowid), tenant, created.labels);
+  settle(connection, key, created.agent_name, write, now);
+  return undefined;
+}
+
+export function appendToRun(
+  connection: Connection,
+  key: RunKey,
+  expected: Expected,
+  { write, lines }: PreparedWrite,
+  now: () => number,
+): StoreConflict | undefined {
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
+  if (run === undefined) return { conflict: "missing" };
+  const { head, entries } = write;
+  const refusal = changed(run, expected) ?? unseenWakeUp(run, expected, head) ?? missingPermit(connection, run, head);
+  if (refusal !== undefined) return refusal;
+  const { position } = expected;
+  updateRow(connection, run, stillDue(run, head), position + entries.length);
+  addLines(connection, run.id, position, lines);
+  settle(connection, key, fromText(run.agent_name), write, now);
+  return undefined;
+}
+
+export function postToRun(
+  connection: Connection,
+  key: RunKey,
+  post: RunPost,
+  lines: string,
+  now: () => number,
+): StoreConflict | undefined {
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
+  if (run === undefined) return { conflict: "missing" };
+  const before = toHead(run);
+  if (before.finished_at !== null) return { conflict: "ended" };
+  const blocked = post.unblocks === true ? null : before.blocked;
+  const becomesDue = post.due !== undefined && before.owner === null && blocked === null;
+  const due_at = becomesDue ? Math.min(before.due_at ?? Number.POSITIVE_INFINITY, now()) : before.due_at;
+  const position = run.position;
+  const head = { ...before, status: post.status ?? before.status, blocked, due_at };
+  const change = becomesDue && post.due === "look" ? { forLook: true } : {};
+  updateRow(connection, run, head, position + post.entries.length, change);
+  addLines(connection, run.id, position, lines);
+  if (post.feed !== undefined) addToFeed(connection, key, run.agent_name, post.feed, now());
+  return undefined;
+}
+
+export function claimRun(
+  connection: Connection,
+  key: RunKey,
+  expected: Expected,
+  head: RunHead,
+  now: number,
+): StoreConflict | undefined {
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
+  if (run === undefined) return { conflict: "missing" };
+  if (run.finished_at !== null) return { conflict: "ended" };
+  const refusal = changed(run, expected);
+  if (refusal !== undefined) return refusal;
+  const { owner } = run;
+  if (owner !== null && leaseEnd(connection, owner, now) > now) return { conflict: "owned" };
+  const full = missingPermit(connection, run, head);
+  if (full !== undefined) return full;
+  // The process that claims a run checks everything that the run waits for.
+  updateRow(connection, run, head, expected.position, { wakes: 0 });
+  return undefined;
+}
+
+function addLabels(connection: Connection, run: number, tenant: string, labels: Labels): void {
+  const insert = "INSERT INTO cadenza_labels (run, name, value, tenant) VALUES (?, ?, ?, ?)";
+  for (const [name, value] of Object.entries(labels)) connection.run(insert, run, toText(name), toText(value), tenant);
+}
+
+function creationConflict(
+  connection: Connection,
+  tenant: string,
+  runId: string,
+  used: string | null,
+): StoreConflict | undefined {
+  if (findRow(connection, tenant, runId) !== undefined) return { conflict: "exists" };
+  if (used === null) return undefined;
+  const select = "SELECT run_id FROM cadenza_runs WHERE tenant = ? AND idempotency_key = ?";
+  const other = connection.get(select, tenant, used);
+  return other && { conflict: "key_used", run_id: fromText(String(other["run_id"])) };
+}
+
+function changed(run: RunRow, expected: Expected): StoreConflict | undefined {
+  const { epoch, position } = run;
+  const isSameOwner = expected.owner === undefined || toTextOrNull(expected.owner) === run.owner;
+  if (epoch === expected.epoch && position === expected.position && isSameOwner) return undefined;
+  return { conflict: "changed", epoch, position };
+}
+
+function unseenWakeUp(run: RunRow, { wakes = 0 }: Expected, head: RunHead): StoreConflict | undefined {
+  const isGivenUp = run.owner !== null && head.owner === null && head.finished_at === null;
+  return isGivenUp && run.wakes !== wakes ? { conflict: "woken", wakes: run.wakes } : undefined;
+}
+
+/** The head after a write. A run that was woken without an owner stays due until it has one, ends or is blocked. */
+function stillDue(run: RunRow, head: RunHead): RunHead {
+  if (run.wakes === 0 || run.owner !== null || head.owner !== null) return head;
+  const { due_at } = toHead(run);
+  if (due_at === null || head.finished_at !== null || head.blocked !== null) return head;
+  return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
+}
+
+/** The conflict of a run whose head newly holds its slot while no permit is free. */
+function missingPermit(connection: Connection, run: RunRow, head: RunHead): StoreConflict | undefined {
+  const { slot } = run;
+  if (slot === null || !head.holds_slot || head.finished_at !== null || run.holds_slot !== 0) return undefined;
+  const isRefused = slotHolders(connection, slot) >= Number(run.slot_max);
+  return isRefused ? { conflict: "full" } : undefined;
+}
+
+function isFull(connection: Connection, { key, max }: Slot): boolean {
+  return slotHolders(connection, toText(key)) >= max;
+}
+
+/** Applies what comes with the entries of a write: the session, the counters, the run to wake and the feed. */
+function settle(
+  connection: Connection,
+  key: RunKey,
+  agentName: string,
+  { session, counters, wake, feed }: RunWrite,
+  now: () => number,
+): void {
+  if (session !== undefined) changeSession(connection, key.tenant, session);
+  if (counters !== undefined) addToCounters(connection, agentName, counters);
+  if (wake !== undefined) wakeRun(connection, wake, now);
+  if (feed !== undefined) addToFeed(connection, key, toText(agentName), feed, now());
+}
+
+function wakeRun(connection: Connection, key: RunKey, now: () => number): void {
+  const select = "SELECT id, owner, blocked, due_at, finished_at FROM cadenza_runs WHERE tenant = ? AND run_id = ?";
+  const run = connection.get(select, toText(key.tenant), toText(key.run_id));
+  if (run === undefined || run["finished_at"] !== null) return;
+  const id = Number(run["id"]);
+  if (run["owner"] !== null) connection.run("UPDATE cadenza_runs SET wakes = wakes + 1 WHERE id = ?", id);
+  else if (run["blocked"] === null) {
+    const due_at = Math.min(toNumber(run["due_at"]) ?? Number.POSITIVE_INFINITY, now());
+    connection.run("UPDATE cadenza_runs SET due_at = ?, wakes = wakes + 1 WHERE id = ?", due_at, id);
+  }
+}
