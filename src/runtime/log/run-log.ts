@@ -1,14 +1,15 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
 import type { Command } from "../../core/commands.ts";
-import { beginsToWait } from "../../core/commands.ts";
+import { beginsToWait, commandOf } from "../../core/commands.ts";
 import { copyState } from "../../core/copy-state.ts";
 import type { Decision } from "../../core/decide.ts";
-import { isRefusal } from "../../core/decide.ts";
+import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import { evolve } from "../../core/evolve.ts";
 import { newerPart } from "../../core/format.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Logger, RunHead, RunKey, SessionChange } from "../../core/ports.ts";
+import type { Logger, RunHead, RunKey, SessionChange, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
@@ -16,20 +17,34 @@ import type { RunState } from "../../core/state.ts";
 import { initialState, isFinal } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
-import { CommitWaiters } from "./commit-waiters.ts";
-import type { Batch } from "./decided-run.ts";
-import { DecidedRun } from "./decided-run.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
-import type { LogRun } from "./log-host.ts";
-import { LogReaders } from "./log-readers.ts";
+import { Outage } from "./outage.ts";
 import type { Ownership } from "./ownership.ts";
 import { lostError } from "./refusals.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
-import { fed, writeOf } from "./run-write.ts";
-import { RunWriter } from "./run-writer.ts";
+import { bothChanges, fed, writeOf } from "./run-write.ts";
+import type { SharedByRuns } from "./shared-by-runs.ts";
 
-const noBatch: Batch = { entries: [], session: undefined };
-const noEntries = noBatch.entries;
+const noEntries: readonly Entry[] = [];
+
+/** The run that a log belongs to, and what the log reports to it. */
+export interface LogRun {
+  readonly shared: SharedByRuns;
+  /** The session change that goes with the end of the run. */
+  sessionAtEnd(): SessionChange | undefined;
+  /** Whether the end of the run must not be written yet, because no process would cancel its sub-runs after that. */
+  readonly isEndHeld: boolean;
+  /** The error of a blocked run; undefined if the run is not blocked. */
+  readonly blocked: CadenzaError | undefined;
+  /** Entries were committed, up to the log's `committed`. */
+  onCommit(): void;
+  /** Nothing is written to the run here any more. */
+  onLost(): void;
+  /** Another process has written to the run, and the new entries are loaded. */
+  onReloaded(): void;
+  /** The run may be active from now on, or not any more. */
+  settleActiveTime(): void;
+}
 
 /**
  * The log of a live run. It has two positions: `state` is decided and may run ahead; `committed` is what the store has
@@ -42,8 +57,14 @@ export class RunLog {
   activeTime: ActiveTime | undefined;
   readonly #run: LogRun;
   readonly #ownership: Ownership;
-  readonly #writer: RunWriter;
-  readonly #decided: DecidedRun;
+  /** What has been decided. It is replaced after a conflict alone. */
+  #state: RunState;
+  /** The decided entries that are not handed to the store yet. */
+  #entries: Entry[] | undefined;
+  /** The session change that goes with the next write. */
+  #session: SessionChange | undefined;
+  /** What has become of entries that were decided again, or that the log gets in another form. */
+  #standing: WeakMap<Entry, Entry | "dropped"> | undefined;
   #head: RunHead | undefined;
   #committed = 0;
   /** Up to which position other processes may have written. */
@@ -51,9 +72,14 @@ export class RunLog {
   #writing: Promise<void> | undefined;
   /** Why nothing is written any more. */
   #lost: CadenzaError | undefined;
-  #waiters: CommitWaiters | undefined;
-  /** Only of a run that has been read. */
-  #readers: LogReaders | undefined;
+  /** While the store fails to take a write. */
+  #outage: Outage | undefined;
+  /** The callers that wait for a commit. */
+  #waiters: Waiter[] | undefined;
+  /** The readers that wait for the next commit. */
+  #readers: (() => void)[] | undefined;
+  /** The entries of the last commit, for readers that are up to date. */
+  #newest = noEntries;
   /** The log as it was last read from the store, after another process had written to it. */
   #stored: RunState | undefined;
   /** The head is to be written although nothing else is. */
@@ -69,13 +95,12 @@ export class RunLog {
     this.key = key;
     this.#run = run;
     this.#ownership = ownership;
-    this.#writer = new RunWriter(run.shared, key, ownership);
-    this.#decided = new DecidedRun(key);
+    this.#state = initialState(key.run_id);
   }
 
   /** What has been decided. */
   get state(): RunState {
-    return this.#decided.state;
+    return this.#state;
   }
 
   get logger(): Logger {
@@ -110,13 +135,13 @@ export class RunLog {
   /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
   create(command: Command, idempotencyKey: string | null, session: SessionChange | undefined): void {
     this.#idempotencyKey = idempotencyKey;
-    if (session !== undefined) this.#decided.changeSession(session);
+    this.#session = session;
     this.decide(command);
   }
 
   /** Begins with a run that is in the store: its entries so far, and its head as it is there. */
   adopt(state: RunState, head: RunHead): void {
-    this.#decided.adopt(state);
+    this.#state = state;
     this.#committed = state.position;
     this.#others = state.position;
     this.#head = head;
@@ -126,20 +151,36 @@ export class RunLog {
   /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless a caller forces it. */
   decide(command: Command): Decision {
     if (this.#lost !== undefined) return noEntries;
-    const hadEntries = this.#decided.hasEntries;
+    const hadEntries = this.#entries !== undefined;
     // What an agent emits may be a great deal. It records no time, and a run is as active after it as before.
     const activeTime = command.type === "emit" ? undefined : this.activeTime;
-    const decision = this.#decided.decide(command, activeTime?.ms);
-    if (!hadEntries && this.#decided.hasEntries) this.#run.shared.commitSoon(this);
+    const decision = this.#decide(command, activeTime?.ms);
+    if (!hadEntries && this.#entries !== undefined) this.#run.shared.commitSoon(this);
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
     if (activeTime !== undefined) this.#run.settleActiveTime();
     return decision;
   }
 
+  #decide(command: Command, activeMs?: number): Decision {
+    const decision = decide(this.#state, command, activeMs);
+    if (isRefusal(decision) || decision.length === 0) return decision;
+    // Some commands carry their entry. The log may get another one, with a later time.
+    if ("entry" in command && decision[0] !== undefined && decision[0] !== command.entry) {
+      this.#standing ??= new WeakMap();
+      this.#standing.set(command.entry, decision[0]);
+    }
+    this.#entries ??= [];
+    for (const entry of decision) {
+      evolve(this.#state, entry);
+      this.#entries.push(entry);
+    }
+    return decision;
+  }
+
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
-    this.#decided.changeSession(change);
+    this.#session = bothChanges(this.#session, change);
     this.#run.shared.commitSoon(this);
   }
 
@@ -155,35 +196,62 @@ export class RunLog {
   commit(): undefined | Promise<void> {
     if (this.#isCommitted()) return undefined;
     if (this.#lost !== undefined) return new Promise(ignore);
-    this.#waiters ??= new CommitWaiters();
-    return this.#waiters.add(this.state.position, this.#decided.session);
+    return this.#untilCommitted(undefined);
   }
 
   /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
   acknowledge(): undefined | Promise<void> {
-    const before = this.#writer.failure;
+    const before = this.#outage?.failure;
     if (this.#isCommitted()) return undefined;
     if (this.#lost !== undefined) return Promise.reject(this.#lost);
     // A store that answers at once has failed before a caller could wait.
-    const { failure } = this.#writer;
+    const failure = this.#outage?.failure;
     if (this.#head !== undefined && failure !== before && failure !== undefined) return Promise.reject(failure);
-    this.#waiters ??= new CommitWaiters();
-    return this.#waiters.addRefusable(this.state.position, this.#decided.session);
+    return this.#untilCommitted("or refused");
+  }
+
+  /** Resolves when what has been decided is committed. `or refused`: rejects when the caller is to learn of a failure. */
+  #untilCommitted(or: "or refused" | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiters ??= [];
+      this.#waiters.push({
+        position: this.#state.position,
+        session: this.#session,
+        resolve,
+        reject: or === undefined ? undefined : reject,
+      });
+    });
   }
 
   #isCommitted(): boolean {
     this.flush();
-    return this.#committed >= this.state.position && this.#decided.session === undefined;
+    return this.#committed >= this.state.position && this.#session === undefined;
   }
 
-  /** What has become of an entry that was decided here: see {@link DecidedRun.standingOf}. */
+  /** Resolves the callers whose entries and session changes are committed. */
+  #tellWaiters(): void {
+    const waiters = this.#waiters;
+    if (waiters === undefined) return;
+    const isOpen = ({ position, session }: Waiter): boolean =>
+      position > this.#committed || (session !== undefined && session === this.#session);
+    const open = waiters.filter(isOpen);
+    if (open.length === waiters.length) return;
+    this.#waiters = open.length === 0 ? undefined : open;
+    for (const waiter of waiters) if (!isOpen(waiter)) waiter.resolve();
+  }
+
+  /** The entry that the log has, or is going to have, in place of one that was decided. Undefined: it was dropped. */
   standingOf(entry: Entry): Entry | undefined {
-    return this.#decided.standingOf(entry);
+    const again = this.#standing?.get(entry);
+    if (again === undefined) return entry;
+    return again === "dropped" ? undefined : this.standingOf(again);
   }
 
   /** Nothing can be written just now. Those who wait for what has been decided, and can be told, are. */
   refuse(error: CadenzaError): void {
-    this.#waiters?.refuse(error);
+    const waiters = this.#waiters;
+    this.#waiters = waiters?.filter(({ reject }) => reject === undefined);
+    for (const { reject } of waiters ?? []) reject?.(error);
   }
 
   /** While a write is under way, or waits to be tried again. */
@@ -193,7 +261,7 @@ export class RunLog {
 
   /** Whether the store failed to take the last write: it is asked again from time to time. */
   get isRetrying(): boolean {
-    return this.#writer.failure !== undefined;
+    return this.#outage !== undefined;
   }
 
   /** Whether the store fails to take a write, or to answer what the agent waits for. It is asked again from time to time. */
@@ -218,7 +286,7 @@ export class RunLog {
     if (this.#writing !== undefined || this.#lost !== undefined || this.#isComingToRest) return;
     const isOver = isFinal(this.state.status);
     if (isOver && this.#run.isEndHeld) return;
-    if (!this.#decided.hasEntries && this.#decided.session === undefined && (isOver || !this.#isHeadDue)) return;
+    if (this.#entries === undefined && this.#session === undefined && (isOver || !this.#isHeadDue)) return;
     this.#write();
   }
 
@@ -242,8 +310,7 @@ export class RunLog {
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     const behind = this.#committed - from;
     if (behind === 0) return noEntries;
-    const batch = this.#readers?.batch;
-    if (behind === batch?.length) return batch;
+    if (behind === this.#newest.length) return this.#newest;
     // The store may hold more already, which it has not said yet.
     return this.#run.shared.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
@@ -254,19 +321,19 @@ export class RunLog {
 
   /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
-    this.#readers ??= new LogReaders();
-    this.#readers.add(callback);
+    this.#readers ??= [];
+    this.#readers.push(callback);
     this.#ownership.onReaders();
   }
 
   unwatch(callback: () => void): void {
-    this.#readers?.remove(callback);
+    this.#readers = this.#readers?.filter((reader) => reader !== callback);
     this.#ownership.onReaders();
   }
 
   /** Whether readers wait for the next commit. */
   get isRead(): boolean {
-    return this.#readers?.isEmpty === false;
+    return this.#readers !== undefined && this.#readers.length > 0;
   }
 
   /** The head has been replaced in the store, by this process, and nothing else was written. */
@@ -276,15 +343,15 @@ export class RunLog {
 
   /** The store holds something else than this process knows, as a read has shown. Nothing is being written. */
   onStored(outcome: Outcome & { readonly is: "behind" | "lost" }): void {
-    if (outcome.is === "behind") this.#decideAgain(noBatch);
+    if (outcome.is === "behind") this.#decideAgain();
     else this.#giveUp(outcome.error, outcome.after);
   }
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
     this.#lost = reason;
-    this.#writer.end();
-    this.#decided.drop();
+    this.#outage?.end();
+    this.#entries = undefined;
     this.refuse(reason);
     this.#waiters = undefined;
     this.#ownership.onReaders();
@@ -297,26 +364,70 @@ export class RunLog {
   }
 
   #write(): void {
-    const batch = this.#decided.take();
-    const { entries, session } = batch;
+    const { shared } = this.#run;
+    const entries = this.#entries ?? noEntries;
+    const session = this.#session;
     const before = this.#head;
-    const head = this.#ownership.headFor(this.state, entries, before);
+    this.#entries = undefined;
+    this.#session = undefined;
+    const head = this.#ownership.headFor(this.#state, entries, before);
     this.#isHeadDue = false;
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
     const wake = this.#ownership.wakeFor(entries, head);
-    const write = writeOf(this.state, entries, head, wake, session, () => this.#run.sessionAtEnd());
+    const write = writeOf(this.#state, entries, head, wake, session, () => this.#run.sessionAtEnd());
     const attempt: Attempt = {
       key: this.key,
-      write: fed(this.#run.shared.store, write, this.state, this.#committed, before, this.#others),
-      batch,
+      write: fed(shared.store, write, this.#state, this.#committed, before, this.#others),
+      session,
       expected: before && this.#ownership.expected(before, this.#committed),
       idempotencyKey: this.#idempotencyKey,
     };
     this.activeTime?.count();
-    const outcome = this.#writer.write(attempt);
+    const outcome = this.#send(attempt);
     if (!isPromise(outcome)) this.#onOutcome(outcome, attempt);
     else this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
+  }
+
+  /** Hands a write to the store. Undefined: the store has accepted it. */
+  #send(attempt: Attempt): MaybePromise<Outcome | undefined> {
+    const { expected, write, idempotencyKey } = attempt;
+    const { store } = this.#run.shared;
+    let answer: MaybePromise<StoreConflict | undefined>;
+    try {
+      answer =
+        expected === undefined
+          ? store.create(this.key, write, idempotencyKey)
+          : store.append(this.key, expected, write);
+    } catch (error) {
+      return this.#failedToSend(error, attempt);
+    }
+    if (!isPromise(answer)) return answer && this.#onConflict(answer, attempt);
+    return answer.then(
+      (conflict) => conflict && this.#onConflict(conflict, attempt),
+      (error: unknown) => this.#failedToSend(error, attempt),
+    );
+  }
+
+  #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
+    const outcome = this.#ownership.onConflict(conflict, attempt, this.#outage?.attempts ?? []);
+    return isPromise(outcome) ? outcome.catch((error: unknown) => this.#failedToSend(error, attempt)) : outcome;
+  }
+
+  #failedToSend(cause: unknown, attempt: Attempt): Outcome {
+    const failure = this.#noteFailure(cause);
+    // After a failed `create` the store is asked whether the run exists.
+    if (attempt.expected !== undefined) this.#outage?.attempts.push(attempt);
+    return { is: "failed", failure };
+  }
+
+  /** Notes a failure of the store, and returns its error. */
+  #noteFailure(cause: unknown): CadenzaError {
+    const { run_id } = this.key;
+    const failure = new CadenzaError("store_failed", `The store failed to write run ${run_id}.`, { run_id, cause });
+    this.#outage ??= new Outage(this.#run.shared, failure);
+    this.#outage.failure = failure;
+    return failure;
   }
 
   #onOutcome(outcome: Outcome | undefined, attempt: Attempt): void {
@@ -330,18 +441,18 @@ export class RunLog {
         this.#onRecognised(outcome.own, attempt);
         return;
       case "again":
-        this.#putBack(attempt.batch);
+        this.#putBack(attempt);
         outcome.before();
         this.flush();
         return;
       case "behind":
-        this.#decideAgain(attempt.batch);
+        this.#decideAgain(attempt);
         return;
       case "lost":
         this.#giveUp(outcome.error, outcome.after);
         return;
       case "failed":
-        if (this.#head !== undefined) this.#onFailed(outcome.failure, attempt.batch);
+        if (this.#head !== undefined) this.#onFailed(outcome.failure, attempt);
         else this.#writing = this.#done(this.#confirmCreate(outcome.failure, attempt));
     }
   }
@@ -349,16 +460,16 @@ export class RunLog {
   #onWritten(attempt: Attempt): void {
     const { write } = attempt;
     const before = this.#head;
+    this.#outage = undefined;
     this.#head = write.head;
     this.#ownership.onWritten(attempt, before);
     this.#ownership.onReaders();
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Without readers nothing is kept for them.
-      if (this.#readers?.isEmpty === true) this.#readers = undefined;
-      else if (this.#readers !== undefined) this.#readers.batch = write.entries;
+      this.#newest = this.isRead ? write.entries : noEntries;
     }
-    this.#waiters?.committed(this.#committed, this.#decided.session);
+    this.#tellWaiters();
     this.tellReaders();
     this.#run.onCommit();
     if (write.wake !== undefined) this.#ownership.onWakeWritten(write.wake);
@@ -366,17 +477,17 @@ export class RunLog {
   }
 
   /** An earlier attempt was written after all: what the last one adds to it goes next. */
-  #onRecognised(own: Attempt, attempt: Attempt): void {
-    const { entries, session } = attempt.batch;
-    const rest = entries.slice(own.batch.entries.length);
-    this.#decided.putBack({ entries: rest, session: session === own.batch.session ? undefined : session });
+  #onRecognised(own: Attempt, { write, session }: Attempt): void {
+    const rest = write.entries.slice(own.write.entries.length);
+    this.#goesFirst(rest, session === own.session ? undefined : session);
     this.#onWritten(own);
   }
 
   /** The log in the store is longer: what was decided here is decided again on what is there now. */
-  #decideAgain(batch: Batch): void {
+  #decideAgain(attempt?: Attempt): void {
     const { store } = this.#run.shared;
-    this.#putBack(batch);
+    if (attempt === undefined) this.#isHeadDue = true;
+    else this.#putBack(attempt);
     // A run to which other processes write often does not read its whole log each time.
     this.#stored ??= initialState(this.key.run_id);
     let reload: MaybePromise<RunState | undefined>;
@@ -399,7 +510,7 @@ export class RunLog {
   /** What another process has written could not be read. A run that only a newer version can read is left to it. */
   #onUnread(error: unknown): void {
     if (newerPart(error) === undefined || !CadenzaError.is(error)) {
-      this.#onFailed(this.#writer.failed(error), noBatch);
+      this.#onFailed(this.#noteFailure(error));
       return;
     }
     this.#writing = undefined;
@@ -414,26 +525,42 @@ export class RunLog {
     }
     this.#committed = state.position;
     this.#others = state.position;
-    if (this.#readers !== undefined) this.#readers.batch = noEntries;
-    this.#decided.rebase(copyState(state));
-    if (this.#head !== undefined && this.#head.status !== this.state.status) this.#isHeadDue = true;
-    this.#waiters?.rebase(this.state.position);
-    if (this.#decided.hasEntries) this.#run.shared.commitSoon(this);
+    this.#newest = noEntries;
+    this.#decideAgainOn(copyState(state));
+    if (this.#head !== undefined && this.#head.status !== this.#state.status) this.#isHeadDue = true;
+    // Entries came before what callers wait for, or parts of it were dropped.
+    for (const waiter of this.#waiters ?? []) waiter.position = this.#state.position;
+    if (this.#entries !== undefined) this.#run.shared.commitSoon(this);
     this.tellReaders();
     this.#run.onCommit();
     this.#run.onReloaded();
-    this.#waiters?.committed(this.#committed, this.#decided.session);
+    this.#tellWaiters();
     this.flush();
   }
 
+  /** Decides the pending entries again on a newer state. */
+  #decideAgainOn(state: RunState): void {
+    const decided = this.#entries ?? noEntries;
+    this.#state = state;
+    this.#entries = undefined;
+    this.#standing ??= new WeakMap();
+    for (const entry of decided) {
+      const decision = this.#decide(commandOf(entry));
+      const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
+      // Some commands carry their entry, which is then the same one.
+      if (again !== entry) this.#standing.set(entry, again);
+    }
+  }
+
   /** The store failed. Callers that can be told are told. What was decided stays, and is tried again. */
-  #onFailed(failure: CadenzaError, batch: Batch): void {
-    this.#putBack(batch);
+  #onFailed(failure: CadenzaError, attempt?: Attempt): void {
+    if (attempt === undefined) this.#isHeadDue = true;
+    else this.#putBack(attempt);
     this.refuse(failure);
     this.activeTime?.discount();
     const { cause: error } = failure;
     this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
-    const again = this.#writer.pause().then(() => {
+    const again = (this.#outage?.pause() ?? Promise.resolve()).then(() => {
       this.#writing = undefined;
       this.flush();
     });
@@ -441,21 +568,32 @@ export class RunLog {
   }
 
   /** What was not written is written with what comes next. */
-  #putBack(batch: Batch): void {
-    if (batch.entries.length === 0) this.#isHeadDue = true;
-    this.#decided.putBack(batch);
+  #putBack({ write, session }: Attempt): void {
+    if (write.entries.length === 0) this.#isHeadDue = true;
+    this.#goesFirst(write.entries, session);
+  }
+
+  /** These go before the entries of the next write. */
+  #goesFirst(entries: readonly Entry[], session: SessionChange | undefined): void {
+    if (entries.length > 0) this.#entries = [...entries, ...(this.#entries ?? [])];
+    this.#session = bothChanges(session, this.#session);
   }
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
   async #confirmCreate(failure: CadenzaError, attempt: Attempt): Promise<void> {
-    const isWritten = await this.#writer.isThere(
-      attempt,
-      () => this.lost,
-      () => this.refuse(failure),
-    );
+    let isWritten: boolean | undefined;
+    while (isWritten === undefined && !this.lost) {
+      try {
+        const stored = await this.#run.shared.store.find(this.key);
+        isWritten = stored !== undefined && this.#ownership.isOwn(stored.head, attempt.write.head);
+      } catch {
+        this.refuse(failure);
+        await this.#outage?.pause();
+      }
+    }
     this.#writing = undefined;
-    if (this.lost || isWritten === undefined) return;
-    if (isWritten) this.#onWritten(attempt);
+    if (this.lost) return;
+    if (isWritten === true) this.#onWritten(attempt);
     else this.#giveUp(failure);
   }
 
@@ -467,6 +605,17 @@ export class RunLog {
 
   /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */
   tellReaders(): void {
-    this.#readers?.tell();
+    const readers = this.#readers;
+    this.#readers = undefined;
+    for (const reader of readers ?? []) reader();
   }
+}
+
+/** A caller that waits for a commit. */
+interface Waiter {
+  position: number;
+  /** The session change that it waits for, if any. */
+  readonly session: SessionChange | undefined;
+  readonly resolve: () => void;
+  readonly reject: ((error: CadenzaError) => void) | undefined;
 }

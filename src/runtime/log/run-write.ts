@@ -4,15 +4,13 @@ import type { Entry } from "../../core/log.ts";
 import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store } from "../../core/ports.ts";
 import type { RunState } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
-import type { Batch } from "./decided-run.ts";
-import { bothChanges } from "./decided-run.ts";
 
 /** A write that was handed to the store. */
 export interface Attempt {
   readonly key: RunKey;
   readonly write: RunWrite;
-  /** The decided entries and session change that it writes. */
-  readonly batch: Batch;
+  /** The session change that it writes, without what the end of the run adds. */
+  readonly session: SessionChange | undefined;
   /** What the write expects of the run in the store. Undefined: that the run is not there. */
   readonly expected: Expected | undefined;
   readonly idempotencyKey: string | null;
@@ -63,4 +61,24 @@ export function fed(
   const isBlocked = blocked !== null && blocked !== before?.blocked;
   const feed = feedOf(state, write.entries, from, isBlocked, others);
   return feed === undefined ? write : { ...write, feed };
+}
+
+/**
+ * Two changes of a session as one. The session is created, and its content replaced, if either of them does that. The
+ * messages follow each other, and the later state counts.
+ */
+export function bothChanges(
+  before: SessionChange | undefined,
+  after: SessionChange | undefined,
+): SessionChange | undefined {
+  if (before === undefined || after === undefined) return before ?? after;
+  const { messages: first } = before;
+  const { messages: second } = after;
+  return {
+    ...after,
+    create: before.create || after.create,
+    replaces: before.replaces ?? after.replaces,
+    state: after.state ?? before.state,
+    messages: first && second ? () => [...first(), ...second()] : (first ?? second),
+  };
 }

@@ -20,9 +20,10 @@ import { Execution } from "../execution/execution.ts";
 import { onceCommitted } from "../execution/once-committed.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
-import type { LogRun } from "../log/log-host.ts";
+
 import type { Ownership } from "../log/ownership.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
+import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
