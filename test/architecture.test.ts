@@ -200,7 +200,6 @@ describe("the objects of the two rooms know each other", () => {
       "JournalHost: RunJournal",
       "LiveRuns: Runs",
       "LogRun: LiveRun",
-      "LoopHost: Execution",
       "Owner: DurableRuns",
     ]);
   });
@@ -208,7 +207,6 @@ describe("the objects of the two rooms know each other", () => {
   test("in these pairs alone, if each holds the other", () => {
     expect(known.pairs).toEqual([
       "AgentHost, LiveRun",
-      "AgentLoop, Execution",
       "DurableRuns, Runs",
       "JournaledOperations, LogOrder",
       "LeasedOwnership, LiveRun",

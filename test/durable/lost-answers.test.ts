@@ -50,7 +50,6 @@ describe("A claim whose answer was lost", () => {
 });
 
 it("A pause between two attempts is over when there is no next attempt", async () => {
-  const store = new MemoryStore();
   let holds = 0;
   const hold = () => {
     holds += 1;
@@ -58,7 +57,7 @@ it("A pause between two attempts is over when there is no next attempt", async (
       holds -= 1;
     };
   };
-  const outage = new Outage({ clock: new StoreClock(new FakeClock(), store), hold }, lostError(key.run_id));
+  const outage = new Outage({ clock: new StoreClock(new FakeClock(), {}), hold }, lostError(key.run_id));
   let isOver = false;
   const pause = outage.pause().then(() => {
     isOver = true;

@@ -15,14 +15,15 @@ import type { Usage } from "../../protocol/extensions.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
+import type { Generator } from "../agent/generator.ts";
+import { generatorOf, generatorOfItems, leave, nextOf, throwInto, unwind } from "../agent/generator.ts";
 import type { AwaitYield } from "../agent/yields.ts";
+import { meaningOf } from "../agent/yields.ts";
 import type { Operation, Operations } from "../log/operations.ts";
 import type { Ownership } from "../log/ownership.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings } from "../log/shared-by-runs.ts";
-import type { LoopHost } from "./agent-loop.ts";
-import { AgentLoop } from "./agent-loop.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import { noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
@@ -72,12 +73,19 @@ export interface ExecutionHost {
 
 /**
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
- * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
+ * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log. The loop is
+ * not an async function: the frame of one would be a part of what a run takes for as long as its agent waits.
  */
-export class Execution implements LoopHost {
+export class Execution {
   readonly operations: Operations;
   readonly #host: ExecutionHost;
-  readonly #loop: AgentLoop;
+  /** What the agent function has returned, as long as it is not used up. */
+  #generator: Generator | undefined;
+  /** The generators that wait while one that they gave is drained. */
+  #outer: Generator[] | undefined;
+  /** Made once for all values, and dropped while the agent waits for an answer. */
+  #onStep: ((given: IteratorResult<unknown>) => void) | undefined;
+  #onStepThrown: ((error: unknown) => void) | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
@@ -93,7 +101,6 @@ export class Execution implements LoopHost {
 
   constructor(host: ExecutionHost) {
     this.#host = host;
-    this.#loop = new AgentLoop(this);
     this.operations = host.operationsFor(this);
   }
 
@@ -107,10 +114,107 @@ export class Execution implements LoopHost {
     };
     const isFirst = !this.operations.isCatchingUp;
     const { run } = this.settings.interceptors;
-    this.#loop.begin(
+    this.#begin(
       run === undefined ? call : () => new InterceptedAgent((next) => run(runInfo(this.#host, isFirst), next), call),
     );
     this.operations.begin();
+  }
+
+  /** Calls the agent function, and takes its values until it has ended, is stopped, or waits for an answer. */
+  #begin(call: () => unknown): void {
+    try {
+      this.#generator = generatorOf(call());
+    } catch (error) {
+      this.#onThrown(error);
+      return;
+    }
+    this.goOn(undefined);
+  }
+
+  /** Goes on. The `yield` at which the agent waits returns `sent`, such as the answer to a request that was yielded. */
+  goOn(sent: unknown): void {
+    try {
+      this.#follow(this.#next(sent));
+    } catch (error) {
+      this.#onThrown(error);
+    }
+  }
+
+  /** A request that was yielded gets no answer: `yield` throws the error. An agent that is stopped is unwound instead. */
+  throwInto(error: unknown): void {
+    if (this.isStopped || this.#generator === undefined) return;
+    try {
+      this.#host.onMove();
+      this.#follow(throwInto(this.#generator, error));
+    } catch (thrown) {
+      this.#onThrown(thrown);
+    }
+  }
+
+  #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
+    if (step === undefined) return;
+    this.#onStep ??= (given) => this.#goOnWith(given);
+    this.#onStepThrown ??= (error) => this.#onThrown(error);
+    inBackground(this.logger, Promise.resolve(step).then(this.#onStep, this.#onStepThrown));
+  }
+
+  #goOnWith(step: IteratorResult<unknown>): void {
+    try {
+      const taken = this.#take(step);
+      if (taken === undefined) this.goOn(undefined);
+      else if (taken !== "stops")
+        inBackground(
+          this.logger,
+          taken.then(
+            () => this.goOn(undefined),
+            (error: unknown) => this.#onThrown(error),
+          ),
+        );
+    } catch (error) {
+      this.#onThrown(error);
+    }
+  }
+
+  /** Lets the agent run to its next value. Undefined: there is none. */
+  #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
+    if (this.isStopped) return undefined;
+    this.#host.onMove();
+    if (this.#generator !== undefined) return nextOf(this.#generator, sent);
+    this.#end(null, false);
+    return undefined;
+  }
+
+  #take(step: IteratorResult<unknown>): Taken {
+    const isLast = step.done === true;
+    const hasValue = !isLast || step.value !== undefined;
+    if (this.isStopped) {
+      // Unwinding needs the generators that wait for this one.
+      if (hasValue) inBackground(this.logger, this.#emitLast(step.value));
+      return "stops";
+    }
+    if (isLast) this.#generator = this.#outer?.pop();
+    return hasValue ? this.#handle(step.value) : undefined;
+  }
+
+  /** Only an await request is sent something back. The loop ends there: a run that waits costs no more than its log. */
+  #handle(value: unknown): Taken {
+    const meaning = meaningOf(value);
+    switch (meaning.kind) {
+      case "await":
+        this.#onStep = undefined;
+        this.#onStepThrown = undefined;
+        this.#host.onAwait(this, meaning.request);
+        return "stops";
+      case "items":
+        if (this.#generator !== undefined) {
+          this.#outer ??= [];
+          this.#outer.push(this.#generator);
+        }
+        this.#generator = generatorOfItems(meaning.iterable);
+        return this.pace();
+      default:
+        return this.emit(meaning);
+    }
   }
 
   /** The error with which the run was stopped, if it was. */
@@ -289,25 +393,18 @@ export class Execution implements LoopHost {
   }
 
   /** The agent threw, or emitted an invalid value: all `finally` blocks run, and the run fails. */
-  onThrown(thrown: unknown): void {
+  #onThrown(thrown: unknown): void {
     const error = thrown ?? new Error(String(thrown));
     if (this.isStopped) {
       this.logger.debug("The agent threw while it was being stopped.", { ...aboutRun(this.log), error });
       return;
     }
     this.#failure = error;
-    if (this.#loop.hasBegun) this.#beginUnwinding();
+    if (this.#generator !== undefined) this.#beginUnwinding();
     else this.#end(null, false);
   }
 
-  onReturned(): void {
-    this.#end(null, false);
-  }
-
-  onMove(): void {
-    this.#host.onMove();
-  }
-
+  /** Gives other work of the process a turn of the event loop, if one is due. Undefined: it is not. */
   pace(): undefined | Promise<void> {
     return this.#host.pace(this.#host.clock.now());
   }
@@ -317,22 +414,44 @@ export class Execution implements LoopHost {
     this.#clearTimer = this.#host.clock.setTimeout(() => this.#end(null, true), this.#host.settings.cancelGraceMs);
     inBackground(
       this.logger,
-      this.#loop.unwind().then(() => this.#end(null, false)),
+      this.#unwind().then(() => this.#end(null, false)),
     );
   }
 
-  onAwait(request: AwaitYield): void {
-    this.#host.onAwait(this, request);
+  /** Runs the `finally` blocks, those of the innermost generator first. What they emit is kept. */
+  async #unwind(): Promise<void> {
+    // A generator that is stopped by what it calls itself has to come to its next `yield` first.
+    await undefined;
+    for (let generator = this.#generator; generator !== undefined; generator = this.#outer?.pop()) {
+      try {
+        let step = await unwind(generator);
+        while (step.done !== true && !this.#over) {
+          await this.#emitLast(step.value);
+          step = await nextOf(generator, undefined);
+        }
+      } catch (error) {
+        this.logger.debug("The agent threw while it was being stopped.", { ...aboutRun(this.log), error });
+      }
+    }
   }
 
-  /** The answer to a request that was yielded: `yield` gives it. */
-  goOn(sent: unknown): void {
-    this.#loop.goOn(sent);
-  }
-
-  /** A request that was yielded gets no answer: `yield` throws the error. An agent that is stopped is unwound instead. */
-  throwInto(error: unknown): void {
-    if (!this.isStopped) this.#loop.throwInto(error);
+  /** Keeps what a `finally` block emits. Invalid values and await requests are skipped. */
+  async #emitLast(value: unknown): Promise<void> {
+    try {
+      const meaning = meaningOf(value);
+      if (meaning.kind !== "await" && meaning.kind !== "items") await this.emit(meaning);
+      else await this.pace();
+      if (meaning.kind !== "items") return;
+      for await (const item of meaning.iterable) {
+        if (this.#over) return;
+        await this.#emitLast(item);
+      }
+    } catch (error) {
+      this.logger.debug("The agent emitted an invalid value while it was being stopped.", {
+        ...aboutRun(this.log),
+        error,
+      });
+    }
   }
 
   #end(thrown: unknown, hung: boolean): void {
@@ -373,7 +492,10 @@ export class Execution implements LoopHost {
   #letGo(): void {
     this.log.activeTime?.settle(false);
     this.#clearTimer?.();
-    this.#loop.drop();
+    const outermost = this.#outer?.[0] ?? this.#generator;
+    outermost?.[leave]?.();
+    this.#outer = undefined;
+    this.#generator = undefined;
   }
 
   /** The agent goes on with new work. */
@@ -448,6 +570,9 @@ class RecordedOperation implements Operation {
     this.#execution.fail(this.given, error, this.key);
   }
 }
+
+/** What follows on a value. Undefined: the loop goes on. `stops`: an answer continues it, or the run is being stopped. */
+type Taken = undefined | Promise<void> | "stops";
 
 interface FailedOperation {
   readonly given: Failing;
