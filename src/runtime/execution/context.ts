@@ -14,67 +14,73 @@ import { noLabels } from "../agent/labels.ts";
 import { recordedValue } from "../agent/recorded.ts";
 import { readUsage } from "../agent/usage.ts";
 import { readEmission } from "../agent/yields.ts";
-import type { AgentHost } from "./agent-host.ts";
 import { nestedError } from "./bodies.ts";
-import type { Execution } from "./execution.ts";
+import type { AgentRun, Execution } from "./execution.ts";
 import { SeededRandom } from "./random.ts";
 import { checkReceiveOptions } from "./receive.ts";
+import { RunSession } from "./run-session.ts";
 import { seedOf } from "./seed.ts";
 import { checkStepName, checkStepOptions } from "./step-options.ts";
+import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { askClient, receiveMessage, sleepFor } from "./waits.ts";
+
+/** The run of an agent, with what executes its steps. */
+export interface StepsRun extends AgentRun {
+  readonly steps: Steps;
+}
 
 /**
  * The context of an agent function. Its methods are bound, so that an agent may destructure them. They are created on
  * first use: most agents use one or two, and creating all of them takes more than half of the time of a small run.
  */
 export class RunContext implements AgentContext {
-  readonly #host: AgentHost;
+  readonly #run: StepsRun;
   readonly #execution: Execution;
   #session: AgentSession | undefined;
   #usage: UsageReport | undefined;
   #random: SeededRandom | undefined;
 
-  constructor(host: AgentHost, execution: Execution) {
-    this.#host = host;
+  constructor(run: StepsRun, execution: Execution) {
+    this.#run = run;
     this.#execution = execution;
   }
 
   get run_id(): string {
-    return this.#host.log.key.run_id;
+    return this.#run.log.key.run_id;
   }
 
   get agent_name(): string {
-    return createdEntry(this.#host.log.state).agent_name;
+    return createdEntry(this.#run.log.state).agent_name;
   }
 
   get principal(): JsonValue {
-    return this.#host.principal;
+    return createdEntry(this.#run.log.state).principal ?? null;
   }
 
   get metadata(): JsonValue {
-    return createdEntry(this.#host.log.state).metadata ?? null;
+    return createdEntry(this.#run.log.state).metadata ?? null;
   }
 
   get labels(): Labels {
-    return createdEntry(this.#host.log.state).labels ?? noLabels;
+    return createdEntry(this.#run.log.state).labels ?? noLabels;
   }
 
   get logger(): Logger {
-    return this.#host.logger;
+    return this.#execution.logger;
   }
 
   get signal(): AbortSignal {
-    return this.#host.signal;
+    return this.#run.signal;
   }
 
   get emit(): (value: unknown) => Promise<void> {
     return (value) =>
       this.#execution.given(() => {
         // A body is not called again, so this value would be missing then. A body emits with `step.emit`.
-        if (this.#host.durable) this.#checkOutside("emit");
+        if (this.#run.durable) this.#checkOutside("emit");
         const emitted = this.#execution.emit(readEmission(value));
-        const onMove = (): void => this.#host.onMove();
+        const onMove = (): void => this.#run.onMove();
         return emitted === undefined ? onMove() : emitted.then(onMove);
       });
   }
@@ -82,7 +88,7 @@ export class RunContext implements AgentContext {
   get ask(): Ask {
     return ((question: Question, options?: AskOptions<unknown, boolean>) =>
       this.#begin("ask", undefined, () => {
-        const { questions } = this.#host.agent.options;
+        const { questions } = this.#run.agent.options;
         return askClient(this.#execution, question, options && withDeclared(questions, options.name, options));
       })) as Ask;
   }
@@ -94,7 +100,7 @@ export class RunContext implements AgentContext {
         checkStepName(name);
         checkFunction("step function", fn);
         checkStepOptions(options);
-        return runStep(this.#host, this.#execution, name, fn, options);
+        return runStep(this.#run, this.#execution, name, fn, options);
       })) as Step;
   }
 
@@ -114,7 +120,7 @@ export class RunContext implements AgentContext {
       this.#begin("receive", name, () => {
         checkText("message name", name);
         checkReceiveOptions(options);
-        return receiveMessage(this.#execution, name, withDeclared(this.#host.agent.options.messages, name, options));
+        return receiveMessage(this.#execution, name, withDeclared(this.#run.agent.options.messages, name, options));
       })) as Receive;
   }
 
@@ -127,7 +133,7 @@ export class RunContext implements AgentContext {
         const { show = false, budget } = options;
         if (typeof show !== "boolean") throw badArgument("options.show", "a boolean", show);
         const totalTokens = readBudget("options.budget", budget);
-        return this.#host.runAgent(this.#execution, { agentName, input, show, totalTokens });
+        return this.#run.runAgent(this.#execution, { agentName, input, show, totalTokens });
       });
   }
 
@@ -137,38 +143,38 @@ export class RunContext implements AgentContext {
   }
 
   get session(): AgentSession {
-    const host = this.#host;
+    const run = this.#run;
     const execution = this.#execution;
+    const session = (): RunSession => new RunSession(execution);
     this.#session ??= {
-      id: createdEntry(host.log.state).session_id,
+      id: createdEntry(run.log.state).session_id,
       history: () =>
         execution.given(async () => {
-          const history = await execution.operations.read(host.session.history());
-          host.onMove();
+          const history = await execution.operations.read(session().history());
+          run.onMove();
           return history;
         }),
       // For a durable agent these are steps, so that an agent that is executed again does not read or write the state.
       getState: () =>
-        execution.given(() => this.#once("session.getState", () => host.session.getState()) as MaybePromise<JsonValue>),
+        execution.given(() => this.#once("session.getState", () => session().getState()) as MaybePromise<JsonValue>),
       setState: (state) =>
         execution.given(async () => {
           const copy = readState(state);
-          await this.#once("session.setState", () => host.session.setState(copy));
+          await this.#once("session.setState", () => session().setState(copy));
         }),
     };
     return this.#session;
   }
 
   get usage(): UsageReport {
-    const host = this.#host;
     const execution = this.#execution;
     this.#usage ??= {
-      add: (usage) => host.addUsage(execution, readUsage(usage)),
+      add: (usage) => execution.report(readUsage(usage)),
       get total() {
         return execution.usage;
       },
       get remaining() {
-        return execution.operations.tokensLeft ?? host.tokensLeft;
+        return execution.operations.tokensLeft ?? execution.tokensLeft;
       },
     };
     return this.#usage;
@@ -187,9 +193,9 @@ export class RunContext implements AgentContext {
   }
 
   #once(name: string, fn: () => unknown): Promise<unknown> | unknown {
-    if (!this.#host.durable) return fn();
+    if (!this.#run.durable) return fn();
     this.#checkOutside(name);
-    return runStep(this.#host, this.#execution, name, fn, {});
+    return runStep(this.#run, this.#execution, name, fn, {});
   }
 
   /**
@@ -197,7 +203,7 @@ export class RunContext implements AgentContext {
    * is not called, and would not begin the operation.
    */
   #checkOutside(what: string, name?: unknown): void {
-    if (!this.#host.isInBody(this.#execution)) return;
+    if (!this.#run.isInBody(this.#execution)) return;
     throw nestedError(this.run_id, typeof name === "string" ? `${what} ${JSON.stringify(name)}` : what);
   }
 
@@ -213,12 +219,12 @@ export class RunContext implements AgentContext {
 
   /** The pause keeps an agent that is stopped, and ignores the refusals, from blocking the event loop. */
   #refuse<T>(begin: () => Promise<T>): Promise<T> {
-    const turn = this.#host.pace(this.#host.clock.now());
+    const turn = this.#execution.pace();
     return turn === undefined ? begin() : this.#execution.given(() => turn.then(begin));
   }
 
   #seeded(): SeededRandom {
-    this.#random ??= new SeededRandom(seedOf(createdEntry(this.#host.log.state), this.run_id));
+    this.#random ??= new SeededRandom(seedOf(createdEntry(this.#run.log.state), this.run_id));
     return this.#random;
   }
 }
@@ -228,17 +234,17 @@ export class RunContext implements AgentContext {
  * entry.
  */
 function runStep(
-  host: AgentHost,
+  run: StepsRun,
   execution: Execution,
   name: string,
   fn: (step: StepScope) => unknown,
   options: StepOptions,
 ): Promise<unknown> {
   const key = execution.operations.keyFor(name);
-  if (!host.durable) return host.steps.run(key, fn, options, execution);
+  if (!run.durable) return run.steps.run(key, fn, options, execution);
   return execution.perform({
     key,
-    start: (given) => host.steps.begin(key, fn, options, execution.operations.intent(key), given),
+    start: (given) => run.steps.begin(key, fn, options, execution.operations.intent(key), given),
     settle: (entry) => resultOfStep(entry as StepEntry),
   });
 }

@@ -4,6 +4,7 @@ import { inBackground } from "../../core/background.ts";
 import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import { causeOf, failureOf } from "../../core/failure.ts";
 import type { ResultEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
@@ -12,63 +13,68 @@ import { isPromise } from "../../core/promises.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import { addUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
-import type { JsonValue } from "../../protocol/json.ts";
+import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
 import type { Generator } from "../agent/generator.ts";
 import { generatorOf, generatorOfItems, leave, nextOf, throwInto, unwind } from "../agent/generator.ts";
+import type { NewSubRun } from "../agent/new-run.ts";
 import type { AwaitYield } from "../agent/yields.ts";
 import { meaningOf } from "../agent/yields.ts";
+import { ActiveTime } from "../log/active-time.ts";
 import type { Operation, Operations } from "../log/operations.ts";
 import type { Ownership } from "../log/ownership.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
 import type { RunLog } from "../log/run-log.ts";
-import type { ExecutionSettings } from "../log/shared-by-runs.ts";
+import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
-import { noteOperation, operationBehind } from "./failed-operation.ts";
+import { isOfOperation, noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
+import { LiveOperations } from "./live-operations.ts";
 import { onceInLog } from "./once-committed.ts";
+import { Spending } from "./spending.ts";
+import type { SpendingRun } from "./spending-tree.ts";
+import { checkSpending, tokensLeft } from "./spending-tree.ts";
 
 /** How many failed operations are kept until the end of the run, in case the agent awaits them later. */
 const MAX_FAILED = 100;
 
 /** What is said of the error that ends a run. */
-export type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
+type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
 
-/** What an execution needs from the run that it executes. */
-export interface ExecutionHost {
-  readonly log: RunLog;
-  readonly clock: Clock;
-  readonly logger: Logger;
+/** The run of an agent, and what its agent reports to it. */
+export interface AgentRun extends SpendingRun {
+  readonly shared: SharedByRuns;
   readonly agent: Agent;
   readonly durable: boolean;
-  readonly ownership: Pick<Ownership, "takenAt">;
-  readonly settings: ExecutionSettings;
+  readonly ownership: Ownership;
+  readonly execution: Execution | undefined;
   /** One signal for the run, whichever of its executions asks for it. */
   readonly signal: AbortSignal;
   abortSignal(reason: () => CadenzaError): void;
-  readonly principal: JsonValue;
-  /** How the agent's operations get their results. */
-  operationsFor(execution: Execution): Operations;
-  /** The agent has yielded an await request. */
-  onAwait(execution: Execution, request: AwaitYield): void;
+  /** Whether the body of a step is at work in this process, or is about to begin. */
+  readonly isInStep: boolean;
+  /** Whether an operation that begins now comes from inside the body of a step. */
+  isInBody(execution: Execution): boolean;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
-  /** The agent is about to be given something: it goes on. */
+  /** Takes the run's slot for a step body. Undefined: it has the slot, or needs none. */
+  takeSlotForBody(): undefined | Promise<void>;
+  /** A step has begun, perhaps beside something that the run waits for. */
+  onStepBegun(): void;
+  /** A step has ended: the run may only wait from now on. */
+  onStepEnded(): void;
+  /** The agent is about to be given something, and continues. */
   onMove(): void;
-  /** Now and then another turn of the event loop is due; undefined when it is not. */
-  pace(at: number): undefined | Promise<void>;
-  failureOf(error: unknown): Failed;
-  /** Usage was reported, or the agent has caught up with what the log holds: the run may exceed its budget. */
-  onUsage(): void;
-  /** What the sub-runs without a result have used, if the run has a budget. Null: nothing. */
-  readonly usageBelow: Usage | null;
-  /** The agent was still working after the run had ended, and what it emitted was dropped. */
-  onDropped(): void;
+  /** The agent has yielded an await request. */
+  onAwait(execution: Execution, request: AwaitYield): void;
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
+  /** What the agent threw, for callers who are told more than the client. */
+  cause: unknown;
   /** The run is about to end: its sub-runs end first. */
   onEnd(): void;
-  /** The agent is through, or has been left behind. `hung`: it did not stop in time. */
-  onOver(hung: boolean): void;
+  /** The agent has ended, or has been left behind. */
+  onOver(): void;
 }
 
 /**
@@ -77,8 +83,9 @@ export interface ExecutionHost {
  * not an async function: the frame of one would be a part of what a run takes for as long as its agent waits.
  */
 export class Execution {
+  readonly run: AgentRun;
+  /** How the agent's operations get their results. */
   readonly operations: Operations;
-  readonly #host: ExecutionHost;
   /** What the agent function has returned, as long as it is not used up. */
   #generator: Generator | undefined;
   /** The generators that wait while one that they gave is drained. */
@@ -99,23 +106,27 @@ export class Execution {
   /** Of the grace period. */
   #clearTimer: (() => void) | undefined;
 
-  constructor(host: ExecutionHost) {
-    this.#host = host;
-    this.operations = host.operationsFor(this);
+  constructor(run: AgentRun) {
+    const { log, family } = run;
+    const { budget } = createdEntry(log.state);
+    this.run = run;
+    if (budget !== undefined) family.spending ??= new Spending(budget);
+    log.activeTime ??= activeTimeOf(run);
+    this.operations = run.ownership.operations() ?? new LiveOperations(this);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
   start(context: AgentContext): void {
-    const { log, clock } = this.#host;
+    const { log, clock } = this;
     if (!this.operations.isCatchingUp) log.decide({ type: "start", at: clock.now() });
     const call = (): unknown => {
       this.#isCalled = true;
-      return this.#host.agent.fn(createdEntry(log.state).input, context);
+      return this.run.agent.fn(createdEntry(log.state).input, context);
     };
     const isFirst = !this.operations.isCatchingUp;
     const { run } = this.settings.interceptors;
     this.#begin(
-      run === undefined ? call : () => new InterceptedAgent((next) => run(runInfo(this.#host, isFirst), next), call),
+      run === undefined ? call : () => new InterceptedAgent((next) => run(runInfo(this.run, isFirst), next), call),
     );
     this.operations.begin();
   }
@@ -144,7 +155,7 @@ export class Execution {
   throwInto(error: unknown): void {
     if (this.isStopped || this.#generator === undefined) return;
     try {
-      this.#host.onMove();
+      this.onMove();
       this.#follow(throwInto(this.#generator, error));
     } catch (thrown) {
       this.#onThrown(thrown);
@@ -178,7 +189,7 @@ export class Execution {
   /** Lets the agent run to its next value. Undefined: there is none. */
   #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
     if (this.isStopped) return undefined;
-    this.#host.onMove();
+    this.onMove();
     if (this.#generator !== undefined) return nextOf(this.#generator, sent);
     this.#end(null, false);
     return undefined;
@@ -203,7 +214,7 @@ export class Execution {
       case "await":
         this.#onStep = undefined;
         this.#onStepThrown = undefined;
-        this.#host.onAwait(this, meaning.request);
+        this.run.onAwait(this, meaning.request);
         return "stops";
       case "items":
         if (this.#generator !== undefined) {
@@ -289,11 +300,11 @@ export class Execution {
   }
 
   get log(): RunLog {
-    return this.#host.log;
+    return this.run.log;
   }
 
   get clock(): Clock {
-    return this.#host.clock;
+    return this.run.shared.clock;
   }
 
   /** The fields of log lines about the run. */
@@ -302,11 +313,11 @@ export class Execution {
   }
 
   get logger(): Logger {
-    return this.#host.logger;
+    return this.run.shared.logger;
   }
 
   get takenAt(): number {
-    return this.#host.ownership.takenAt;
+    return this.run.ownership.takenAt;
   }
 
   /** See {@link Operations.settled}. */
@@ -316,7 +327,7 @@ export class Execution {
 
   /** Goes on when the run has its slot again. */
   withSlot(callback: () => void): void {
-    this.operations.withSlot((take) => this.#host.withSlot(take), callback);
+    this.operations.withSlot((take) => this.run.withSlot(take), callback);
   }
 
   onExpired(): void {
@@ -326,9 +337,10 @@ export class Execution {
 
   /** Emits an item. Undefined: done. A promise: the queue to the store is full, wait for it. */
   emit(emission: Emission): undefined | Promise<void> {
-    const { log, clock, settings } = this.#host;
+    const { log, clock, settings } = this;
     if (this.#over) {
-      this.#host.onDropped();
+      // The agent works on after its run has ended.
+      this.run.shared.figures.dropped += 1;
       return this.pace();
     }
     checkLogLength(log.state.position, settings.maxLogEntries);
@@ -336,29 +348,54 @@ export class Execution {
     const at = clock.now();
     if (emission.source) {
       log.decide({ type: "emit", at, item: emission });
-      return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
+      return log.backlog >= settings.maxBacklog ? log.commit() : this.pace(at);
     }
     this.#emitted += 1;
     return this.operations.emit(emission, at);
   }
 
   get settings(): ExecutionSettings {
-    return this.#host.settings;
+    return this.run.shared.settings;
   }
 
   onUnfitAnswer(key: string): void {
     this.operations.onUnfitAnswer(key);
   }
 
+  /**
+   * The agent reports usage. The body of a step continues when its execution is replaced: what it uses is that of the
+   * next one, and is new. An agent that has not caught up reports what the log has already.
+   */
+  report(usage: Usage): void {
+    const { execution } = this.run;
+    if (execution !== undefined && execution !== this && this.run.isInStep) execution.addUsage(usage);
+    else if (!this.operations.holdsUsage(usage)) this.addUsage(usage);
+  }
+
   /** Books usage that the log does not have. */
   addUsage(usage: Usage): void {
     this.#usage = addUsage(this.#usage, usage);
-    this.#host.onUsage();
+    this.#onUsage();
+  }
+
+  /** Usage was reported, or the agent has caught up with what the log holds: the run may exceed its budget. */
+  #onUsage(): void {
+    if (this.#spending !== undefined) checkSpending(this.run);
+  }
+
+  /** Of a run with a budget. The others may have no family. */
+  get #spending(): Spending | undefined {
+    return createdEntry(this.log.state).budget === undefined ? undefined : this.run.family.spending;
+  }
+
+  /** How many tokens of the run's budget are left now. Infinity: it has none. */
+  get tokensLeft(): number {
+    return this.#spending === undefined ? Number.POSITIVE_INFINITY : tokensLeft(this.run);
   }
 
   /** What has been reported so far; null before the first report. */
   get usage(): Usage | null {
-    return addUsage(this.#host.log.state.usage, this.#usage);
+    return addUsage(this.log.state.usage, this.#usage);
   }
 
   /** What was reported since the last entry that carried usage. */
@@ -375,7 +412,7 @@ export class Execution {
     // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
     if (this.#failure === null) this.#beginUnwinding();
     this.operations.close(() => reason);
-    this.#host.abortSignal(() => reason);
+    this.run.abortSignal(() => reason);
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
@@ -404,14 +441,19 @@ export class Execution {
     else this.#end(null, false);
   }
 
+  /** The agent is about to receive something, and continues. */
+  onMove(): void {
+    this.run.onMove();
+  }
+
   /** Gives other work of the process a turn of the event loop, if one is due. Undefined: it is not. */
-  pace(): undefined | Promise<void> {
-    return this.#host.pace(this.#host.clock.now());
+  pace(at = this.clock.now()): undefined | Promise<void> {
+    return this.run.shared.pace(at);
   }
 
   #beginUnwinding(): void {
     this.#clearTimer?.();
-    this.#clearTimer = this.#host.clock.setTimeout(() => this.#end(null, true), this.#host.settings.cancelGraceMs);
+    this.#clearTimer = this.clock.setTimeout(() => this.#end(null, true), this.settings.cancelGraceMs);
     inBackground(
       this.logger,
       this.#unwind().then(() => this.#end(null, false)),
@@ -460,17 +502,32 @@ export class Execution {
     if (this.#isCalled && !this.operations.mayEnd(error, this.#aborted)) return;
     this.#over = true;
     this.#tellFailed();
-    const { log, clock, failureOf } = this.#host;
-    const failed = error === null ? { failure: null } : failureOf.call(this.#host, error);
-    const usage = addUsage(this.takeUsage(), this.#host.usageBelow);
+    const { log, clock, run } = this;
+    const failed = error === null ? { failure: null } : this.#whatFailed(error);
+    const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
     log.decide({ type: "end", at: clock.now(), ...failed, usage });
     const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
     this.operations.close(reason);
     this.#letGo();
-    this.#host.abortSignal(reason);
-    this.#host.onEnd();
+    run.abortSignal(reason);
+    run.onEnd();
     log.flush();
-    this.#host.onOver(hung);
+    if (hung) {
+      run.shared.figures.hung += 1;
+      this.logger.warn("An agent did not stop in time, and was left behind.", this.about);
+    }
+    run.onOver();
+  }
+
+  /** What is said of the error that ends the run. */
+  #whatFailed(error: unknown): Failed {
+    const { run } = this;
+    run.cause = error;
+    this.logger.warn("A run failed.", { ...this.about, error });
+    const failure = failureOf(error, this.settings.exposeErrors);
+    const key = run.durable ? operationBehind(error) : undefined;
+    const cause = key !== undefined && isOfOperation(error) ? undefined : causeOf(error);
+    return { failure, ...(key !== undefined && { key }), ...(cause !== undefined && { cause }) };
   }
 
   #tellFailed(): void {
@@ -500,12 +557,12 @@ export class Execution {
 
   /** The agent goes on with new work. */
   onCaughtUp(): void {
-    this.#host.onUsage();
+    this.#onUsage();
   }
 
   /** The active time is over. The agent is stopped when the log says so, as for the deadline of a question. */
   overrun(): void {
-    const { log, clock } = this.#host;
+    const { log, clock } = this;
     if (this.isEnding) return;
     const decision = log.decide({ type: "overrun", at: clock.now() });
     const entry = isRefusal(decision) ? undefined : decision[0];
@@ -520,7 +577,7 @@ export class Execution {
    * commit it would use more.
    */
   stopBy(command: Command): boolean {
-    const { log } = this.#host;
+    const { log } = this;
     const decision = log.decide(command);
     if (isRefusal(decision) || decision.length === 0) return false;
     log.flush();
@@ -587,4 +644,22 @@ function endedError(runId: string): CadenzaError {
 /** Whether an operation failed with {@link endedError}, since its run has ended. */
 function isEnd(error: unknown): boolean {
   return CadenzaError.is(error) && error.code === "run_cancelled";
+}
+
+/** Measures how long a run is active, if that has a limit. A sub-run may be active for no longer than was left above it. */
+function activeTimeOf(run: AgentRun): ActiveTime | undefined {
+  const { log, agent, shared } = run;
+  const { timeout_ms, parent } = createdEntry(log.state);
+  const own = agent.options.timeoutMs ?? shared.settings.timeoutMs;
+  const given = timeout_ms === undefined ? own : (timeout_ms ?? Number.POSITIVE_INFINITY);
+  const limitMs = parent === undefined ? given : Math.min(given, own);
+  if (limitMs === Number.POSITIVE_INFINITY) return undefined;
+  return new ActiveTime({
+    clock: shared.clock,
+    logger: shared.logger,
+    limitMs,
+    recordedMs: log.state.active_ms,
+    writing: () => log.writing,
+    onOver: () => run.execution?.overrun(),
+  });
 }

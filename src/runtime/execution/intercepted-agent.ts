@@ -1,7 +1,6 @@
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { createdEntry } from "../../core/state.ts";
-import type { JsonValue } from "../../protocol/json.ts";
 import type { Generator } from "../agent/generator.ts";
 import { generatorOf, leave, nextOf, throwInto, unwind } from "../agent/generator.ts";
 import type { RunInfo, RunPassage } from "../agent/interceptors.ts";
@@ -10,11 +9,17 @@ import type { RunLog } from "../log/run-log.ts";
 
 /** What interceptors are told of a run. */
 export function runInfo(
-  { log, principal, signal }: { readonly log: RunLog; readonly principal: JsonValue; readonly signal: AbortSignal },
+  { log, signal }: { readonly log: RunLog; readonly signal: AbortSignal },
   isFirst: boolean,
 ): RunInfo {
   const created = createdEntry(log.state);
-  return { ...createInfo(log.key, created), principal, carrier: created.carrier ?? {}, isFirst, signal };
+  return {
+    ...createInfo(log.key, created),
+    principal: created.principal ?? null,
+    carrier: created.carrier ?? {},
+    isFirst,
+    signal,
+  };
 }
 
 /** What the runtime asks of the generator of an agent. */

@@ -10,27 +10,24 @@ import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../log/retry-pause.ts";
 import type { RunLog } from "../log/run-log.ts";
-import type { ExecutionHost } from "./execution.ts";
+import type { Execution } from "./execution.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 
 const noMessages: readonly Message[] = [];
-
-/** The run whose session it is. */
-type SessionHost = Pick<ExecutionHost, "log" | "clock" | "logger" | "signal">;
 
 /**
  * The session of a run as its agent sees it. A store that fails to read it is asked again, as one that fails to write
  * is, because the failure would count as what the agent did.
  */
 export class RunSession {
-  readonly #host: SessionHost;
+  readonly #execution: Execution;
   readonly #log: RunLog;
   readonly #store: Store;
 
-  constructor(host: SessionHost, store: Store) {
-    this.#host = host;
-    this.#log = host.log;
-    this.#store = store;
+  constructor(execution: Execution) {
+    this.#execution = execution;
+    this.#log = execution.log;
+    this.#store = execution.run.shared.store;
   }
 
   /** The messages that the session held when the run was created. None if it was deleted or replaced since. */
@@ -50,10 +47,13 @@ export class RunSession {
   }
 
   #lost(): readonly Message[] {
-    this.#host.logger.warn("The history of a run was deleted, or replaced, with its session. The agent sees none.", {
-      ...aboutRun(this.#log),
-      session_id: this.#key.session_id,
-    });
+    this.#execution.logger.warn(
+      "The history of a run was deleted, or replaced, with its session. The agent sees none.",
+      {
+        ...aboutRun(this.#log),
+        session_id: this.#key.session_id,
+      },
+    );
     return noMessages;
   }
 
@@ -65,7 +65,7 @@ export class RunSession {
 
   setState(state: JsonValue): MaybePromise<void> {
     const { session_id } = createdEntry(this.#log.state);
-    const at = this.#host.clock.now();
+    const at = this.#execution.clock.now();
     const generation = this.#log.key.run_id;
     this.#log.changeSession({ session_id, create: true, generation, state: { value: state }, at });
     return this.#log.commit();
@@ -94,7 +94,7 @@ export class RunSession {
 
   /** Rejects when the run is stopped, and not before. */
   async #readAgain<Value>(read: () => MaybePromise<Value>, first: unknown): Promise<Value> {
-    const { clock, logger, signal } = this.#host;
+    const { clock, logger, run } = this.#execution;
     let error = first;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = nextPauseMs(pauseMs)) {
       logger.warn("The session of a run could not be read. Reading it is tried again.", {
@@ -105,7 +105,7 @@ export class RunSession {
       const pause = new Promise<void>((resolve) => {
         clear = clock.setTimeout(resolve, pauseMs);
       });
-      await unlessAborted(pause, signal).finally(() => clear?.());
+      await unlessAborted(pause, run.signal).finally(() => clear?.());
       try {
         return await read();
       } catch (again) {

@@ -1,12 +1,34 @@
+import type { Command } from "../../core/commands.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import type { Clock } from "../../core/ports.ts";
 import { addUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
-import type { AgentRun } from "./agent-run.ts";
+import type { RunLog } from "../log/run-log.ts";
+import type { RunFamily } from "./run-family.ts";
+
+/** A run whose usage counts for a budget, its own or one above it. */
+export interface SpendingRun {
+  readonly log: RunLog;
+  readonly family: RunFamily<SpendingRun>;
+  /** The agent at work on the run: see `Execution`. */
+  readonly execution: SpendingAgent | undefined;
+  onEnd(): void;
+}
+
+interface SpendingAgent {
+  readonly usage: Usage | null;
+  readonly isStopped: boolean;
+  readonly operations: { readonly isCatchingUp: boolean };
+  readonly clock: Clock;
+  takeUsage(): Usage | null;
+  stopBy(command: Command): boolean;
+  abort(reason: CadenzaError): void;
+}
 
 // Each run below a run with a budget has a budget itself, at most what was left then.
 
 /** How many tokens are left now, of the budgets of a run and of those above it. */
-export function tokensLeft(run: AgentRun): number {
+export function tokensLeft(run: SpendingRun): number {
   const { spending, parent } = run.family;
   if (spending === undefined) return Number.POSITIVE_INFINITY;
   const own = spending.left(ownUsage(run));
@@ -14,17 +36,17 @@ export function tokensLeft(run: AgentRun): number {
 }
 
 /** What a run has used, with the runs below it. */
-export function usageOf(run: AgentRun): Usage | null {
+export function usageOf(run: SpendingRun): Usage | null {
   return addUsage(ownUsage(run), run.family.spending?.below ?? null);
 }
 
 /** Tells the runs above what a run with a budget has used, and stops the highest of them that has exceeded its budget. */
-export function checkSpending(run: AgentRun): void {
-  let highest: AgentRun | undefined;
-  let each: AgentRun | undefined = run;
+export function checkSpending(run: SpendingRun): void {
+  let highest: SpendingRun | undefined;
+  let each: SpendingRun | undefined = run;
   while (each?.family.spending !== undefined) {
     if (each.family.spending.isExceeded(ownUsage(each))) highest = each;
-    const above: AgentRun | undefined = each.family.parent;
+    const above: SpendingRun | undefined = each.family.parent;
     above?.family.spending?.note(each.log.key, usageOf(each));
     each = above;
   }
@@ -32,7 +54,7 @@ export function checkSpending(run: AgentRun): void {
 }
 
 /** Stops a run, and the runs below it. */
-function exceed(run: AgentRun): void {
+function exceed(run: SpendingRun): void {
   const { execution } = run;
   // An agent that is executed again is stopped where it was, not on the way there.
   if (execution === undefined || execution.isStopped || execution.operations.isCatchingUp) return;
@@ -41,7 +63,7 @@ function exceed(run: AgentRun): void {
 }
 
 /** Stops the agents of the sub-runs at once, and not when their cancels are committed: they would use more meanwhile. */
-function stopBelow(run: AgentRun): void {
+function stopBelow(run: SpendingRun): void {
   run.onEnd();
   for (const child of run.family.children) {
     stopBelow(child);
@@ -51,6 +73,6 @@ function stopBelow(run: AgentRun): void {
   }
 }
 
-function ownUsage({ execution, log }: AgentRun): Usage | null {
+function ownUsage({ execution, log }: SpendingRun): Usage | null {
   return execution === undefined ? log.state.usage : execution.usage;
 }

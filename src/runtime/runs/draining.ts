@@ -51,7 +51,7 @@ export class Draining {
 
   #handOnIdle(): void {
     for (const run of [...this.#runs]) {
-      const isAtWork = run.steps?.areHeld === false || isStopped(run.log.state);
+      const isAtWork = !run.areStepsHeld || isStopped(run.log.state);
       if (isAtWork || !run.ownership.mayLeave || this.#handedOn.has(run)) continue;
       this.#handedOn.add(run);
       this.#handOn(run);

@@ -1,3 +1,4 @@
+import { inBackground } from "../../core/background.ts";
 import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -13,13 +14,18 @@ import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { NewRun, NewSubRun } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
-import { AgentHost } from "../execution/agent-host.ts";
-import type { AgentRun } from "../execution/agent-run.ts";
+import type { AwaitYield } from "../agent/yields.ts";
+import type { StepsRun } from "../execution/context.ts";
 import { RunContext } from "../execution/context.ts";
 import { Execution } from "../execution/execution.ts";
+import { answerOffers } from "../execution/offered-answers.ts";
 import { onceCommitted } from "../execution/once-committed.ts";
+import { takeMail } from "../execution/receive.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
+import { RunSignal } from "../execution/run-signal.ts";
+import { Steps } from "../execution/steps.ts";
+import { askByYield } from "../execution/waits.ts";
 
 import type { Ownership } from "../log/ownership.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
@@ -61,7 +67,7 @@ export interface LiveRuns extends Iterable<LiveRun> {
 export type SubRunFound = LiveRun | SubRunNotHere | undefined;
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
-export class LiveRun implements LogRun, AgentRun {
+export class LiveRun implements LogRun, StepsRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
@@ -69,9 +75,12 @@ export class LiveRun implements LogRun, AgentRun {
   readonly runs: LiveRuns;
   readonly shared: SharedByRuns;
   readonly ownership: Ownership;
-  /** Made when the agent is called. */
-  #agentHost: AgentHost | undefined;
   #execution: Execution | undefined;
+  /** Made on first use. */
+  #signal: RunSignal | undefined;
+  /** Only of a run that has begun a step. */
+  #steps: Steps | undefined;
+  #isMailDue = false;
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
   /** Another run has joined the session that was made for this one: then the session stays. */
@@ -98,8 +107,34 @@ export class LiveRun implements LogRun, AgentRun {
     return createdEntry(this.log.state).durable === true;
   }
 
-  get steps(): AgentHost["startedSteps"] {
-    return this.#agentHost?.startedSteps;
+  get #runSignal(): RunSignal {
+    this.#signal ??= new RunSignal(this.shared.logger);
+    return this.#signal;
+  }
+
+  get signal(): AbortSignal {
+    return this.#runSignal.signal;
+  }
+
+  abortSignal(reason: () => CadenzaError): void {
+    this.#runSignal.abort(reason);
+    if (this.#execution?.over === true) this.#steps?.onOver();
+  }
+
+  get steps(): Steps {
+    this.#steps ??= new Steps(this, this.#runSignal);
+    return this.#steps;
+  }
+
+  /** Whether the steps at work have to begin in another process. A run without such steps has none that do not. */
+  get areStepsHeld(): boolean {
+    return this.#steps?.areHeld !== false;
+  }
+
+  isInBody(execution: Execution): boolean {
+    // What a run that stops refuses, it refuses for that.
+    if (this.#steps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status)) return false;
+    return this.#steps.isInside(execution.operations.isPaced);
   }
 
   get slot(): RunSlot | undefined {
@@ -148,7 +183,7 @@ export class LiveRun implements LogRun, AgentRun {
 
   /** Whether the body of a step is at work in this process, or is about to begin, whatever the run waits for beside it. */
   get isInStep(): boolean {
-    return this.steps?.isBusy === true;
+    return this.#steps?.isBusy === true;
   }
 
   /** Whether a step of the run, or one of its sub-runs here, is at work, whatever it waits for. They work in its slot. */
@@ -191,9 +226,8 @@ export class LiveRun implements LogRun, AgentRun {
 
   /** Calls the agent. An earlier execution of the run has been fenced. */
   execute(): void {
-    this.#agentHost ??= new AgentHost(this);
-    this.#execution = new Execution(this.#agentHost);
-    this.#execution.start(new RunContext(this.#agentHost, this.#execution));
+    this.#execution = new Execution(this);
+    this.#execution.start(new RunContext(this, this.#execution));
     this.settleHold();
   }
 
@@ -278,7 +312,7 @@ export class LiveRun implements LogRun, AgentRun {
     const usage = this.#execution?.takeUsage() ?? null;
     this.log.decide({ type: "end", at: this.shared.clock.now(), failure: failureOf(error, false), usage });
     this.#execution?.fence();
-    this.#agentHost?.abortSignal(() => error);
+    if (this.#execution !== undefined) this.abortSignal(() => error);
     this.onEnd();
     this.#slot?.give();
     this.log.flush();
@@ -305,7 +339,7 @@ export class LiveRun implements LogRun, AgentRun {
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     if (this.waits) this.parent?.settleSlot();
     this.settleActiveTime();
-    this.#agentHost?.onMail();
+    this.#lookAtMail();
     this.shared.onProgress?.();
     if (!isFinal(head.status)) return;
     this.#clearStart?.();
@@ -321,7 +355,7 @@ export class LiveRun implements LogRun, AgentRun {
     this.settleHold();
     this.#execution?.fence();
     // A listener of the signal would take an evicted run for a stopped one.
-    if (how !== "evicted") this.#agentHost?.abortSignal(() => error);
+    if (how !== "evicted" && this.#execution !== undefined) this.abortSignal(() => error);
     this.ownership.onGone();
     this.#clearStart?.();
     this.#slot?.give();
@@ -346,7 +380,27 @@ export class LiveRun implements LogRun, AgentRun {
   // What the agent reports.
 
   onMove(): void {
-    this.#agentHost?.onMove();
+    if (this.#steps !== undefined && this.durable) this.#steps.moves();
+  }
+
+  onAwait(execution: Execution, request: AwaitYield): void {
+    askByYield(execution, request);
+  }
+
+  /**
+   * Messages for the agent, and answers that other processes could not validate, may be in the log. They are looked at
+   * a turn later: results that are being committed now come before theirs, in the log and to the agent.
+   */
+  #lookAtMail(): void {
+    if (this.#execution === undefined || this.#isMailDue || this.log.state.mail === null) return;
+    this.#isMailDue = true;
+    const looked = this.shared.clock.turn().then(() => {
+      this.#isMailDue = false;
+      if (this.log.lost || this.ownership.isCatchingUp || this.#execution?.isStopped !== false) return;
+      takeMail(this.#execution.operations);
+      answerOffers(this.#execution, this.shared);
+    });
+    inBackground(this.shared.logger, looked);
   }
 
   /** The agent has done again what the log holds. It is stopped if the run was. */
@@ -356,7 +410,7 @@ export class LiveRun implements LogRun, AgentRun {
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue));
     else {
       this.settleActiveTime();
-      this.#agentHost?.onMail();
+      this.#lookAtMail();
       this.ownership.settle();
     }
   }
