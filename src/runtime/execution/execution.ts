@@ -107,10 +107,10 @@ export class Execution {
   #clearTimer: (() => void) | undefined;
 
   constructor(run: AgentRun) {
-    const { log, family } = run;
+    const { log } = run;
     const { budget } = createdEntry(log.state);
     this.run = run;
-    if (budget !== undefined) family.spending ??= new Spending(budget);
+    if (budget !== undefined) run.family.spending ??= new Spending(budget);
     log.activeTime ??= activeTimeOf(run);
     this.operations = run.ownership.operations() ?? new LiveOperations(this);
   }
