@@ -1,4 +1,4 @@
-export type { AdminWatchOptions, OperatedRuntime, OperatedStore, ShownRun } from "./admin/admin.ts";
+export type { AdminOptions, AdminWatchOptions, OperatedRuntime, OperatedStore, ShownRun } from "./admin/admin.ts";
 export { Admin, createAdmin } from "./admin/admin.ts";
 export type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./admin/one-run.ts";
 export type {

@@ -2,8 +2,9 @@ import { CadenzaError } from "../core/errors.ts";
 import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import { badArgument, checkObject } from "../runtime/agent/check.ts";
+import { badArgument, checkKeys, checkObject } from "../runtime/agent/check.ts";
 import type { ForkOptions } from "../runtime/api/forks.ts";
 import type { Inside } from "../runtime/api/inside.ts";
 import { insideKey } from "../runtime/api/inside.ts";
@@ -25,12 +26,18 @@ import type { StepItem } from "./timeline.ts";
 /** The part of an `AgentRuntime` that its operators use. */
 export interface OperatedRuntime {
   readonly [insideKey]: Inside;
-  scope(options: { readonly tenant: string }): Pick<Scope, "fork" | "cancel" | "delete">;
+  scope(options: { readonly tenant: string; readonly principal: JsonValue }): Pick<Scope, "fork" | "cancel" | "delete">;
 }
 
 /** A store without a runtime, as one that was opened with `readOnly`. */
 export interface OperatedStore {
   readonly store: Store;
+}
+
+/** Who operates. */
+export interface AdminOptions {
+  /** In whose name forks, cancels and deletions are made: logs and `onAudit` have it as `by`. Default: null. */
+  readonly principal?: JsonValue | undefined;
 }
 
 /** How many runs `changes` compares in one call at most. */
@@ -49,9 +56,11 @@ export class Admin {
   readonly #store: Store;
   readonly #feed: Feed;
   readonly #several: SeveralRuns;
+  readonly #principal: JsonValue;
 
   /** For `createAdmin`. */
-  constructor(operated: OperatedRuntime | OperatedStore) {
+  constructor(operated: OperatedRuntime | OperatedStore, principal: JsonValue) {
+    this.#principal = principal;
     this.#runtime = insideKey in operated ? operated : undefined;
     this.#store = insideKey in operated ? operated[insideKey].store : guarded(operated.store);
     this.#feed =
@@ -220,7 +229,7 @@ export class Admin {
   }
 
   #scope(tenant: string): ReturnType<OperatedRuntime["scope"]> {
-    if (this.#runtime !== undefined) return this.#runtime.scope({ tenant });
+    if (this.#runtime !== undefined) return this.#runtime.scope({ tenant, principal: this.#principal });
     throw new CadenzaError(
       "invalid_argument",
       "This Admin was made of a store, which it only reads. To fork, cancel and delete runs, make one of a runtime on that store: createAdmin(runtime).",
@@ -247,7 +256,7 @@ export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "p
 
 /**
  * Makes the operator's side of a runtime, or of a store alone: then it only reads, and knows no code. Throws
- * `invalid_argument` for anything else.
+ * `invalid_argument` for anything else. An `Admin` costs little: make one for each operator, with the operator's `principal`.
  *
  * @example
  * ```ts
@@ -264,11 +273,16 @@ export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "p
  * await runtime.close();
  * ```
  */
-export function createAdmin(operated: OperatedRuntime | OperatedStore): Admin {
+export function createAdmin(operated: OperatedRuntime | OperatedStore, options: AdminOptions = {}): Admin {
   checkObject("operated", operated);
   const isKnown = insideKey in operated || typeof operated.store?.find === "function";
   if (!isKnown) throw badArgument("operated", "a runtime, or an object with a `store`", operated);
-  return new Admin(operated);
+  checkObject("options", options);
+  checkKeys("options", options, ["principal"]);
+  const { principal = null } = options;
+  // The scope checks that it is JSON.
+  if (insideKey in operated) operated.scope({ tenant: "", principal });
+  return new Admin(operated, principal);
 }
 
 function named({ agent_name, version }: AgentVersion): string {

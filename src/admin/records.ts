@@ -1,6 +1,7 @@
 import type { StepFailure } from "../core/failure.ts";
 import type { ForkOrigin, Labels, QuestionKind } from "../core/log.ts";
 import type { Backlog, FoundRun, Mismatch, RunPosition } from "../core/ports.ts";
+import { originRecord } from "../core/record.ts";
 import { isoTime } from "../core/time.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -50,8 +51,8 @@ export interface AdminRunOrigin {
   readonly labels: Labels;
   readonly metadata: JsonValue;
   readonly parent_run_id: string | null;
-  /** The run that it is a fork of; null for no fork. */
-  readonly origin: ForkOrigin | null;
+  /** The run that it is a fork of, and who has made the fork; null for no fork. */
+  readonly origin: Required<ForkOrigin> | null;
 }
 
 /** An open question. */
@@ -148,7 +149,7 @@ export function adminRun({ key, created, head, position }: FoundRun): AdminRun {
 function originOf(created: NonNullable<FoundRun["created"]>): AdminRunOrigin {
   const { at, agent_name, session_id, version = null, durable = false, labels = {}, metadata = null } = created;
   const parent_run_id = created.parent?.run_id ?? null;
-  const { origin = null } = created;
+  const origin = originRecord(created);
   return { at: isoTime(at), agent_name, version, durable, session_id, labels, metadata, parent_run_id, origin };
 }
 

@@ -60,11 +60,13 @@ export class TimelineFold {
         this.#push({ ...this.#place(), type: "created", input: entry.input });
         return;
       case "forked":
+        this.#push({ ...this.#place(), type: "forked", by: this.#state.created?.origin?.by ?? null });
+        return;
       case "started":
-        this.#push({ ...this.#place(), type: entry.type });
+        this.#push({ ...this.#place(), type: "started" });
         return;
       case "cancel-requested":
-        this.#push({ ...this.#place(), type: "cancel_requested" });
+        this.#push({ ...this.#place(), type: "cancel_requested", by: entry.by ?? null });
         return;
       case "exceeded":
         this.#push({ ...this.#place(), type: "budget_exceeded" });

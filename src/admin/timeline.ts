@@ -122,7 +122,9 @@ export interface OutputItem extends Placed {
 export type MarkItem = Placed &
   (
     | { readonly type: "created"; readonly input: readonly Message[] }
-    | { readonly type: "forked" | "started" | "cancel_requested" | "timed_out" | "budget_exceeded" }
+    | { readonly type: "started" | "timed_out" | "budget_exceeded" }
+    /** `by`: who has made the fork, or asked for the cancel; null if the application named none. */
+    | { readonly type: "forked" | "cancel_requested"; readonly by: JsonValue }
     | { readonly type: "offered"; readonly await_id: string; readonly by: JsonValue }
     | { readonly type: "refused"; readonly code: string; readonly issues: readonly Issue[] | null }
     | EndedMark

@@ -1,12 +1,13 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
-import type { JsonObject } from "../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy } from "./emission-source.ts";
 import type {
   AttemptFailedEntry,
   AwaitedEntry,
+  CancelRequestedEntry,
   CreatedEntry,
   EmittedEntry,
   EndedEntry,
@@ -51,8 +52,17 @@ export type Command =
   | { readonly type: "overrun"; readonly at: number }
   /** The run and the runs below it have used more than its budget. `usage`: what was reported and is in no entry. */
   | { readonly type: "exceed"; readonly at: number; readonly usage: Usage | null }
-  | { readonly type: "cancel"; readonly at: number }
+  | CancelCommand
   | EndCommand;
+
+export interface CancelCommand extends Omit<CancelRequestedEntry, "type"> {
+  readonly type: "cancel";
+}
+
+/** The command to stop a run. `by`: who asks for it; undefined if the application names no one. */
+export function cancelCommand(at: number, by: JsonValue | undefined): CancelCommand {
+  return by === undefined ? { type: "cancel", at } : { type: "cancel", at, by };
+}
 
 export interface AskCommand extends Omit<AwaitedEntry, "type" | "closes"> {
   readonly type: "ask";
@@ -147,7 +157,7 @@ export function commandOf(entry: Entry): Command {
     case "exceeded":
       return { type: "exceed", at, usage: entry.usage ?? null };
     case "cancel-requested":
-      return { type: "cancel", at };
+      return cancelCommand(at, entry.by);
     case "ended":
       return { ...entry, type: "end", failure: entry.error ?? null, usage: entry.usage ?? null };
   }

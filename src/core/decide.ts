@@ -119,7 +119,7 @@ function decideNow(state: RunState, command: Command): Decision {
       return state.overdue === null ? [{ type: "exceeded", at }] : nothing;
     }
     case "cancel":
-      return [{ type: "cancel-requested", at: command.at }];
+      return [{ ...command, type: "cancel-requested" }];
     case "end":
       return decideEnd(state, command);
   }

@@ -112,7 +112,11 @@ export class DetailFold {
       case "taken":
         this.#take(entry);
         return;
+      case "forked":
+        this.#addFork(state);
+        return;
       case "cancel-requested":
+        this.#add({ type: "cancel.requested", by: entry.by ?? null });
         this.#withdrawAll();
         return;
       case "exceeded":
@@ -198,6 +202,11 @@ export class DetailFold {
     if (!this.#begun.delete(awaitId)) return;
     const reason = decline?.reason ?? null;
     this.#add({ type: "question.settled", await_id: awaitId, how, by, reason, answer: answer ?? null });
+  }
+
+  #addFork({ created }: RunState): void {
+    const { run_id, by = null } = created?.origin ?? {};
+    if (run_id !== undefined) this.#add({ type: "fork.started", origin_run_id: run_id, by });
   }
 
   /** A receive that finds a message at once has no beginning. */

@@ -103,6 +103,7 @@ function apply(state: RunState, entry: Entry): number {
       return 0;
     case "cancel-requested":
       settleAll(state, entry);
+      state.cancelled = entry;
       state.status = "cancelling";
       return 0;
     case "ended":

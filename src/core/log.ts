@@ -86,6 +86,8 @@ export interface ForkOrigin {
   readonly run_id: string;
   /** How many entries of that run's log the fork begins with, before those of them that it does not take. */
   readonly position: number;
+  /** The principal who has made the fork; left out if the application named none. */
+  readonly by?: JsonValue;
 }
 
 /** A limit on what a run and all runs below it may use. */
@@ -395,6 +397,8 @@ export interface ExceededEntry {
 export interface CancelRequestedEntry {
   readonly type: "cancel-requested";
   readonly at: number;
+  /** The principal who asked for it; left out if the application named none, and for a sub-run that ends with its parent. */
+  readonly by?: JsonValue;
 }
 
 /** The run is over. Always the last entry. */

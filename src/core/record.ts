@@ -3,12 +3,17 @@ import type { Message } from "../protocol/message.ts";
 import { jsonPart } from "../protocol/message.ts";
 import type { AwaitRequest, AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import type { AwaitedEntry, CreatedEntry } from "./log.ts";
+import type { AwaitedEntry, CreatedEntry, ForkOrigin } from "./log.ts";
 import { askingAgent } from "./operation-keys.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
 import { createdEntry, isOpen, openQuestions, replyTo } from "./state.ts";
 import { isoTime } from "./time.ts";
+
+/** What a fork is a fork of, and who has made it; null for no fork. */
+export function originRecord({ origin }: CreatedEntry): Required<ForkOrigin> | null {
+  return origin === undefined ? null : { ...origin, by: origin.by ?? null };
+}
 
 /** A run in a list: its record without the output. */
 export type RunSummary = Omit<Run, "output">;

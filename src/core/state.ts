@@ -4,6 +4,7 @@ import type { AwaitResume, RunStatus } from "../protocol/run.ts";
 import type { EmissionSource } from "./emission-source.ts";
 import type {
   AwaitedEntry,
+  CancelRequestedEntry,
   CreatedEntry,
   Decline,
   DeclinedEntry,
@@ -60,6 +61,8 @@ export interface RunState {
   mail: Mail | null;
   /** The deadline, or the limit, whose passing makes the run fail. */
   overdue: Overdue | null;
+  /** The entry that asks for the run to be cancelled; null before. */
+  cancelled: CancelRequestedEntry | null;
   usage: Usage | null;
   /** Since when the run waits for answers, time or messages; null while it does not. */
   waiting_since: number | null;
@@ -182,6 +185,7 @@ export function initialState(runId: string): RunState {
     waits: null,
     mail: null,
     overdue: null,
+    cancelled: null,
     usage: null,
     waiting_since: null,
     waiting_ms: 0,

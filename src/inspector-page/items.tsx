@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
 import type { QuestionItem, StepItem, TimelineItem } from "../admin/timeline.ts";
 import type { StepFailure } from "../core/failure.ts";
+import type { JsonValue } from "../protocol/json.ts";
 
 import { Json, LongText } from "./json-view.tsx";
 import { hrefToRun } from "./place.ts";
@@ -84,7 +85,11 @@ function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Elemen
         </>
       );
     case "forked":
-      return <>What follows is this fork's own.</>;
+      return (
+        <>
+          <By of={item.by} did="Forked" /> What follows is this fork's own.
+        </>
+      );
     case "started":
       return <>The agent began.</>;
     case "output":
@@ -149,7 +154,12 @@ function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Elemen
     case "question":
       return <Question item={item} run={run} />;
     case "offered":
-      return <>An answer to {item.await_id} was accepted, and is checked by the agent's process.</>;
+      return (
+        <>
+          An answer to {item.await_id} was accepted, and is checked by the agent's process.{" "}
+          <By of={item.by} did="Given" />
+        </>
+      );
     case "refused":
       return (
         <>
@@ -162,7 +172,7 @@ function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Elemen
         </>
       );
     case "cancel_requested":
-      return <>The run was asked to stop.</>;
+      return item.by === null ? <>The run was asked to stop.</> : <By of={item.by} did="Cancelled" />;
     case "timed_out":
       return <>The run was active for too long.</>;
     case "budget_exceeded":
@@ -268,6 +278,17 @@ function Question({ item, run }: { readonly item: QuestionItem; readonly run: Ad
         <AnswerForm question={{ tenant: run.tenant, run_id: asks.run_id, await_id: asks.await_id, schema }} />
       )}
     </>
+  );
+}
+
+/** Who has done something: by name, where the principal has one. All of the principal is in the title. */
+function By({ of: principal, did }: { readonly of: JsonValue; readonly did: string }) {
+  if (principal === null) return null;
+  const name = typeof principal === "object" && "name" in principal ? principal["name"] : principal;
+  return (
+    <span title={JSON.stringify(principal)}>
+      {did} by {typeof name === "string" ? name : JSON.stringify(principal)}.
+    </span>
   );
 }
 

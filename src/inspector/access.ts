@@ -69,10 +69,24 @@ export function byToken(token: string, { hosts }: Pick<InspectorSettings, "hosts
   };
 }
 
+/**
+ * The headers that proxies, tunnels and content networks add, and that browsers do not send: the standard ones, names that
+ * end as `X-Real-IP` and `True-Client-IP` do, and those of Cloudflare, Amazon, Azure, Envoy and Tailscale.
+ */
+const forwarding = new RegExp(
+  [
+    "^(?:via|forwarded|cdn-loop|(?:.+-)?forwarded-.+)$",
+    "^(?:.+-)?(?:real|client|connecting|connection|remote|source|socket|user)-?(?:ip|addr|address)$",
+    "^(?:cf|tailscale)-.+$",
+    "^x-(?:amzn-trace-id|amz-cf-id|azure-(?:fdid|ref)|envoy-external-address|original-host)$",
+  ].join("|"),
+  "i",
+);
+
 /** Refuses what has come through a proxy, behind which every request would come from this machine, or from elsewhere. */
 function checkPlace(request: WireRequest, hosts: ReadonlySet<string>): void {
   const headers = request.headers();
-  const forwarded = Object.keys(headers).find((name) => /^(?:forwarded|x-forwarded-.*)$/i.test(name));
+  const forwarded = Object.keys(headers).find((name) => forwarding.test(name));
   if (forwarded !== undefined) throw refusedPlace("forwarded", `The request has the header ${forwarded}.`);
   const host = (request.header("host") ?? request.header(":authority") ?? "").toLowerCase();
   const name = host.replace(/:\d+$/, "");

@@ -99,7 +99,9 @@ const runDetailsObject = deferred(
       parent_run_id: orNull(runIdSchema),
       root_run_id: runIdSchema,
       /** The run that this one is a fork of; null for no fork. */
-      origin: orNull(z.looseObject({ run_id: runIdSchema, position: z.number().int() })),
+      origin: orNull(z.looseObject({ run_id: runIdSchema, position: z.number().int(), by: z.unknown() })),
+      /** The principal who has asked to cancel it; null: no one, or the application named none. */
+      cancelled_by: z.unknown(),
       /** The runs that this one has started. */
       children: z.array(runIdSchema),
       /** What the run has used so far; null: nothing was reported. */
@@ -214,6 +216,19 @@ const detailEventObject = deferred(
         reason: orNull(z.string()),
         /** The answer: a message or an object; null for any other end. */
         answer: z.unknown(),
+      }),
+      /** A fork begins here. What comes before is what it has taken over from its origin. */
+      z.object({
+        ...{ type: z.literal("fork.started"), ...place },
+        /** The run that it is a fork of. */
+        origin_run_id: runIdSchema,
+        /** The principal who has made the fork; null if the application named none. */
+        by: z.unknown(),
+      }),
+      z.object({
+        ...{ type: z.literal("cancel.requested"), ...place },
+        /** The principal who asked for it; null if the application named none. */
+        by: z.unknown(),
       }),
       /** The agent has reported what it used. */
       z.object({

@@ -6,6 +6,28 @@ import type { InspectorOptions } from "cadenza/inspector";
 import { createInspectorHandler, createInspectorNodeListener } from "cadenza/inspector";
 import { describe, expect, test } from "vitest";
 
+/** What proxies, tunnels and content networks add to what they pass on. */
+const proxyHeaders = [
+  ...[
+    "Via",
+    "X-Real-IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+    "CDN-Loop",
+    "X-Original-Forwarded-For",
+    "X-Original-Host",
+  ],
+  ...["CF-Connecting-IP", "CF-Ray", "True-Client-IP", "Fly-Client-IP", "Fly-Forwarded-Port", "Fastly-Client-IP"],
+  ...[
+    "X-Azure-ClientIP",
+    "X-Azure-SocketIP",
+    "X-Vercel-Forwarded-For",
+    "X-NF-Client-Connection-IP",
+    "DO-Connecting-IP",
+  ],
+  ...["X-AppEngine-User-IP", "X-Envoy-External-Address", "X-Amzn-Trace-Id", "Remote-Addr", "Tailscale-User-Login"],
+];
+
 const TOKEN = "a-token-of-the-test";
 
 /** Sends a request over a socket with exactly these headers, which `fetch` would not. */
@@ -103,6 +125,11 @@ describe("a Node listener without authorize", () => {
     ["X-Forwarded-For", { "X-Forwarded-For": "127.0.0.1" }, "forwarded"],
     ["an empty X-Forwarded-Host", { "x-forwarded-host": "" }, "forwarded"],
     ["any X-Forwarded header", { "x-forwarded-anything": "1" }, "forwarded"],
+    ...proxyHeaders.map((name): [string, Record<string, string>, string] => [
+      name,
+      { [name]: "127.0.0.1" },
+      "forwarded",
+    ]),
     ["a foreign Host", { host: "inspector.example.com" }, "host_not_allowed"],
     ["a Host that begins like its own", { host: "localhost.example.com" }, "host_not_allowed"],
     ["an empty Host", { host: "" }, "host_not_allowed"],

@@ -1,5 +1,7 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
+import { cancelCommand } from "../../core/commands.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, StoredRun } from "../../core/ports.ts";
@@ -120,9 +122,9 @@ export class DurableRuns implements RemoteRuns, Owner {
     return this.#loader.load(key);
   }
 
-  async cancel(key: RunKey): Promise<RunState> {
+  async cancel(key: RunKey, by: JsonValue | undefined): Promise<RunState> {
     await this.worker.clock.ready();
-    const state = await this.#logs.change(key, [{ type: "cancel", at: this.worker.clock.now() }]);
+    const state = await this.#logs.change(key, [cancelCommand(this.worker.clock.now(), by)]);
     this.worker.onWake(key);
     return state;
   }

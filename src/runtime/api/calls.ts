@@ -47,6 +47,11 @@ export class Calls {
     this.#principal = principal;
   }
 
+  /** Who acts, as logs have it: left out for null. */
+  get #by(): JsonValue | undefined {
+    return this.#principal ?? undefined;
+  }
+
   /** In mode `sync` or `async`. */
   async create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
     const mode = readGiven("request", () => readMode(request));
@@ -86,7 +91,7 @@ export class Calls {
   async fork(key: RunKey, options: ForkOptions): Promise<Run> {
     const letGo = this.#runs.shared.hold();
     try {
-      const made = await this.#forks.make(key, options);
+      const made = await this.#forks.make(key, options, this.#principal);
       const isAsync = options.mode === "async";
       if ("elsewhere" in made) {
         if (isAsync) return await this.#reader.recordOf(made.elsewhere);
@@ -161,7 +166,7 @@ export class Calls {
   }
 
   async #cancelHere(key: RunKey): Promise<Run> {
-    const cancelling = this.#runs.find(key)?.cancel();
+    const cancelling = this.#runs.find(key)?.cancel(this.#by);
     try {
       if (cancelling !== undefined) return await cancelling;
     } catch (error) {
@@ -177,8 +182,8 @@ export class Calls {
     if (stored.head.status === "cancelled") return this.#reader.record(stored);
     if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
     const run = await remote.load(key);
-    if (run !== undefined) return run.cancel();
-    return runRecord(await remote.cancel(key));
+    if (run !== undefined) return run.cancel(this.#by);
+    return runRecord(await remote.cancel(key, this.#by));
   }
 
   /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
@@ -194,7 +199,7 @@ export class Calls {
     const answer: Answer = {
       await_id: readAwaitId(request.await_id),
       reply: readReply(request),
-      by: this.#principal ?? undefined,
+      by: this.#by,
       idempotency_key: options.idempotencyKey ?? null,
       mode: readMode(request),
     };

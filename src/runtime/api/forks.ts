@@ -4,6 +4,7 @@ import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, Entry, ForkOrigin, Growing } from "../../core/log.ts";
 import type { RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent } from "../agent/agent.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
 import { badArgument, checkKey, checkText, maxLengths } from "../agent/check.ts";
@@ -74,10 +75,10 @@ export class Forks {
   }
 
   /**
-   * Accepts a fork. `elsewhere`: one that is in the store, because its idempotency key has made it before, or because
+   * Accepts a fork. `by`: who makes it, for its log. It acts in the name of the run's principal. `elsewhere`: one that is in the store, because its idempotency key has made it before, or because
    * it does not begin here.
    */
-  async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly elsewhere: RunKey }> {
+  async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | { readonly elsewhere: RunKey }> {
     checkForkOptions(given);
     const { store, clock } = this.#runs.shared;
     await clock.ready();
@@ -85,7 +86,8 @@ export class Forks {
     const agent = this.#agentFor(stored, given.version);
     const log = await readLog(store, key, stored.position);
     if (log === undefined) throw notFound(key.run_id);
-    const origin: ForkOrigin = { run_id: key.run_id, position: cutOf(key, log, given.before) };
+    const origin: Growing<ForkOrigin> = { run_id: key.run_id, position: cutOf(key, log, given.before) };
+    if (by !== null) origin.by = by;
     const input = given.input === undefined ? stored.created.input : readInput(given.input);
     await checkInput(agent, input, this.#runs.shared);
     const runId = this.#runs.ids.uuid();
@@ -128,7 +130,8 @@ export class Forks {
     const { key, created } = known;
     // Where a fork begins that names no operation depends on how far its run had come when it was made.
     const isSameOrigin =
-      before === undefined ? created.origin?.run_id === wanted.origin?.run_id : sameJson(created.origin, wanted.origin);
+      created.origin?.run_id === wanted.origin?.run_id &&
+      (before === undefined || created.origin?.position === wanted.origin?.position);
     const isSame =
       isSameOrigin &&
       sameJson(created.input, wanted.input) &&

@@ -1,4 +1,6 @@
 import { inBackground } from "../../core/background.ts";
+import { cancelCommand } from "../../core/commands.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -241,9 +243,12 @@ export class LiveRun implements LogRun, StepsRun {
     return this.#resting.add();
   }
 
-  /** Asks the run to stop. Gives the record as it is then. A refusal waits until what it is based on is committed. */
-  async cancel(): Promise<Run> {
-    const command = { type: "cancel", at: this.shared.clock.now() } as const;
+  /**
+   * Asks the run to stop. Gives the record as it is then. A refusal waits until what it is based on is committed. `by`: who
+   * asks; left out if the application names no one, and where the end of its parent ends a sub-run.
+   */
+  async cancel(by?: JsonValue): Promise<Run> {
+    const command = cancelCommand(this.shared.clock.now(), by);
     const check = (decision: Decision): readonly Entry[] => {
       if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
       return decision;

@@ -2,6 +2,7 @@ import type { NewLog } from "../../core/fork.ts";
 import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
 import type { Question, RunState } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
 import type { LogSource } from "../log/events.ts";
@@ -80,8 +81,8 @@ export interface RemoteRuns {
    * version is not registered here, or this runtime is closed.
    */
   load(key: RunKey): Promise<LiveRun | undefined>;
-  /** Cancels a run that is not loaded here. Resolves with its state after that. */
-  cancel(key: RunKey): Promise<RunState>;
+  /** Cancels a run that is not loaded here. Resolves with its state after that. `by`: who asks for it. */
+  cancel(key: RunKey, by: JsonValue | undefined): Promise<RunState>;
   /**
    * Adds a message to the log of a run that is not loaded here. `isKeyed`: its idempotency key is that of its sender.
    * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`.

@@ -233,8 +233,13 @@ export interface RunDetails {
   readonly parent_run_id: string | null;
   /** The run at the top of its tree: itself, for a root. */
   readonly root_run_id: string;
-  /** The run that this one is a fork of, and how many entries of that run's log it begins with; null for no fork. */
-  readonly origin: ForkOrigin | null;
+  /**
+   * The run that this one is a fork of, how many entries of that run's log it begins with, and the principal who has made
+   * the fork, which is null if the application named none; null for no fork.
+   */
+  readonly origin: Required<ForkOrigin> | null;
+  /** The principal who has asked to cancel it; null if the application named none, and for a run that was not cancelled. */
+  readonly cancelled_by: JsonValue;
   /** The ids of the runs that this one has started, in the order in which they were created. */
   readonly children: readonly string[];
   /** What its agent has reported so far, with what its sub-runs have used; null for nothing. */

@@ -5,7 +5,7 @@ import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../../core/
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import type { RunSummary } from "../../core/record.ts";
-import { questionRecord, runRecord, runSummary, transcript } from "../../core/record.ts";
+import { originRecord, questionRecord, runRecord, runSummary, transcript } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, openQuestions } from "../../core/state.ts";
 import { isoTime } from "../../core/time.ts";
@@ -245,7 +245,7 @@ function detailsRecord(
 ): RunDetails {
   const { run_id, status, started, ended, usage } = state;
   const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
-  const { durable = false, metadata = null, labels = noLabels, parent, origin = null, budget } = createdEntry(state);
+  const { durable = false, metadata = null, labels = noLabels, parent, budget } = createdEntry(state);
   return {
     ...{ run_id, agent_name, session_id, version, durable, status, metadata, labels },
     created_at: isoTime(at),
@@ -254,7 +254,8 @@ function detailsRecord(
     finished_at: ended === null ? null : isoTime(ended.at),
     parent_run_id: parent?.run_id ?? null,
     root_run_id,
-    origin,
+    origin: originRecord(createdEntry(state)),
+    cancelled_by: state.cancelled?.by ?? null,
     children,
     usage,
     budget: budget === undefined ? null : { ...budget, remaining_tokens: left(budget, usage) },
