@@ -88,6 +88,7 @@ export type { DetailedEvent } from "./runtime/log/events.ts";
 export type { RunsReport } from "./runtime/log/run-figures.ts";
 export type { Watch, Watched, WatchedType, WatchOptions } from "./runtime/log/watch.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/runs/announcer.ts";
+export type { AuditedAction, AuditedCall, AuditedObjects, AuditedRefusal, AuditRecord } from "./runtime/runs/audit.ts";
 export type { LabelledRun } from "./runtime/runs/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/runs/options.ts";
 export type { BlockedRun } from "./runtime/runs/remote-runs.ts";

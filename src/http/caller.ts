@@ -4,6 +4,7 @@ import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { WireError } from "./errors.ts";
 import type { Authorize, AuthorizeRequest, Denial, Grant } from "./options.ts";
+import { explained } from "./refusals.ts";
 
 /** The client of a request, and what exists for it. */
 export interface Caller {
@@ -63,7 +64,7 @@ export async function askHost<Given extends object>(ask: () => unknown, known: R
     answer = await ask();
   } catch (error) {
     logger.warn("authorize failed; the request was refused.", { error });
-    throw denied({ status: 403 });
+    throw explained(denied({ status: 403 }));
   }
   if (answer === false) throw denied({ status: 403 });
   const wrong = wrongIn(answer, known);
@@ -75,7 +76,7 @@ export async function askHost<Given extends object>(ask: () => unknown, known: R
 /** The error for an answer of the host that is not rights. The host is told what is wrong, the client is not. */
 export function misgranted(reason: string, logger: Logger): WireError {
   logger.error("authorize returned what are no rights; the request was refused.", { reason });
-  return denied({ status: 403 });
+  return explained(denied({ status: 403 }));
 }
 
 const ofDenial: Rights = {

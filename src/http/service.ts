@@ -2,20 +2,25 @@ import { containedLogger } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+import type { Inside } from "../runtime/api/inside.ts";
 import { insideKey } from "../runtime/api/inside.ts";
 import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { callerOf } from "./caller.ts";
 import { Disconnects } from "./disconnects.ts";
+import type { WireError } from "./errors.ts";
 import { unfitAt } from "./errors.ts";
 import type { Action, AuthorizeRequest, FaceSettings } from "./options.ts";
 import { Readers } from "./readers.ts";
+import { Refusals } from "./refusals.ts";
 import type { WireBody, WireRequest, WireResponse } from "./wire.ts";
 
 /** A protocol over HTTP: its endpoints, and its answers to requests that are refused. */
 export interface Face<Settings extends FaceSettings = FaceSettings, Who = Caller> {
   /** The most frequent ones first. */
   readonly routes: readonly Route<Settings, Who>[];
+  /** Why a client is refused whom the protocol lets in to tell it so. Left out: it lets in no such client. */
+  refusalOf?(who: Who): WireError | undefined;
   /** The response to an error. An error that is no refusal is logged. */
   refuse(error: unknown, logger: Logger, request: WireRequest): WireResponse;
 }
@@ -49,17 +54,34 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
     { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
     face: Face<Settings, Who>,
     settings: Settings,
-    readersPerTenant: number | undefined,
+    inside: Pick<Inside, "readersPerTenant" | "audit"> | undefined,
     admit: (logger: Logger) => Admit<Who>,
   ) {
     this.face = face;
     this.settings = settings;
     this.clock = clock;
     this.logger = containedLogger(logger);
-    this.admit = admit(this.logger);
-    this.readers = new Readers(settings.limits, readersPerTenant);
+    this.admit = telling(face, admit(this.logger), new Refusals(clock, this.logger, inside?.audit));
+    this.readers = new Readers(settings.limits, inside?.readersPerTenant);
     this.disconnects = new Disconnects(settings.cancelAfterMs, this.clock, this.logger);
   }
+}
+
+/** Admits clients, and tells the host of those who are refused. */
+function telling<Who>(face: Pick<Face<never, Who>, "refusalOf">, admit: Admit<Who>, refusals: Refusals): Admit<Who> {
+  return (request, asked) => {
+    const admitted = (who: Who): Who => {
+      const refusal = face.refusalOf?.(who);
+      if (refusal !== undefined) refusals.note(refusal, asked());
+      return who;
+    };
+    const refused = (error: unknown): never => {
+      refusals.note(error, asked());
+      throw error;
+    };
+    const admitting = admit(request, asked);
+    return admitting instanceof Promise ? admitting.then(admitted, refused) : admitted(admitting);
+  };
 }
 
 /** The service of a protocol whose clients see the runs of a runtime. */
@@ -68,7 +90,7 @@ export function runtimeService<Settings extends FaceSettings>(
   face: Face<Settings>,
   settings: Settings,
 ): Service<Settings> {
-  return new Service(runtime, face, settings, runtime[insideKey].readersPerTenant, (logger) => (_request, asked) => {
+  return new Service(runtime, face, settings, runtime[insideKey], (logger) => (_request, asked) => {
     return callerOf(runtime, settings.authorize, asked, logger);
   });
 }

@@ -93,10 +93,10 @@ function serviceOf(
   const { authorizes } = settings;
   const face = {
     routes: routesOf(inspected),
+    refusalOf: (visitor: Visitor) => ("refused" in visitor ? visitor.refused : undefined),
     refuse: (error: unknown, logger: Inspected["logger"]): WireResponse => safe(errorResponse(error, logger)),
   };
-  const { readersPerTenant } = inspected.runtime?.[insideKey] ?? {};
-  return new Service(inspected, face, settings, readersPerTenant, (logger) => {
+  return new Service(inspected, face, settings, inspected.runtime?.[insideKey], (logger) => {
     if (authorizes !== undefined) return byHost(authorizes, logger);
     return token === undefined ? byNothing : byToken(token, settings);
   });

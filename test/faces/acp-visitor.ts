@@ -24,7 +24,9 @@ class AcpVisitor implements Visitor {
   constructor(desk: Desk, chat: string) {
     this.#desk = desk;
     this.#session = desk.runtime.sessionId(chat);
-    this.connection = new Connection(HOST, () => createHandler(desk.runtime, { basePath: "/acp", extensions: true }));
+    this.connection = new Connection(HOST, () =>
+      createHandler(desk.runtime, { basePath: "/acp", extensions: true, ...desk.host }),
+    );
   }
 
   #post(path: string, body: object): Promise<Response> {

@@ -45,7 +45,11 @@ class AgUiVisitor implements Visitor {
   constructor(desk: Desk, chat: string) {
     this.#desk = desk;
     this.#chat = chat;
-    this.connection = new Connection(HOST, () => createHandler(desk.runtime, { basePath: "/ag-ui" }), LOST);
+    this.connection = new Connection(
+      HOST,
+      () => createHandler(desk.runtime, { basePath: "/ag-ui", ...desk.host }),
+      LOST,
+    );
     this.#agent = this.#load();
   }
 

@@ -62,7 +62,7 @@ class ChatVisitor implements Visitor {
     this.#own = transport === "own";
     this.#desk = desk;
     this.#chat = chat;
-    this.connection = new Connection(HOST, () => createHandler(desk.runtime, { basePath: "/chat" }));
+    this.connection = new Connection(HOST, () => createHandler(desk.runtime, { basePath: "/chat", ...desk.host }));
     this.page = this.#load();
   }
 

@@ -1,6 +1,7 @@
-import type { Message } from "cadenza";
+import type { Message, RuntimeOptions } from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, defineAgent } from "cadenza";
 import { durable } from "cadenza/durable";
+import type { FaceOptions } from "cadenza/http";
 import type { Store } from "cadenza/store";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
@@ -27,8 +28,13 @@ export class Desk {
   /** Lets the input `slow` go on. */
   gate = new Gate();
   runtime: AgentRuntime;
+  /** How its faces are served, beside their paths. */
+  readonly host: Pick<FaceOptions, "authorize">;
+  readonly #options: RuntimeOptions;
 
-  constructor() {
+  constructor(options: RuntimeOptions = {}, host: Desk["host"] = {}) {
+    this.#options = options;
+    this.host = host;
     this.store = lastingStore(this.clock);
     this.runtime = this.#start();
   }
@@ -43,7 +49,7 @@ export class Desk {
 
   #start(): AgentRuntime {
     const store = durable(this.store, { scanMs: 50 });
-    return new AgentRuntime({ clock: this.clock, store, agents: [this.#agent()] });
+    return new AgentRuntime({ ...this.#options, clock: this.clock, store, agents: [this.#agent()] });
   }
 
   #agent() {

@@ -90,6 +90,22 @@ describe("a Node listener without authorize", () => {
     return response.headers.getSetCookie().map((cookie) => `set-cookie: ${cookie}`);
   }
 
+  test("says in a line that a request was refused, without its token", () =>
+    withListener({ token: TOKEN }, async (port, _runtime, lines) => {
+      await raw(port, "/?token=a-wrong-guess-1", {});
+      await raw(port, "/api/start", { cookie: "cadenza_inspector=a-wrong-guess-2" });
+      await raw(port, "/api/cancel", { via: "1.1 a-proxy" }, "POST");
+      const [, ...others] = lines;
+      expect(others.map((line) => ({ ...line, action: "" }))).toEqual(
+        [
+          { status: 401, reason: "unauthorized" },
+          { status: 401, reason: "unauthorized" },
+          { status: 403, reason: "forwarded" },
+        ].map((fields) => ({ message: "A request was refused.", action: "", ...fields })),
+      );
+      expect(JSON.stringify(others)).not.toMatch(/a-wrong-guess|a-proxy/);
+    }));
+
   test("makes a token of 32 random bytes, which the log has alone", () =>
     withListener({ baseUrl: "http://localhost:4000/ops" }, async (port, _runtime, lines) => {
       const [line] = lines as readonly { readonly url: string }[];

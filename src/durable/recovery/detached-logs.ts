@@ -65,17 +65,20 @@ export class DetachedLogs {
 
   /**
    * Adds a message to the log of a run. The log is read for a message with a key of its sender, `isKeyed`. Any other
-   * message is decided by the status of the run, and the log is read only to limit what waits to be received. Throws
-   * `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
+   * message is decided by the status of the run, and the log is read only to limit what waits to be received. Resolves with
+   * whether the run did not have the message before. Throws `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
    */
-  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, limits: MessageLimits): Promise<void> {
+  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, limits: MessageLimits): Promise<boolean> {
     const state = isKeyed ? initialState(key.run_id) : undefined;
     for (;;) {
       const stored = await this.#store.find(key);
       if (stored === undefined) throw notFound(key.run_id);
       const said = verdict("receive", stored.head.status);
-      if (said === "run_finished" || said === "run_cancelling") return refuseLate(this.#store, key, message);
-      if (state !== undefined && (await this.#hasArrived(key, state, message, stored.position))) return;
+      if (said === "run_finished" || said === "run_cancelling") {
+        await refuseLate(this.#store, key, message);
+        return false;
+      }
+      if (state !== undefined && (await this.#hasArrived(key, state, message, stored.position))) return false;
       checkLogLength(stored.position, limits.maxLogEntries);
       const { bytes = 0 } = message;
       if (state === undefined) await this.#unreceived.check(stored, bytes, limits);
@@ -84,6 +87,7 @@ export class DetachedLogs {
     }
     // Another process may have sent another message under the key meanwhile. The first one counts.
     if (state !== undefined) await this.#hasArrived(key, state, message, Number.POSITIVE_INFINITY);
+    return true;
   }
 
   /** Reads on, up to a position. Throws `idempotency_conflict` if another message has arrived under the key. */

@@ -1,7 +1,6 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
 import { cancelCommand } from "../../core/commands.ts";
-import type { JsonValue } from "../../protocol/json.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, StoredRun } from "../../core/ports.ts";
@@ -9,6 +8,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { Question, RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import type { Answer } from "../../runtime/agent/answer.ts";
 import { measureAgain } from "../../runtime/execution/waits.ts";
@@ -129,9 +129,10 @@ export class DurableRuns implements RemoteRuns, Owner {
     return state;
   }
 
-  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void> {
-    await this.#logs.send(key, message, isKeyed, this.worker.runs.shared.settings);
+  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<boolean> {
+    const isNew = await this.#logs.send(key, message, isKeyed, this.worker.runs.shared.settings);
     this.worker.onWake(key);
+    return isNew;
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {

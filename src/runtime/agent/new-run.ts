@@ -65,6 +65,13 @@ export interface NewRunParts {
   readonly parent?: ParentRun;
 }
 
+/** A run that was asked for, and is in the store. `repeated`: its idempotency key had made it before. */
+export interface RunElsewhere {
+  readonly elsewhere: RunKey;
+  readonly of: Pick<CreatedEntry, "agent_name" | "session_id">;
+  readonly repeated?: true;
+}
+
 /** The first entry of a new run. */
 export function createdEntryOf({ agent, request, runId, session, parent }: NewRunParts, at: number): CreatedEntry {
   const { input, session_id, timeoutMs, startAt, principal, metadata, labels } = request;
@@ -103,13 +110,13 @@ export function createdEntryOf({ agent, request, runId, session, parent }: NewRu
  * The run that the idempotency key has created, if this is the same request. Agent, input and session are compared; the
  * mode and the options may differ. Throws `idempotency_conflict`.
  */
-export function repeat({ key, created }: StoredRun, request: NewRun): { readonly elsewhere: RunKey } {
+export function repeat({ key, created }: StoredRun, request: NewRun): RunElsewhere {
   const sessionId = created.session_id === key.run_id ? undefined : created.session_id;
   const isSame =
     created.agent_name === request.agent_name &&
     sessionId === request.session_id &&
     sameJson(created.input, request.input);
-  if (isSame) return { elsewhere: key };
+  if (isSame) return { elsewhere: key, of: created, repeated: true };
   throw new CadenzaError(
     "idempotency_conflict",
     `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`,

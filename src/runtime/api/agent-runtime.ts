@@ -109,8 +109,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   /** For the entries of this package. */
   get [insideKey](): Inside {
     const { store, isClosed } = this.#runs.shared;
-    const { feed, perTenant } = this.#settings;
-    return { store, registry: this.#registry, feed, isClosed, readersPerTenant: perTenant.readers };
+    const { feed, onAudit: audit, perTenant } = this.#settings;
+    return { store, registry: this.#registry, feed, audit, isClosed, readersPerTenant: perTenant.readers };
   }
 
   /** The clock of the runtime. */

@@ -1,18 +1,23 @@
 import { inBackground } from "../../core/background.ts";
+import { sameJson } from "../../core/json.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
-import { isFinal } from "../../core/state.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry, isFinal } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
 import { badArgument, checkObject, readGiven } from "../agent/check.ts";
+import type { RunElsewhere } from "../agent/new-run.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { LogSource, StreamStart } from "../log/events.ts";
 import { isLost, refusalError } from "../log/refusals.ts";
 import type { Answered } from "../runs/answer-router.ts";
 import { AnswerRouter } from "../runs/answer-router.ts";
+import type { AuditedObjects, Ended, Trail } from "../runs/audit.ts";
+import { told } from "../runs/audit.ts";
 import type { LiveRun } from "../runs/live-run.ts";
 import type {
   CancelOptions,
@@ -37,14 +42,16 @@ export class Calls {
   readonly #forks: Forks;
   readonly #tenant: string;
   readonly #principal: JsonValue;
+  readonly #trail: Trail | undefined;
 
-  constructor(runs: Runs, reader: RunReader, tenant: string, principal: JsonValue) {
+  constructor(runs: Runs, reader: RunReader, tenant: string, principal: JsonValue, trail: Trail | undefined) {
     this.#runs = runs;
     this.#reader = reader;
     this.#answers = new AnswerRouter(runs, reader);
     this.#forks = new Forks(runs, reader);
     this.#tenant = tenant;
     this.#principal = principal;
+    this.#trail = trail;
   }
 
   /** Who acts, as logs have it: left out for null. */
@@ -91,7 +98,9 @@ export class Calls {
   async fork(key: RunKey, options: ForkOptions): Promise<Run> {
     const letGo = this.#runs.shared.hold();
     try {
-      const made = await this.#forks.make(key, options, this.#principal);
+      const { run_id } = key;
+      const make = () => this.#forks.make(key, options, this.#principal);
+      const made = await told(this.#trail, "fork", { run_id }, make, endOfFork, commitOf);
       const isAsync = options.mode === "async";
       if ("elsewhere" in made) {
         if (isAsync) return await this.#reader.recordOf(made.elsewhere);
@@ -124,7 +133,10 @@ export class Calls {
   #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
     const run = readGiven("request", () => readNewRun(request, options, this.#tenant, this.#principal));
     options.signal?.throwIfAborted();
-    return this.#runs.create(run);
+    const trail = this.#trail;
+    if (trail === undefined) return this.#runs.create(run);
+    const { agent_name, session_id } = run;
+    return trail.follow("create", { agent_name, session_id }, () => this.#runs.create(run), endOfCreate, commitOf);
   }
 
   /** In mode `sync` or `async`. */
@@ -155,7 +167,8 @@ export class Calls {
     checkOptions(options, ["wait", "signal"]);
     const { wait = false, signal } = options;
     if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
-    const run = await this.#cancelHere(key);
+    const { run_id } = key;
+    const { run } = await told(this.#trail, "cancel", { run_id }, () => this.#cancelHere(key), endOfCancel);
     if (!wait || isFinal(run.status)) return run;
     const letGo = this.#runs.shared.hold();
     try {
@@ -165,31 +178,52 @@ export class Calls {
     }
   }
 
-  async #cancelHere(key: RunKey): Promise<Run> {
-    const cancelling = this.#runs.find(key)?.cancel(this.#by);
+  async #cancelHere(key: RunKey): Promise<Cancelled> {
+    const live = this.#runs.find(key);
     try {
-      if (cancelling !== undefined) return await cancelling;
+      if (live !== undefined) return await this.#cancelLive(live);
     } catch (error) {
       if (!isLost(error)) throw error;
     }
     return unlessLost(() => this.#cancelStored(key));
   }
 
+  async #cancelLive(live: LiveRun): Promise<Cancelled> {
+    const before = live.log.state.cancelled;
+    const run = await live.cancel(this.#by);
+    return { run, repeated: before !== null || !this.#isMine(live.log.state) };
+  }
+
   /** Stops a run that is not at work here: it was evicted, is executed elsewhere, or has ended. */
-  async #cancelStored(key: RunKey): Promise<Run> {
+  async #cancelStored(key: RunKey): Promise<Cancelled> {
     const { remote } = this.#runs;
     const stored = await this.#reader.stored(key);
-    if (stored.head.status === "cancelled") return this.#reader.record(stored);
-    if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
-    const run = await remote.load(key);
-    if (run !== undefined) return run.cancel(this.#by);
-    return runRecord(await remote.cancel(key, this.#by));
+    const { status } = stored.head;
+    if (status === "cancelled") return { run: await this.#reader.record(stored), repeated: true };
+    if (isFinal(status)) throw refusalError({ refused: "run_finished" }, key.run_id);
+    const live = await remote.load(key);
+    if (live !== undefined) return this.#cancelLive(live);
+    const state = await remote.cancel(key, this.#by);
+    return { run: runRecord(state), repeated: status === "cancelling" || !this.#isMine(state) };
+  }
+
+  /** Whether the cancel in a log is by this principal. Another process may have written one first. */
+  #isMine({ cancelled }: RunState): boolean {
+    return sameJson(cancelled?.by ?? null, this.#principal);
   }
 
   /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
   #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
     const { key, answer } = readGiven("request", () => this.#readAnswer(request, options));
-    return this.#answers.answer(key, answer);
+    const trail = this.#trail;
+    if (trail === undefined) return this.#answers.answer(key, answer);
+    const asked = { run_id: key.run_id, await_id: answer.await_id ?? undefined };
+    return trail.follow(
+      "answer" in answer.reply ? "answer" : "decline",
+      asked,
+      () => this.#answers.answer(key, answer),
+      endOfAnswer,
+    );
   }
 
   #readAnswer(request: ResumeRequest, options: ResumeOptions): { readonly key: RunKey; readonly answer: Answer } {
@@ -205,6 +239,52 @@ export class Calls {
     };
     return { key, answer };
   }
+}
+
+/** A run that was asked to stop. `repeated`: it had been asked before. */
+interface Cancelled {
+  readonly run: Run;
+  readonly repeated: boolean;
+}
+
+// What the application is told of calls that are done: see `Trail`.
+
+type Created = Awaited<ReturnType<Runs["create"]>>;
+
+function endOfCreate(created: Created): Ended {
+  return { ...aboutNew(created), repeated: isRepeated(created) };
+}
+
+function endOfFork(made: Created): Ended {
+  const { run_id, ...others } = aboutNew(made);
+  return { ...others, fork_run_id: run_id, repeated: isRepeated(made) };
+}
+
+function aboutNew(created: Created): AuditedObjects {
+  if ("elsewhere" in created) return { run_id: created.elsewhere.run_id, ...objectsOf(created.of) };
+  const { key, state } = created.run.log;
+  return { run_id: key.run_id, ...objectsOf(createdEntry(state)) };
+}
+
+function isRepeated(created: Created): true | undefined {
+  return "elsewhere" in created ? created.repeated : undefined;
+}
+
+/** What the store does not have yet of a run that was accepted. It is asked after the run was let begin. */
+function commitOf(created: Created): undefined | Promise<void> {
+  return "run" in created ? Promise.resolve().then(() => created.run.log.acknowledge()) : undefined;
+}
+
+function endOfCancel({ run: { agent_name, session_id }, repeated }: Cancelled): Ended {
+  return { agent_name, session_id, repeated: repeated || undefined };
+}
+
+function endOfAnswer({ of, await_id, repeated }: Answered): Ended {
+  return { ...objectsOf(of), await_id: await_id ?? undefined, repeated: repeated || undefined };
+}
+
+function objectsOf({ agent_name, session_id }: RunElsewhere["of"]): AuditedObjects {
+  return { agent_name, session_id };
 }
 
 /** A stream begins when the store has taken the run. */

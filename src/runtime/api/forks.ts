@@ -10,6 +10,7 @@ import { checkInput } from "../agent/agent-schemas.ts";
 import { badArgument, checkKey, checkText, maxLengths } from "../agent/check.ts";
 import type { RunInput } from "../agent/input.ts";
 import { readInput } from "../agent/input.ts";
+import type { RunElsewhere } from "../agent/new-run.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { keySeedOf, seedOf } from "../execution/seed.ts";
 import { readLog } from "../log/fold-log.ts";
@@ -78,7 +79,7 @@ export class Forks {
    * Accepts a fork. `by`: who makes it, for its log. It acts in the name of the run's principal. `elsewhere`: one that is in the store, because its idempotency key has made it before, or because
    * it does not begin here.
    */
-  async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | { readonly elsewhere: RunKey }> {
+  async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | RunElsewhere> {
     checkForkOptions(given);
     const { store, clock } = this.#runs.shared;
     await clock.ready();
@@ -105,7 +106,7 @@ export class Forks {
         const { idempotencyKey } = given;
         const { concurrency } = agent.options;
         await this.#runs.remote.create({ key: fork, log: entries, session: change, idempotencyKey, concurrency });
-        return { elsewhere: fork };
+        return { elsewhere: fork, of: created };
       }
       const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);
       const forked: Forked = { run, entries };
@@ -124,7 +125,7 @@ export class Forks {
     tenant: string,
     wanted: CreatedEntry,
     { idempotencyKey, keys, before }: ForkOptions,
-  ): Promise<{ readonly elsewhere: RunKey } | undefined> {
+  ): Promise<RunElsewhere | undefined> {
     const known = idempotencyKey && (await this.#runs.shared.store.findByIdempotencyKey(tenant, idempotencyKey));
     if (!known) return undefined;
     const { key, created } = known;
@@ -137,7 +138,7 @@ export class Forks {
       sameJson(created.input, wanted.input) &&
       created.version === wanted.version &&
       (created.key_seed === key.run_id) === (keys === "new");
-    if (isSame) return { elsewhere: key };
+    if (isSame) return { elsewhere: key, of: created, repeated: true };
     const message = `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`;
     throw new CadenzaError("idempotency_conflict", message, { run_id: key.run_id });
   }

@@ -1,12 +1,15 @@
 import type { Store } from "../../core/ports.ts";
 import type { Registry } from "../agent/registry.ts";
 import type { Feed } from "../log/watch.ts";
+import type { Audit } from "../runs/audit.ts";
 
 /** What the operator's side needs of a runtime beside its public members. */
 export interface Inside {
   readonly store: Store;
   readonly registry: Registry;
   readonly feed: Feed;
+  /** Undefined: the application wants no records. */
+  readonly audit: Audit | undefined;
   /** Whether the runtime is being closed, or is closed. */
   readonly isClosed: boolean;
   /** How many streams of one tenant a handler may have open. Undefined: a share of all that it may have. */

@@ -1,8 +1,11 @@
+import type { CreatedEntry } from "../../core/log.ts";
 import type { StreamedEvent } from "../../core/project.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "../agent/agent-schemas.ts";
 import { readGiven } from "../agent/check.ts";
+import type { AuditedObjects } from "../runs/audit.ts";
+import { Trail, told } from "../runs/audit.ts";
 import { MessageRouter } from "../runs/message-router.ts";
 import type {
   AgentName,
@@ -36,6 +39,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   readonly #runs: Runs;
   readonly #calls: Calls;
   readonly #messages: MessageRouter;
+  readonly #trail: Trail | undefined;
 
   constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
     const reader = new RunReader(parts.settings, parts.runs);
@@ -44,7 +48,9 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     this.#principal = principal;
     this.#reader = reader;
     this.#runs = parts.runs;
-    this.#calls = new Calls(parts.runs, reader, tenant, principal);
+    const { onAudit, logger } = parts.settings;
+    this.#trail = onAudit && new Trail(onAudit, logger, tenant, principal);
+    this.#calls = new Calls(parts.runs, reader, tenant, principal, this.#trail);
     this.#messages = new MessageRouter(parts.runs);
   }
 
@@ -221,7 +227,16 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    */
   async send(request: SendRequest, options: SendOptions = {}): Promise<{ readonly run_id: string }> {
     const message = readGiven("request", () => readMessageToSend(request, options, this.#principal));
-    return this.#messages.send(this.#tenant, message);
+    const { to, name: message_name } = message;
+    const asked = { message_name, run_id: typeof to === "string" ? to : undefined };
+    const { run_id } = await told(
+      this.#trail,
+      "send",
+      asked,
+      () => this.#messages.send(this.#tenant, message),
+      (sent) => sent,
+    );
+    return { run_id };
   }
 
   /**
@@ -240,7 +255,11 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    * ```
    */
   async delete(run_id: string): Promise<void> {
-    return this.#runs.delete(keyOf(this.#tenant, run_id));
+    const key = keyOf(this.#tenant, run_id);
+    const objectsOf = (created: CreatedEntry | null): AuditedObjects => {
+      return { agent_name: created?.agent_name, session_id: created?.session_id };
+    };
+    await told(this.#trail, "delete", { run_id: key.run_id }, () => this.#runs.delete(key), objectsOf);
   }
 
   /**
@@ -249,7 +268,8 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    */
   async deleteSession(session_id: string): Promise<void> {
     const id = readId("session_id", session_id);
-    return this.#runs.deleteSession({ tenant: this.#tenant, session_id: id });
+    const key = { tenant: this.#tenant, session_id: id };
+    await told(this.#trail, "deleteSession", { session_id: id }, () => this.#runs.deleteSession(key));
   }
 }
 

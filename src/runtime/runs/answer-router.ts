@@ -1,6 +1,7 @@
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import type { QuestionRef } from "../../core/log.ts";
+import { sameJson } from "../../core/json.ts";
+import type { CreatedEntry, QuestionRef } from "../../core/log.ts";
 import type { Clock, RunKey, Store } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
@@ -26,6 +27,12 @@ export interface Answered {
   readonly record: Run | undefined;
   /** The number of the event after which those of the answer begin. */
   readonly after: number;
+  /** The first entry of the run. */
+  readonly of: CreatedEntry;
+  /** The question that has the answer; null: it is not known any more. */
+  readonly await_id: string | null;
+  /** Whether the question had the answer before. */
+  readonly repeated: boolean;
 }
 
 /** Gives answers to runs. A run that is not loaded in this process is loaded first. */
@@ -69,15 +76,17 @@ export class AnswerRouter {
   }
 
   /** A sub-run asks. Its answer is in its own log, and the runs above it learn of it before the caller does. */
-  async #answerBelow(key: RunKey, { shown, of, awaitId }: Below, answer: Answer): Promise<Answered> {
+  async #answerBelow(key: RunKey, { shown, of, awaitId, created }: Below, answer: Answer): Promise<Answered> {
+    let repeated = false;
     try {
-      await this.answer({ tenant: key.tenant, run_id: of.run_id }, { ...answer, await_id: of.await_id });
+      ({ repeated } = await this.answer({ ...key, run_id: of.run_id }, { ...answer, await_id: of.await_id }));
     } catch (error) {
       throw refusedAbove(error, key.run_id, awaitId);
     }
     const run = this.#runs.find(key);
     const after = (run && settledQuestion(run.log.state, awaitId)?.event) ?? shown;
-    return { run, key, record: answer.mode === "async" ? await this.#recordAfter(key, awaitId) : undefined, after };
+    const record = answer.mode === "async" ? await this.#recordAfter(key, awaitId) : undefined;
+    return { run, key, record, after, of: created, await_id: awaitId, repeated };
   }
 
   /** The record of a run as it was when a question was settled in it. */
@@ -105,11 +114,18 @@ export class AnswerRouter {
     const { state } = run.log;
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
+    const about = aboutAnswer(state, answer);
     const record = answerRun(run, answer);
     const answered = (later: Run | undefined): MaybePromise<Answered> => {
       // Meanwhile other questions may have been settled.
       const question = await_id === null ? undefined : settledQuestion(run.log.state, await_id);
-      const result: Answered = { run, key, record: later, after: question?.event ?? shown };
+      const result: Answered = {
+        run,
+        key,
+        record: later,
+        after: question?.event ?? shown,
+        ...aboutEnd(about, question, answer),
+      };
       const settling = this.#settleAbove(key, run.log.state, { ...answer, await_id });
       return settling === undefined ? result : settling.then(() => result);
     };
@@ -130,20 +146,22 @@ export class AnswerRouter {
     const below = belowOf(state, answer);
     if (below !== undefined) return this.#answerBelow(key, below, answer);
     if (run !== undefined) return this.#answerLive(run, key, answer);
+    const about = aboutAnswer(state, answer);
     const decision = decide(state, replyCommand(answer, this.#clock.now()));
     if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
     const shown = askedAt(state, answer);
     if (decision.length === 0) {
       await this.#settleAbove(key, state, answer);
-      return { run: this.#runs.find(key), key, record: undefined, after: shown };
+      return { run: this.#runs.find(key), key, record: undefined, after: shown, ...about };
     }
     const await_id = answer.await_id ?? idOf(state);
     const later = await this.#runs.remote.offer(key, { ...answer, await_id });
     await this.#settleAbove(key, later, { ...answer, await_id });
-    const after = (await_id === null ? undefined : settledQuestion(later, await_id)?.event) ?? shown;
+    const question = await_id === null ? undefined : settledQuestion(later, await_id);
+    const after = question?.event ?? shown;
     const isAsync = answer.mode === "async" && await_id !== null;
     const record = isAsync ? await this.#recordAfter(key, await_id) : undefined;
-    return { run: this.#runs.find(key), key, record, after };
+    return { run: this.#runs.find(key), key, record, after, ...aboutEnd(about, question, answer) };
   }
 }
 
@@ -163,6 +181,8 @@ interface Below {
   readonly awaitId: string;
   /** The number of the event that shows the first open question. */
   readonly shown: number;
+  /** The first entry of the run that shows it. */
+  readonly created: CreatedEntry;
 }
 
 /** The sub-run's question that an answer is for. Undefined: it is for a question of the run itself. */
@@ -171,7 +191,8 @@ function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below 
   const question = await_id === null ? state.question : openQuestion(state, await_id);
   const of = question?.asked.of;
   if (isRepeat === true || question == null || of === undefined) return undefined;
-  return { of, awaitId: question.asked.await_id, shown: state.question?.event ?? question.event };
+  const shown = state.question?.event ?? question.event;
+  return { of, awaitId: question.asked.await_id, shown, created: createdEntry(state) };
 }
 
 /**
@@ -185,6 +206,25 @@ function askedAt(state: RunState, answer: Answer): number {
   const isOpen = answer.await_id === null || openQuestion(state, answer.await_id) !== undefined;
   if (!isRepeat && isOpen && state.question !== null) return state.question.event;
   return before?.event ?? state.events;
+}
+
+type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated">;
+
+/** Which question an answer is for, and whether it had it before: by the state before the answer. */
+function aboutAnswer(state: RunState, answer: Answer): AboutAnswer {
+  const before = exchangeOf(state, answer);
+  const isKeyed =
+    before !== undefined && answer.idempotency_key !== null && replyKey(before) === answer.idempotency_key;
+  const repeated = isKeyed || !isAsked(state, answer);
+  const await_id = repeated ? (before?.asked.await_id ?? null) : (answer.await_id ?? idOf(state));
+  return { of: createdEntry(state), await_id, repeated };
+}
+
+/** The same after the answer. Meanwhile another principal may have given the same one. */
+function aboutEnd(about: AboutAnswer, question: Question | undefined, { by = null }: Answer): AboutAnswer {
+  const { settled } = question ?? {};
+  const isReply = settled?.type === "resumed" || settled?.type === "declined";
+  return isReply && !sameJson(settled.by ?? null, by) ? { ...about, repeated: true } : about;
 }
 
 /** The settled question that an answer was for, if it has been given: by its key, by its question, or the last one. */

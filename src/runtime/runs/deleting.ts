@@ -1,4 +1,5 @@
 import { CadenzaError } from "../../core/errors.ts";
+import type { CreatedEntry } from "../../core/log.ts";
 import type { FoundRun, RunKey, SessionKey, Store } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
 import { notFound } from "../log/refusals.ts";
@@ -15,13 +16,14 @@ interface Doomed {
 }
 
 /**
- * Deletes a run that has ended, and all runs below it. Throws `run_not_found`, and `run_not_ended` if one of them, or
+ * Deletes a run that has ended, and all runs below it. Resolves with its first entry; null: the store could not read it. Throws `run_not_found`, and `run_not_ended` if one of them, or
  * the parent, has not ended. A run that has ended stays so, hence nothing changes between the look and the deletion.
  */
-export async function deleteRun(store: Store, key: RunKey): Promise<void> {
+export async function deleteRun(store: Store, key: RunKey): Promise<CreatedEntry | null> {
   const found = await store.find(key);
   if (found === undefined) throw notFound(key.run_id);
   await store.delete(await treesOf(store, key.tenant, [doomed(found)]));
+  return found.created;
 }
 
 /**

@@ -1,6 +1,5 @@
 import { inBackground } from "../../core/background.ts";
 import { cancelCommand } from "../../core/commands.ts";
-import type { JsonValue } from "../../protocol/json.ts";
 import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -12,6 +11,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import { createdEntry, isAtRest, isFinal, isStopped, isWaiting, mayBegin, startTime } from "../../core/state.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { NewRun, NewSubRun } from "../agent/new-run.ts";

@@ -37,7 +37,11 @@ export class MessageRouter {
     this.#runs = runs;
   }
 
-  async send(tenant: string, { to, ...message }: OutgoingMessage): Promise<{ readonly run_id: string }> {
+  /** Resolves when the store has the message. `repeated`: it had it before. */
+  async send(
+    tenant: string,
+    { to, ...message }: OutgoingMessage,
+  ): Promise<{ readonly run_id: string; readonly repeated?: true }> {
     // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
     const isKeyed = message.idempotency_key !== undefined;
     const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
@@ -47,11 +51,11 @@ export class MessageRouter {
     const letGo = this.#runs.shared.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
-      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, isKeyed));
+      const isNew = await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, isKeyed));
+      return isNew ? { run_id: key.run_id } : { run_id: key.run_id, repeated: true };
     } finally {
       letGo();
     }
-    return { run_id: key.run_id };
   }
 
   /** The agent that executes the run says which messages it receives, if it is registered here. */
@@ -64,25 +68,26 @@ export class MessageRouter {
     if (agent !== undefined) await checkMessage(agent, name, data, shared);
   }
 
-  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<void> {
+  /** Resolves with whether the run did not have the message before. */
+  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<boolean> {
     const ready = this.#runs.shared.clock.ready();
     if (ready !== undefined) await ready;
     const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
     const live = this.#runs.find(key);
-    if (live === undefined) await this.#runs.remote.send(key, entry, isKeyed);
-    else await this.#giveTo(live, entry);
+    return live === undefined ? this.#runs.remote.send(key, entry, isKeyed) : this.#giveTo(live, entry);
   }
 
-  async #giveTo({ log }: LiveRun, entry: ReceivedEntry): Promise<void> {
+  async #giveTo({ log }: LiveRun, entry: ReceivedEntry): Promise<boolean> {
     const { settings } = this.#runs.shared;
     const command: Command = { type: "receive", entry };
-    for (;;) {
+    for (let isNew = false; ; ) {
       const { state } = log;
       const decision = decide(state, command);
       // A message that has arrived already, or that the run does not take, needs no room.
       if (!isRefusal(decision) && decision.length > 0) {
         checkLogLength(state.position, settings.maxLogEntries);
         checkWaiting(state.run_id, waitingMessages(state), entry.bytes ?? 0, settings);
+        isNew = true;
       }
       log.decide(command);
       // A refusal reveals the state, so the state is committed first.
@@ -92,7 +97,7 @@ export class MessageRouter {
       const after = decide(log.state, command);
       if (isRefusal(after)) throw refusalError(after, log.key.run_id);
       // The message has arrived.
-      if (after.length === 0) return;
+      if (after.length === 0) return isNew;
     }
   }
 

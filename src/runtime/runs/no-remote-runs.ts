@@ -51,8 +51,9 @@ export class NoRemoteRuns implements RemoteRuns {
   }
 
   /** Only a run that has ended is not loaded here. */
-  send(key: RunKey, message: ReceivedEntry): Promise<void> {
-    return refuseLate(this.#store, key, message);
+  async send(key: RunKey, message: ReceivedEntry): Promise<boolean> {
+    await refuseLate(this.#store, key, message);
+    return false;
   }
 
   cancelSubRun(): undefined {

@@ -1,13 +1,15 @@
 import { containedLogger } from "../../core/background.ts";
 import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
 import { MemoryStore } from "../../stores/memory/memory.ts";
-import { badArgument, checkAmount, checkKeys, checkObject } from "../agent/check.ts";
+import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
 import { StoreClock } from "../log/store-clock.ts";
 import { guarded } from "../log/store-failures.ts";
 import { guardedClock, machineClock, silentLogger, systemIds } from "../log/system.ts";
 import { Feed } from "../log/watch.ts";
+import type { AuditRecord } from "./audit.ts";
+import { Audit } from "./audit.ts";
 import type { Engine } from "./remote-runs.ts";
 import { engineOf } from "./remote-runs.ts";
 
@@ -43,6 +45,24 @@ export interface RuntimeOptions {
   readonly interceptors?: readonly Interceptor[] | undefined;
   /** Whether clients see the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
   readonly exposeErrors?: boolean | undefined;
+  /**
+   * Called with a record of each call that changes something, and of each request over HTTP that is refused for want of
+   * rights: who, what, and what came of it. See {@link AuditRecord}. It is called at most once for each, when the store has
+   * the change, and before the caller gets its result; for a new run perhaps after that. It is not waited for. What it
+   * throws, or rejects with, goes to the logger, and has no other effect. Default: none.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime({
+   *   onAudit: ({ action, outcome, by }) => console.log(action, outcome, by), // → create done { name: 'Ada' }
+   * });
+   * runtime.register("echo", (input) => input);
+   * await runtime.scope({ principal: { name: "Ada" } }).createRun({ agent_name: "echo", input: "Hello" });
+   * ```
+   */
+  readonly onAudit?: ((record: AuditRecord) => unknown) | undefined;
   /** Takes the messages that no caller waits for. Default: a logger that drops them. */
   readonly logger?: Logger | undefined;
   /** The time and the timers. Default: the machine's. */
@@ -144,6 +164,8 @@ export interface TenantLimits {
 /** The options with their defaults. */
 export interface Settings {
   readonly interceptors: Interceptors;
+  /** Undefined: the application wants no records. */
+  readonly onAudit: Audit | undefined;
   readonly timeoutMs: number;
   readonly awaitTimeoutMs: number;
   readonly cancelGraceMs: number;
@@ -210,6 +232,7 @@ const names = [
   "cancelGraceMs",
   "exposeErrors",
   "interceptors",
+  "onAudit",
   "logger",
   "clock",
   "ids",
@@ -251,6 +274,8 @@ export function readOptions(options: RuntimeOptions): Settings {
   checkKeys("options", options, names);
   const { exposeErrors = false } = options;
   if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
+  const { onAudit } = options;
+  if (onAudit !== undefined) checkFunction("options.onAudit", onAudit);
   // What the host gives may fail. From here on nothing meets its logger or its clock as they are.
   const logger = options.logger === undefined ? silentLogger : containedLogger(port("logger", options.logger));
   const clock = options.clock === undefined ? machineClock(logger) : guardedClock(port("clock", options.clock), logger);
@@ -269,6 +294,7 @@ export function readOptions(options: RuntimeOptions): Settings {
     logger,
     exposeErrors,
     interceptors: readInterceptors(options.interceptors),
+    onAudit: onAudit && new Audit(onAudit, storeClock, logger),
     ...amounts("options", defaults, {
       timeoutMs: options.timeoutMs,
       awaitTimeoutMs: options.awaitTimeoutMs,

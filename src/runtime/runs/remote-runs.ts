@@ -85,9 +85,10 @@ export interface RemoteRuns {
   cancel(key: RunKey, by: JsonValue | undefined): Promise<RunState>;
   /**
    * Adds a message to the log of a run that is not loaded here. `isKeyed`: its idempotency key is that of its sender.
-   * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`.
+   * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`. Resolves with
+   * whether the run did not have the message before.
    */
-  send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void>;
+  send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<boolean>;
   /**
    * Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before.
    * Undefined: only this process can execute it.

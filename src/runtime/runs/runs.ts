@@ -10,7 +10,7 @@ import { createdEntry } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
-import type { NewRun, NewRunParts, NewSubRun, SessionEntry } from "../agent/new-run.ts";
+import type { NewRun, NewRunParts, NewSubRun, RunElsewhere, SessionEntry } from "../agent/new-run.ts";
 import { createdEntryOf, repeat, subRunRequest } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
 import type { Execution } from "../execution/execution.ts";
@@ -92,7 +92,8 @@ export class Runs implements LiveRuns {
     if (waiting.length > 0) await Promise.all(waiting);
   }
 
-  async delete(key: RunKey): Promise<void> {
+  /** As `deleteRun`. */
+  async delete(key: RunKey): Promise<CreatedEntry | null> {
     await this.settled(key.tenant);
     return deleteRun(this.#options.store, key);
   }
@@ -117,7 +118,7 @@ export class Runs implements LiveRuns {
    * made it before, or because it does not begin here. Most runs need nothing from the store to be accepted,
    * and are accepted at once.
    */
-  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | RunElsewhere> {
     const agent = this.registry.get(request.agent_name);
     const ready = this.shared.clock.ready();
     if (ready !== undefined) return ready.then(() => this.create(request));
@@ -125,7 +126,7 @@ export class Runs implements LiveRuns {
     return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
   }
 
-  #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+  #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | RunElsewhere> {
     this.#admit(agent, request.tenant);
     const { session_id, idempotencyKey, session } = request;
     const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
@@ -294,10 +295,7 @@ export class Runs implements LiveRuns {
     return run;
   }
 
-  async #createWithCare(
-    agent: Agent,
-    request: NewRun,
-  ): Promise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+  async #createWithCare(agent: Agent, request: NewRun): Promise<{ readonly run: LiveRun } | RunElsewhere> {
     const { tenant, idempotencyKey } = request;
     if (idempotencyKey !== undefined) {
       const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
@@ -315,7 +313,8 @@ export class Runs implements LiveRuns {
     try {
       if (!this.begins(agent)) {
         await this.#handOver(parts);
-        return { elsewhere: { tenant, run_id: runId } };
+        const of = { agent_name: agent.name, session_id: request.session_id ?? runId };
+        return { elsewhere: { tenant, run_id: runId }, of };
       }
       const run = this.#accept(parts);
       if (idempotencyKey !== undefined) await onceTaken(run.log, () => run.begin());
