@@ -3,6 +3,7 @@ import { AgentRuntime, defineAgent } from "cadenza";
 import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
 import { createHandler as createChatHandler } from "cadenza/ai-sdk";
 import { createHandler } from "cadenza/http";
+import { createInspectorHandler } from "cadenza/inspector";
 import { z } from "zod";
 
 /*
@@ -109,6 +110,7 @@ const runtime = new AgentRuntime({ limits: { maxPartBytes: Number.POSITIVE_INFIN
 const acp = createHandler(runtime, { limits, extensions: true });
 const chat = createChatHandler(runtime, { limits });
 const agUi = createAgUiHandler(runtime, { limits });
+const inspector = createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }), limits });
 
 const input = (agent: string, parts: string): string =>
   `{"agent_name":"${agent}","input":[{"role":"user","parts":${parts}}]}`;
@@ -117,6 +119,11 @@ const answer = (parts: string): string =>
   `{"await_resume":{"type":"message","message":{"role":"user","parts":${parts}}}}`;
 const runPath = async (agent_name: string): Promise<string> =>
   `/runs/${(await runtime.createRun({ agent_name, input: "", mode: agent_name === "asks" ? "sync" : "async" })).run_id}`;
+/** The body of an inspector's action on a new run of an agent that waits. */
+const onRun =
+  (agent_name: string, more: (shape: string) => string): Target["body"] =>
+  async (shape) =>
+    `{"run_id":"${(await runPath(agent_name)).split("/")[2]}",${more(shape)}}`;
 const chatBody = (message: string): string =>
   `{"id":"${crypto.randomUUID()}","messages":[{"id":"m","role":"user",${message}}]}`;
 const agUiBody = (more: string): string =>
@@ -127,7 +134,7 @@ interface Target {
   readonly name: string;
   readonly handler: typeof acp;
   readonly path: string | (() => Promise<string>);
-  readonly body: (shape: string) => string;
+  readonly body: (shape: string) => string | Promise<string>;
   readonly quotes?: boolean;
 }
 
@@ -187,10 +194,52 @@ const forValues: readonly Target[] = [
         `"state":{},"tools":[{"name":"t","description":"","parameters":${value}}],"context":[],"forwardedProps":{}`,
       ),
   },
+  {
+    name: "inspector's input",
+    handler: inspector,
+    path: "/api/create",
+    body: (value) => `{"agent_name":"plain","input":${value}}`,
+  },
+  {
+    name: "inspector's typed input",
+    handler: inspector,
+    path: "/api/create",
+    body: (value) => `{"agent_name":"typed","input":${value}}`,
+  },
+  {
+    name: "inspector's unknown field",
+    handler: inspector,
+    path: "/api/create",
+    body: (value) => `{"agent_name":"plain","x":${value}}`,
+  },
+  {
+    name: "inspector's answer",
+    handler: inspector,
+    path: "/api/answer",
+    body: onRun("asks", (value) => `"await_id":"ask#1","answer":${value}`),
+  },
+  {
+    name: "inspector's message",
+    handler: inspector,
+    path: "/api/send",
+    body: onRun("receives", (value) => `"name":"x","data":${value}`),
+  },
 ];
 const forParts: readonly Target[] = [
   { name: "ACP parts", handler: acp, path: "/runs", body: (all) => input("plain", all) },
   { name: "ACP typed parts", handler: acp, path: "/runs", body: (all) => input("typed", all) },
+  {
+    name: "inspector's parts",
+    handler: inspector,
+    path: "/api/create",
+    body: (all) => `{"agent_name":"plain","input":[{"role":"user","parts":${all}}]}`,
+  },
+  {
+    name: "inspector's list of parts",
+    handler: inspector,
+    path: "/api/create",
+    body: (all) => `{"agent_name":"plain","input":${all}}`,
+  },
   { name: "ACP answer's parts", handler: acp, path: () => runPath("asks"), body: answer },
   {
     name: "ACP history",
@@ -232,7 +281,8 @@ async function cost(
   for (let attempt = 0; attempt < TRIES; attempt++) {
     const url = `http://localhost${typeof path === "string" ? path : await path()}`;
     const headers = { "content-type": "application/json" };
-    const request = new Request(url, { method: "POST", headers, body: new TextEncoder().encode(body(shape)) });
+    const bytes = new TextEncoder().encode(await body(shape));
+    const request = new Request(url, { method: "POST", headers, body: bytes });
     const before = process.cpuUsage();
     const response = await handler(request);
     const answered = await response.text();
