@@ -64,7 +64,7 @@ export function isPartLike(value: object): boolean {
 const itemFields = ["content", "content_type", "content_url", "parts", "role"];
 
 /** Whether an item of an input is a value of the application: a plain object that is no part and no message. */
-function isValue(item: unknown): item is object {
+export function isValue(item: unknown): item is object {
   return isJsonObject(item) && !itemFields.some((field) => field in item);
 }
 
