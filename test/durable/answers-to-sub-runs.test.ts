@@ -1,5 +1,6 @@
-import { expect, it } from "vitest";
-import { nextTurn } from "../harness/promises.ts";
+import type { RunKey } from "cadenza/store";
+import { describe, expect, it } from "vitest";
+import { deferred, nextTurn } from "../harness/promises.ts";
 import { Random } from "../harness/random.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import type { Replica } from "../harness/world/replicas.ts";
@@ -95,4 +96,79 @@ it.each(["async", "sync"] as const)("is settled above when the call in mode %s r
     for (const one of [...workers, caller, reader]) void one.runtime.close({ drainMs: 0 }).catch(() => undefined);
     await replicas.clock.advance(1_000);
   }
+});
+
+describe("an answer to a sub-run that is deleted meanwhile", () => {
+  const await_id = "run:child#1/ask#1";
+
+  /** A run that shows the question of its sub-run, which the calls of one of the processes do not reach for a while. */
+  async function asking(isReached: "until its post" | "never") {
+    const replicas = inMemory();
+    const worker = replicas.start({ durability });
+    worker.runtime.register("child", { durable: true }, async (_input, { ask }) => JSON.stringify(await ask("Well?")));
+    worker.runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("child", "")).status);
+    const creating = worker.runtime.createRun({ agent_name: "parent", input: "", mode: "async" });
+    const { run_id } = await passing(worker, creating);
+    await shown(worker, run_id, await_id);
+    const [child = expect.fail()] = await worker.runtime.listRuns({ parent: run_id });
+    const held = deferred();
+    const goingOn = deferred<"in vain" | undefined>();
+    let isHeld = isReached === "never";
+    const caller = replicas.start({ durability, work: false }, async (call, method, [key]) => {
+      const isOfChild = (key as RunKey | undefined)?.run_id === child.run_id;
+      if (isOfChild && isHeld) {
+        held.resolve();
+        if ((await goingOn.promise) === "in vain") return;
+      }
+      isHeld ||= isOfChild && method === "post";
+      return call();
+    });
+    /** Answers as the process that is held, and resolves when it is. */
+    const answer = async (mode: "sync" | "async") => {
+      const call = caller.runtime.resume({ run_id, await_id, await_resume: { number: 1 }, mode });
+      // A rejection is looked at later.
+      call.catch(() => undefined);
+      await passing(caller, held.promise);
+      return { call };
+    };
+    return { worker, caller, run_id, child: child.run_id, answer, goOn: goingOn.resolve };
+  }
+
+  it.each(["async", "sync"] as const)(
+    "is accepted if it is the one that the run above has, in mode %s",
+    async (mode) => {
+      const { worker, caller, run_id, child, answer, goOn } = await asking("until its post");
+      const { call } = await answer(mode);
+      await worker.clock.advance(1_000);
+      await worker.runtime.delete(child);
+      goOn(undefined);
+      const status = mode === "sync" ? "completed" : "in-progress";
+      expect(await passing(caller, call)).toMatchObject({ run_id, status });
+    },
+  );
+
+  it("is refused if the run above has another one", async () => {
+    const { worker, caller, run_id, child, answer, goOn } = await asking("never");
+    const { call } = await answer("async");
+    await passing(worker, worker.runtime.resume({ run_id, await_id, await_resume: { number: 2 }, mode: "sync" }));
+    await worker.runtime.delete(child);
+    goOn(undefined);
+    await expect(passing(caller, call)).rejects.toMatchObject({ code: "answer_conflict", run_id, await_id });
+  });
+
+  it("is refused if the run above shows the question still", async () => {
+    const { caller, run_id, answer, goOn } = await asking("never");
+    const { call } = await answer("async");
+    goOn("in vain");
+    await expect(passing(caller, call)).rejects.toMatchObject({ code: "not_awaiting", run_id, await_id });
+  });
+
+  it("finds no run if the run above is deleted too", async () => {
+    const { worker, caller, run_id, answer, goOn } = await asking("never");
+    const { call } = await answer("async");
+    await passing(worker, worker.runtime.resume({ run_id, await_id, await_resume: { number: 2 }, mode: "sync" }));
+    await worker.runtime.delete(run_id);
+    goOn(undefined);
+    await expect(passing(caller, call)).rejects.toMatchObject({ code: "run_not_found", run_id });
+  });
 });

@@ -1,12 +1,12 @@
 import type { Command } from "../../core/commands.ts";
 import { commandOf } from "../../core/commands.ts";
-import { CadenzaError } from "../../core/errors.ts";
 import type { Entry, ParentRun } from "../../core/log.ts";
 import { questionId } from "../../core/operation-keys.ts";
 import { settledAbove, shownAbove } from "../../core/passed-on.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { Question } from "../../core/state.ts";
 import { createdEntry, openQuestion, settledQuestion } from "../../core/state.ts";
+import { isNotFound } from "../../runtime/log/refusals.ts";
 import { committedUpwards } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { DetachedLogs } from "./detached-logs.ts";
@@ -86,8 +86,7 @@ export class Ancestors {
   }
 
   #report(key: RunKey, error: unknown): void {
-    const isOver = CadenzaError.is(error) && error.code === "run_not_found";
-    if (isOver) return;
+    if (isNotFound(error)) return;
     this.#worker.logger.warn(
       "The runs above a sub-run could not be told of its questions. Its parent reads them when it is loaded.",
       { ...key, error },

@@ -52,6 +52,11 @@ export function notFound(runId: string): CadenzaError {
   return new CadenzaError("run_not_found", `There is no run ${runId}.`, { run_id: runId });
 }
 
+/** Whether an error says that a run is not in the store. */
+export function isNotFound(error: unknown): boolean {
+  return CadenzaError.is(error) && error.code === "run_not_found";
+}
+
 /** The error for a call on a closed runtime. */
 export function closedError(): CadenzaError {
   return new CadenzaError("runtime_closed", "The runtime has been closed.");

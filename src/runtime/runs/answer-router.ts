@@ -12,7 +12,7 @@ import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
 import { replyCommand } from "../agent/answer.ts";
 import { committedRecord, foldLog } from "../log/fold-log.ts";
-import { isLost, notFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
+import { isLost, isNotFound, notFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
 import { answerRun } from "./answering.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RunReader } from "./run-reader.ts";
@@ -81,12 +81,21 @@ export class AnswerRouter {
     try {
       ({ repeated } = await this.answer({ ...key, run_id: of.run_id }, { ...answer, await_id: of.await_id }));
     } catch (error) {
-      throw refusedAbove(error, key.run_id, awaitId);
+      if (!isNotFound(error)) throw refusedAbove(error, key.run_id, awaitId);
+      await this.#checkAnswered(key, { ...answer, await_id: awaitId });
     }
     const run = this.#runs.find(key);
     const after = (run && settledQuestion(run.log.state, awaitId)?.event) ?? shown;
     const record = answer.mode === "async" ? await this.#recordAfter(key, awaitId) : undefined;
     return { run, key, record, after, of: created, await_id: awaitId, repeated };
+  }
+
+  /** Throws unless a run has the answer to a question of a sub-run, which the store may have deleted meanwhile. */
+  async #checkAnswered(key: RunKey, answer: Answer): Promise<void> {
+    const state = await foldLog(this.#store, key, Number.POSITIVE_INFINITY);
+    if (state === undefined) throw notFound(key.run_id);
+    const decision = decide(state, replyCommand(answer, this.#clock.now()));
+    if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
   }
 
   /** The record of a run as it was when a question was settled in it. */
