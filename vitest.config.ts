@@ -19,6 +19,7 @@ const repeatable = [
   "given",
   "lists",
   "interceptors",
+  "judged-messages",
   "messages",
   "misbehaving",
   "questions",

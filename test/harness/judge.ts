@@ -9,7 +9,7 @@ import type { MaybePromise } from "../../src/core/promises.ts";
 import { SeededRandom } from "../../src/runtime/execution/random.ts";
 import { seedOf } from "../../src/runtime/execution/seed.ts";
 import type { NamedProgram } from "./program.ts";
-import type { Player } from "./program-player.ts";
+import type { Player, WaitSchema } from "./program-player.ts";
 import { namedIn, perform } from "./program-player.ts";
 
 /*
@@ -168,6 +168,7 @@ class Judge {
   readonly #promises: Promises;
   readonly #counts = new Map<string, number>();
   readonly #waiting = new Map<string, Waiting>();
+  readonly #withdrawn: Waiting[] = [];
   /** The keys of the messages that were taken. */
   readonly #taken = new Set<string>();
   readonly #emitted: string[] = [];
@@ -214,6 +215,7 @@ class Judge {
         continue;
       }
       this.#waiting.delete(key);
+      if (entry.type === "withdrawn") this.#withdrawn.push(waiting);
       this.#now = entry.at;
       this.#settle(entry, waiting);
       await this.#settled();
@@ -338,14 +340,20 @@ class Judge {
     }
   }
 
-  /** The message at a position: the first with its name that no receive before has taken. One that came twice is one. */
+  /**
+   * The message at a position: the first with its name that no receive before has taken, but for those that receives hold
+   * or have held whose schemas answer later. One that came twice is one.
+   */
   #take(name: string, position: number): unknown {
-    const first = this.#log.findIndex(
-      (entry) => entry.type === "received" && entry.name === name && !this.#taken.has(entry.idempotency_key),
-    );
+    const left = new Map<string, number>();
+    for (const [index, entry] of this.#log.entries())
+      if (entry.type === "received" && entry.name === name && !this.#taken.has(entry.idempotency_key))
+        if (!left.has(entry.idempotency_key)) left.set(entry.idempotency_key, index);
+    const held = [...this.#waiting.values(), ...this.#withdrawn].filter((one) => mayHold(one, name));
+    const first = [...left.values()].slice(0, 1 + held.length);
     const message = this.#log[position];
-    if (first !== position || message?.type !== "received")
-      throw new Error(`Position ${position} is taken instead of ${first}.`);
+    if (!first.includes(position) || message?.type !== "received")
+      throw new Error(`Position ${position} is taken instead of ${first.join(" or ")}.`);
     this.#taken.add(message.idempotency_key);
     return message.data;
   }
@@ -392,9 +400,14 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
+/** Whether the receive of a message may have asked its schema about it, and goes on later. */
+function mayHold({ name, options: { schema } }: Waiting, of: string): boolean {
+  return name === `receive:${of}` && schema?.answersLater === true;
+}
+
 /** The options of a question, a sleep or a receive that its result depends on. */
 interface WaitOptions {
-  readonly schema?: unknown;
+  readonly schema?: WaitSchema;
   readonly default?: unknown;
   readonly details?: boolean;
   readonly signal?: AbortSignal;

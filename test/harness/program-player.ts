@@ -1,4 +1,4 @@
-import type { AgentContext, AgentFunction, Message, StepOptions, StepScope } from "cadenza";
+import type { AgentContext, AgentFunction, Message, StandardSchema, StepOptions, StepScope } from "cadenza";
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 import type { Entry } from "../../src/core/log.ts";
@@ -102,6 +102,23 @@ export function textOf(messages: readonly Message[]): string {
 }
 
 const answerSchema = z.object({ value: z.number() });
+/** How long a schema needs at most that answers later, in milliseconds. */
+const JUDGING_MS = 30;
+
+/** The schema of a wait. `answersLater`: its receive takes a message a while after the message has arrived. */
+export interface WaitSchema extends StandardSchema<unknown, { value: number }> {
+  readonly answersLater?: true;
+}
+
+/** Some schemas answer at once and others later, the same each time. */
+function schemaFor({ pause }: Player, key: string): WaitSchema {
+  const ms = hashOf(key) % (2 * JUDGING_MS);
+  if (ms >= JUDGING_MS) return answerSchema;
+  const { "~standard": given } = answerSchema;
+  const validate: typeof given.validate = (value) => pause(ms).then(() => given.validate(value));
+  return { "~standard": { version: 1, vendor: "test", validate }, answersLater: true };
+}
+
 /**
  * They do not grow: interrupted attempts count, so that a step would pause for longer than its killed processes live.
  */
@@ -336,7 +353,7 @@ class Performance {
           wait.does === "ask"
             ? ([`${this.#mark}What about this?`, {}] as const)
             : ([`${this.#mark}${NO_ANSWER}`, { timeoutMs: wait.ms, default: { ...BY_DEFAULT, ...this.#of } }] as const);
-        const schema = wait.does === "ask" && wait.schema ? answerSchema : undefined;
+        const schema = wait.does === "ask" && wait.schema ? schemaFor(this.#player, key) : undefined;
         if (wait.details !== true) {
           const answer = await (schema === undefined
             ? ask(question, { ...options, signal })
@@ -357,7 +374,7 @@ class Performance {
           wait.does === "receive" ? {} : { timeoutMs: wait.ms, ...(wait.otherwise && { default: NO_MAIL }) };
         this.#player.receiving?.({ run_id: this.#context.run_id, name: this.#name, key });
         const data = await (wait.schema
-          ? receive(wait.name, { ...limits, schema: answerSchema, signal })
+          ? receive(wait.name, { ...limits, schema: schemaFor(this.#player, key), signal })
           : receive(wait.name, { ...limits, signal }));
         return { value: typeof data === "string" ? hashOf(data) % 1_000 : numberIn(data) };
       }

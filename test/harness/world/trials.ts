@@ -51,13 +51,15 @@ export interface TrialOptions {
   /** Default: the program that belongs to the seed. */
   readonly program?: Program;
   readonly plant?: Plant | undefined;
+  /** After how many steps the world is stuck. Default: that of a world. */
+  readonly maxSteps?: number;
 }
 
 /** Runs a program with one kind of trouble, and judges its log. */
 export async function trial(
   seed: number,
   trouble: Trouble,
-  { program = programOf(seed), plant }: TrialOptions = {},
+  { program = programOf(seed), plant, maxSteps }: TrialOptions = {},
 ): Promise<Trial> {
   const script = scriptOf(program, seed);
   const random = new Random(seed ^ 0x5eed);
@@ -70,6 +72,7 @@ export async function trial(
       late: random.chance(0.4),
       isFed: true,
       plant,
+      ...(maxSteps !== undefined && { maxSteps }),
       runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
       disturb: (world) => disturb(world, trouble, random, counted),
     });
