@@ -16,8 +16,6 @@ import { makeWorld } from "./world.ts";
 
 const KNOWN_IDS = 200;
 const AT_ONCE = 100;
-/** How long the test waits for an answer to an incomplete request. */
-const PATIENCE_MS = 500;
 const options = { limits: { maxBodyBytes: 20_000, bodyTimeoutMs: 200 }, extensions: true };
 
 describe("any request", () => {
@@ -101,23 +99,25 @@ function checkAnswer(method: string, path: string, { status, headers }: Response
   checkWithSdk(method, path, status, json, events);
 }
 
-/** Sends bytes, and reads until there is an answer; at times it disconnects before. */
+/**
+ * Sends bytes, and reads until there is an answer, or until the server closes the connection. At times it disconnects
+ * before. A server waits for the rest of a head, so nothing follows one that is cut off. A body has a time limit there.
+ */
 async function sendRaw(port: string, bytes: Uint8Array, random: Random): Promise<string> {
   const socket = connect(Number(port), "127.0.0.1");
   socket.on("error", () => {});
   socket.write(bytes);
-  if (random.chance(0.2)) socket.end();
+  const sent = Buffer.from(bytes).toString("latin1");
+  if (random.chance(0.2) || !sent.includes("\r\n\r\n")) socket.end();
   if (random.chance(0.1)) socket.destroy();
-  const hasBody = !Buffer.from(bytes).toString("latin1").startsWith("HEAD ");
+  const hasBody = !sent.startsWith("HEAD ");
   let text = "";
   socket.setEncoding("utf8");
   socket.on("data", (chunk) => {
     text = (text + chunk).replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, "");
     if (isAnswer(text, hasBody)) socket.destroy();
   });
-  const patience = setTimeout(() => socket.destroy(), PATIENCE_MS);
   await once(socket, "close");
-  clearTimeout(patience);
   return text;
 }
 
