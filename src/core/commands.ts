@@ -31,7 +31,7 @@ import type { Replied } from "./state.ts";
 export type Command =
   | { readonly type: "create"; readonly entry: CreatedEntry }
   | { readonly type: "fork"; readonly entry: ForkedEntry }
-  | { readonly type: "start"; readonly at: number }
+  | StartCommand
   | { readonly type: "emit"; readonly at: number; readonly item: EmissionFrom<EmissionSource> }
   /** A sub-run that is shown tries a step again. */
   | { readonly type: "tear"; readonly entry: TornEntry }
@@ -62,6 +62,13 @@ export interface CancelCommand extends Omit<CancelRequestedEntry, "type"> {
 /** The command to stop a run. `by`: who asks for it; undefined if the application names no one. */
 export function cancelCommand(at: number, by: JsonValue | undefined): CancelCommand {
   return by === undefined ? { type: "cancel", at } : { type: "cancel", at, by };
+}
+
+export interface StartCommand {
+  readonly type: "start";
+  readonly at: number;
+  /** The time that the agent saw when it was called. Undefined: it has not been called. */
+  readonly now?: number;
 }
 
 export interface AskCommand extends Omit<AwaitedEntry, "type" | "closes"> {
@@ -115,7 +122,7 @@ export function commandOf(entry: Entry): Command {
     case "forked":
       return { type: "fork", entry };
     case "started":
-      return { type: "start", at };
+      return { type: "start", at, now: entry.now ?? at };
     case "emitted":
       return { type: "emit", at, item: emissionOf(entry) };
     case "torn":

@@ -1,6 +1,6 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Message } from "../protocol/message.ts";
-import type { AskCommand, Command, EmissionFrom, EndCommand, ReplyCommand } from "./commands.ts";
+import type { AskCommand, Command, EmissionFrom, EndCommand, ReplyCommand, StartCommand } from "./commands.ts";
 import { withSource } from "./commands.ts";
 import type { EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
@@ -17,6 +17,7 @@ import type {
   Outcome,
   ReceivedEntry,
   Reply,
+  StartedEntry,
   TornEntry,
 } from "./log.ts";
 import { overdueFailure } from "./overdue.ts";
@@ -82,7 +83,7 @@ function decideNow(state: RunState, command: Command): Decision {
   if (said !== "accept") return { refused: said };
   switch (command.type) {
     case "start":
-      return [{ type: "started", at: command.at }];
+      return [decideStart(state, command)];
     case "emit":
       return decideEmit(state, command.at, command.item);
     case "tear":
@@ -123,6 +124,10 @@ function decideNow(state: RunState, command: Command): Decision {
     case "end":
       return decideEnd(state, command);
   }
+}
+
+function decideStart(state: RunState, { at, now }: StartCommand): StartedEntry {
+  return now !== undefined && now < state.at ? { type: "started", at, now } : { type: "started", at };
 }
 
 function decideEmit(state: RunState, at: number, item: EmissionFrom<EmissionSource>): readonly EmittedEntry[] {

@@ -128,6 +128,8 @@ export interface ForkedEntry {
 export interface StartedEntry {
   readonly type: "started";
   readonly at: number;
+  /** The time that the agent saw, if it is not `at`: the entry was decided again behind those of another process. */
+  readonly now?: number;
 }
 
 /** The agent emitted something, or a copy of what a sub-run has emitted. */

@@ -1,10 +1,11 @@
-import type { AgentContext } from "cadenza";
+import type { AgentContext, StandardSchema } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
 import { onDurableStore } from "../harness/durable-runtime.ts";
-import { nextTurn } from "../harness/promises.ts";
+import { deferred, nextTurn } from "../harness/promises.ts";
 import { textsOf } from "../harness/runtimes.ts";
 import { lateStore } from "../harness/store-proxy.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 
 /* With `alwaysReplay` the agent is replayed after each commit, before it is handed a result, an answer or an event. */
 
@@ -131,4 +132,40 @@ it("what the body of a step uses counts, although its agent was replayed meanwhi
   });
   const { run_id } = await runtime.createRun({ agent_name: "writer", input: "" });
   expect((await runtime.details(run_id)).usage).toMatchObject({ input_tokens: 1, output_tokens: 2 });
+});
+
+it("an agent that was left while a schema was asked about its answer does nothing any more", async () => {
+  const replicas = inMemory();
+  const { runtime } = replicas.start({ durability: { leaseMs: 60_000, alwaysReplay: true } });
+  const { clock } = replicas;
+  let gate: Promise<void> | undefined;
+  const validate = (value: unknown) => (gate === undefined ? { value } : gate.then(() => ({ value })));
+  const schema: StandardSchema = { "~standard": { version: 1, vendor: "test", validate } };
+  let calls = 0;
+  runtime.register("agent", { durable: true }, async (_input, { ask, emit }) => {
+    calls += 1;
+    await ask("One?", { schema });
+    await emit("one");
+    await ask("Two?");
+    await emit("two");
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await clock.settle();
+  await runtime.resume({ run_id, await_id: "ask#1", await_resume: {}, mode: "async" });
+  await clock.settle();
+  const { promise, resolve } = deferred();
+  gate = promise;
+  const before = calls;
+  for (const data of ["first", "second"]) {
+    await runtime.send({ to: run_id, name: "mail", data });
+    await clock.settle();
+  }
+  expect(calls).toBeGreaterThan(before + 1);
+  resolve();
+  await clock.settle();
+  expect((await runtime.stats()).blocked).toEqual([]);
+  await runtime.resume({ run_id, await_id: "ask#2", await_resume: {}, mode: "async" });
+  await clock.settle();
+  const run = await runtime.getRun(run_id);
+  expect([run.status, ...textsOf(run)]).toEqual(["completed", "one", "two"]);
 });

@@ -1,5 +1,7 @@
+import type { RunWrite } from "cadenza/store";
 import { expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
+import { textsOf } from "../harness/runtimes.ts";
 import type { Replica } from "../harness/world/replicas.ts";
 import { inMemory } from "../harness/world/replicas.ts";
 
@@ -97,4 +99,36 @@ it("A message that has arrived is acknowledged again in a process that has decid
   expect(await again).toEqual({ run_id });
   await expect(other).rejects.toMatchObject({ code: "run_finished" });
   expect((await third.runtime.getRun(run_id)).status).toBe("failed");
+});
+
+it("The time that an agent has seen before its first result stays when its start is written behind a later message", async () => {
+  const replicas = inMemory();
+  const writing = deferred();
+  const register = ({ runtime }: Replica): void => {
+    runtime.register("agent", { durable: true }, async (_input, { now, step, ask }) => {
+      const seen = now();
+      const kept = await step("keep", () => seen);
+      await ask("Well?");
+      return `${kept === seen}`;
+    });
+  };
+  const first = replicas.start({}, async (call, method, [, , write]) => {
+    const { entries } = (write ?? {}) as Partial<RunWrite>;
+    if (method === "append" && entries?.[0]?.type === "started") await writing.promise;
+    return call();
+  });
+  register(first);
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.advance(200);
+  const second = replicas.start();
+  await second.runtime.send({ to: run_id, name: "mail", data: 1 });
+  writing.resolve();
+  await replicas.clock.advance(200);
+  first.kill();
+  register(second);
+  await replicas.clock.advance(2_000);
+  const run = await second.runtime.resume({ run_id, await_resume: {} });
+  expect([run.status, ...textsOf(run)]).toEqual(["completed", "true"]);
+  const times = (await second.store.read({ tenant: "", run_id }, 0, 100))?.map(({ at }) => at);
+  expect(times).toEqual(times?.toSorted((one, other) => one - other));
 });

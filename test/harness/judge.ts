@@ -196,7 +196,8 @@ class Judge {
   }
 
   async verdict(): Promise<Verdict> {
-    this.#now = this.#log.find(({ type }) => type === "started")?.at ?? 0;
+    const started = this.#log.find((entry) => entry.type === "started");
+    this.#now = started?.now ?? started?.at ?? 0;
     const stopped = this.#log.findIndex(
       (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
     );

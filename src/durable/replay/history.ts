@@ -13,7 +13,7 @@ export class History {
   readonly results: readonly ResultEntry[];
   /** The operations that the agent has begun, with the positions of their first entries. */
   readonly begun: ReadonlyMap<string, number>;
-  /** When the agent was first called, in milliseconds since 1970; undefined if it was not called. */
+  /** The time that the agent saw when it was first called, in milliseconds since 1970; undefined if it was not called. */
   readonly startedAt: number | undefined;
   /** Whether the agent was stopped by a cancel, a time-out or its budget. */
   readonly isStopped: boolean;
@@ -45,7 +45,7 @@ export class History {
       position += 1;
       switch (entry.type) {
         case "started":
-          startedAt = entry.at;
+          startedAt = entry.now ?? entry.at;
           break;
         case "emitted":
           if (entry.source === undefined) emissions.push({ entry, position, wasStopped: isStopped });

@@ -27,7 +27,7 @@ export class JournaledOperations extends LiveOperations {
   readonly #journal: JournalHost;
   readonly #order: LogOrder;
   readonly #check: ReplayCheck | undefined;
-  /** When the agent was first called; undefined where it is called for the first time. */
+  /** The time that the agent saw when it was first called; undefined where it is called for the first time. */
   readonly #startedAt: number | undefined;
   #emitted = 0;
   /** What the results that the agent has received have used. */
@@ -65,7 +65,8 @@ export class JournaledOperations extends LiveOperations {
 
   /** The time of the last result, so that a replay sees the same time. */
   override now(): number {
-    return this.#order.time ?? this.#startedAt ?? this.host.log.state.started?.at ?? 0;
+    const { started } = this.host.log.state;
+    return this.#order.time ?? this.#startedAt ?? started?.now ?? started?.at ?? 0;
   }
 
   override perform(operation: Operation): void {
@@ -193,10 +194,11 @@ export class JournaledOperations extends LiveOperations {
     for (const item of this.#check?.takeEarly() ?? []) log.decide({ type: "emit", at: clock.now(), item });
   }
 
-  /** Reports a mismatch, if there is one. */
+  /** Reports a mismatch, if there is one. What an agent does after it was left or stopped is not compared. */
   #mayMismatch(mismatch: Mismatch | undefined): boolean {
-    if (mismatch !== undefined) this.#journal.onMismatch(mismatch);
-    return mismatch !== undefined;
+    if (mismatch === undefined || this.isClosed) return false;
+    this.#journal.onMismatch(mismatch);
+    return true;
   }
 
   protected override end(closed: (() => Error) | "dropped"): void {

@@ -206,11 +206,14 @@ export class LiveOperations implements Operations {
   }
 
   #resolve(operation: Operation, value: unknown): void {
+    // The agent may have been left while a schema was asked.
+    if (this.#closed === "dropped") return;
     this.host.onMove();
     operation.resolve(value);
   }
 
   #reject(operation: Operation, error: unknown): void {
+    if (this.#closed === "dropped") return;
     this.host.onMove();
     operation.reject(error);
   }
