@@ -1,6 +1,6 @@
 import type { AgentSubscriber, BaseEvent, RunAgentParameters } from "@ag-ui/client";
 import { EventSchemas } from "@ag-ui/core/schemas";
-import type { AgentFunction } from "cadenza";
+import type { AgentFunction, CadenzaError } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import type { AgUiOptions } from "cadenza/ag-ui";
 import { createHandler } from "cadenza/ag-ui";
@@ -47,6 +47,19 @@ class Host {
   say(content: string, parameters?: RunAgentParameters): Promise<readonly string[]> {
     this.agent.addMessage({ id: `m${this.agent.messages.length}`, role: "user", content });
     return this.run(parameters);
+  }
+
+  /** What is answered to a body of the thread. */
+  async post(body: object): Promise<string> {
+    const headers = { "content-type": "application/json" };
+    const init = { method: "POST", headers, body: JSON.stringify({ threadId: "thread", ...body }) };
+    return (await this.send("http://localhost/desk", init)).text();
+  }
+
+  /** What is answered to a client that opens the thread. */
+  async open(query: Record<string, string> = {}): Promise<string> {
+    const asked = new URLSearchParams({ threadId: "thread", runId: "opened", ...query });
+    return (await this.send(`http://localhost/desk?${asked}`)).text();
   }
 
   get last() {
@@ -159,6 +172,141 @@ test("a tool of the client is called by its name, and its result is the answer",
   await host.run({ tools });
   expect(host.agent.messages.at(-1)).toMatchObject({ role: "assistant", content: "In Ulm." });
   expect(await host.runtime.listRuns()).toHaveLength(1);
+});
+
+const call = (id: string) => ({ id, role: "assistant", toolCalls: [{ id, type: "function", function: {} }] });
+const result = (toolCallId: string, content: string, more = {}) => ({
+  ...{ id: `r-${toolCallId}`, role: "tool", toolCallId, content },
+  ...more,
+});
+const city = z.object({ city: z.string() });
+
+test("results of tools are found wherever the host has put them", async () => {
+  const host = new Host(async function* (_input, { ask, emit }) {
+    const asked = ["a", "b"].map((id) => ask({ ...locate, tool_call_id: id }, { schema: city }));
+    await emit("A moment. ");
+    yield (await Promise.all(asked)).map((found) => found.city).join();
+  });
+  await host.say("Where?", { tools });
+  const said = { id: "a1", role: "assistant", content: "A moment. " };
+  const asked = { id: "m0", role: "user", content: "Where?" };
+  // CopilotKit puts each result behind its call.
+  const messages = [asked, call("a"), result("a", '{"city":"Ulm"}'), call("b"), result("b", '{"city":"Bonn"}'), said];
+  const answered = await host.post({ runId: "r2", messages, tools });
+  expect(answered).toContain('"delta":"Ulm,Bonn"');
+  expect(answered).not.toContain("TOOL_CALL_RESULT");
+});
+
+test("a result of an earlier run under the same id answers nothing", async () => {
+  const host = new Host(async (_input, { ask }) => (await ask(locate, { schema: city })).city);
+  await host.say("Where?", { tools });
+  const first = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), result("call-1", '{"city":"Ulm"}')];
+  expect(await host.post({ runId: "r2", messages: first, tools })).toContain('"delta":"Ulm"');
+  const second = [
+    ...first,
+    { id: "a1", role: "assistant", content: "Ulm" },
+    { id: "m1", role: "user", content: "And?" },
+  ];
+  await host.post({ runId: "r3", messages: second, tools });
+  expect(await host.post({ runId: "r4", messages: [...second, call("x")], tools })).toContain("interrupts_open");
+  expect((await host.runtime.listRuns({ status: "awaiting" })).length).toBe(1);
+});
+
+const failing: AgentFunction = async function* (_input, { ask }) {
+  try {
+    yield (await ask(locate, { schema: city })).city;
+  } catch (error) {
+    yield `Not found: ${(error as CadenzaError).reason}`;
+  }
+};
+
+test.each<[what: string, given: object]>([
+  ["with the field error", result("call-1", "", { error: "No GPS." })],
+  ["as CopilotKit writes it", result("call-1", "Error: No GPS.")],
+])("a tool that has failed, %s, gives no answer", async (_, given) => {
+  const host = new Host(failing);
+  await host.say("Where?", { tools });
+  const messages = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), given];
+  const declined = await host.post({ runId: "r2", messages, tools });
+  expect(declined).toContain('"delta":"Not found: No GPS."');
+  expect(await host.post({ runId: "r2", messages, tools })).toBe(declined);
+  expect(await host.open({ tool: "getLocation" })).toContain('"content":"Error: No GPS."');
+});
+
+test("what the user says beside the result of a tool begins a run of its own, once the result was taken", async () => {
+  const host = new Host(async function* (input, { ask, session }) {
+    if (input[0]?.parts[0]?.content === "Where?") yield `In ${(await ask(locate, { schema: city })).city}.`;
+    else yield `After ${(await session.history()).length}.`;
+  });
+  await host.say("Where?", { tools });
+  const where = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), result("call-1", '{"city":"Ulm"}')];
+  const messages = [...where, { id: "m1", role: "user", content: "And?" }];
+  const both = await host.post({ runId: "r2", messages, tools });
+  expect([...both.matchAll(/"type":"(RUN_[A-Z]+)|"delta":"([^"]+)/g)].map(([, type, delta]) => type ?? delta)).toEqual([
+    ...["RUN_STARTED", "In Ulm.", "After 4.", "RUN_FINISHED"],
+  ]);
+  // Sent again, it is followed.
+  expect(await host.post({ runId: "r3", messages, tools })).toContain('"delta":"After 4."');
+  expect(await host.runtime.listRuns()).toHaveLength(2);
+});
+
+test("a result that does not fit leaves the question open, until the user goes on", async () => {
+  const host = new Host(failing);
+  await host.say("Where?", { tools });
+  const where = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), result("call-1", '{"town":"Ulm"}')];
+  expect(await host.post({ runId: "r2", messages: where, tools })).toContain("answer_rejected");
+  const messages = [...where, { id: "m1", role: "user", content: "And?" }];
+  expect(await host.post({ runId: "r3", messages, tools })).toContain('Not found: {\\"town\\":\\"Ulm\\"}');
+});
+
+test("what the user says beside a result is not lost when its client leaves", async () => {
+  const host = new Host(async (input, { ask, sleep }) => {
+    if (input[0]?.parts[0]?.content !== "Where?") return;
+    await ask(locate, { schema: city });
+    await sleep("1m");
+  });
+  await host.say("Where?", { tools });
+  const where = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), result("call-1", '{"city":"Ulm"}')];
+  const messages = [...where, { id: "m1", role: "user", content: "And?" }];
+  const headers = { "content-type": "application/json" };
+  const body = JSON.stringify({ threadId: "thread", runId: "r2", messages, tools });
+  const response = await host.send("http://localhost/desk", { method: "POST", headers, body });
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  await reader.read();
+  await host.clock.settle();
+  expect(await host.runtime.listRuns()).toHaveLength(1);
+  await reader.cancel();
+  await host.clock.settle();
+  expect(await host.runtime.listRuns()).toMatchObject([{ status: "completed" }, { status: "in-progress" }]);
+});
+
+test("the result of a tool that was given elsewhere is shown, and no words of the user", async () => {
+  const host = new Host(async (_input, { ask }) => void (await ask(locate)));
+  await host.say("Where?");
+  const [{ id: interruptId = "" } = {}] = host.agent.pendingInterrupts;
+  await host.run({ resume: [{ interruptId, status: "resolved", payload: "Ulm" }] });
+  expect(host.agent.messages.at(-1)).toMatchObject({ role: "tool", toolCallId: "call-1", content: "Ulm" });
+  expect(await host.open()).toContain('"role":"tool","toolCallId":"call-1","content":"Ulm"');
+});
+
+test("a client that opens a thread names the tools that it executes itself", async () => {
+  const host = new Host(async (_input, { ask }) => void (await ask(locate)));
+  await host.say("Where?", { tools });
+  expect(await host.open()).toContain('"outcome":{"type":"interrupt"');
+  expect(await host.open({ tool: "getLocation" })).toContain('"outcome":{"type":"success"}');
+});
+
+test("clients that speak no version of the protocol know no cancelled runs", async () => {
+  const host = new Host(async (_input, { ask }) => void (await ask("Well?")));
+  await host.say("hi");
+  const [{ id: interruptId = "" } = {}] = host.agent.pendingInterrupts;
+  const resume = [{ interruptId, status: "cancelled" }];
+  const error = expect.stringContaining('"outcome":{"type":"success"},"result":{"error":');
+  expect(await host.post({ runId: "r2", messages: [], resume })).toEqual(error);
+  await host.post({ runId: "r3", messages: [{ id: "m1", role: "user", content: "hi" }] });
+  await host.runtime.cancel((await host.runtime.listRuns())[0]?.run_id ?? "");
+  expect(await host.open()).toEqual(error);
+  expect(await host.open({ protocolVersion: "1.0" })).toContain('"outcome":{"type":"cancelled"}}');
 });
 
 test("a tool that the client does not have is an interrupt, which names the call that was shown", async () => {

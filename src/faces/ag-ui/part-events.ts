@@ -15,11 +15,40 @@ export function eventOfPart(id: string): { readonly run_id: string; readonly eve
   return run_id === undefined ? undefined : { run_id, event: Number(event) };
 }
 
+/** The tool calls that a client was shown. */
+export class ShownCalls {
+  readonly #shown = new Set<string>();
+  readonly #finished = new Set<string>();
+
+  /** The events of a call, unless it was shown before. */
+  begin(toolCallId: string, toolCallName: string, input: JsonValue): readonly PartEvent[] {
+    if (this.#shown.has(toolCallId)) return [];
+    this.#shown.add(toolCallId);
+    return [
+      { type: "TOOL_CALL_START", toolCallId, toolCallName },
+      { type: "TOOL_CALL_ARGS", toolCallId, delta: JSON.stringify(input) },
+      { type: "TOOL_CALL_END", toolCallId },
+    ];
+  }
+
+  /** The event of a result, unless the client has one: it would show both. */
+  finish(toolCallId: string, messageId: string, content: string): readonly PartEvent[] {
+    if (this.#finished.has(toolCallId)) return [];
+    this.finishUnseen(toolCallId);
+    return [{ type: "TOOL_CALL_RESULT", toolCallId, messageId, content }];
+  }
+
+  /** The client has the result of a call. */
+  finishUnseen(toolCallId: string): void {
+    this.#finished.add(toolCallId);
+  }
+}
+
 /**
- * The events of a part beside its text, its thought and the state that it sets. `id` tells the part from all others. `calls`: the tool calls that were shown
- * before; the call of this part is added.
+ * The events of a part beside its text, its thought and the state that it sets. `id` tells the part from all others.
+ * `calls`: what was shown before; the call of this part is added.
  */
-export function partEvents(part: MessagePart, id: string, calls: Set<string>): readonly PartEvent[] {
+export function partEvents(part: MessagePart, id: string, calls: ShownCalls): readonly PartEvent[] {
   const events: PartEvent[] = [];
   const content = artifactOf(part);
   if (content !== undefined)
@@ -47,26 +76,13 @@ function artifactOf(part: MessagePart): JsonObject | undefined {
 type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind: "trajectory" }>;
 
 /** The use of a tool. */
-function trajectoryEvents(trajectory: Trajectory, id: string, calls: Set<string>): PartEvent[] {
+function trajectoryEvents(trajectory: Trajectory, id: string, calls: ShownCalls): readonly PartEvent[] {
   const { tool_name, tool_input, tool_output } = trajectory;
   if (typeof tool_name !== "string") return [];
-  const call = { toolCallId: toolCallId(trajectory, id) };
-  const events = [...callEvents(call.toolCallId, tool_name, tool_input ?? {}, calls)];
-  if (tool_output !== undefined && tool_output !== null)
-    events.push({ ...call, type: "TOOL_CALL_RESULT", messageId: id, content: JSON.stringify(tool_output) });
-  return events;
-}
-
-/** The events of a call that was not shown before. */
-export function callEvents(id: string, name: string, input: JsonValue, calls: Set<string>): readonly PartEvent[] {
-  if (calls.has(id)) return [];
-  calls.add(id);
-  const call = { toolCallId: id };
-  return [
-    { ...call, type: "TOOL_CALL_START", toolCallName: name },
-    { ...call, type: "TOOL_CALL_ARGS", delta: JSON.stringify(input) },
-    { ...call, type: "TOOL_CALL_END" },
-  ];
+  const callId = toolCallId(trajectory, id);
+  const call = calls.begin(callId, tool_name, tool_input ?? {});
+  const isOpen = tool_output === undefined || tool_output === null;
+  return isOpen ? call : [...call, ...calls.finish(callId, id, JSON.stringify(tool_output))];
 }
 
 type BlockEvent = Extract<AgUiEvent, { readonly messageId: string }>;

@@ -1,7 +1,7 @@
 import { CALL_ID } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
 import type { FaceSettings } from "../../http/options.ts";
-import type { JsonObject, JsonValue } from "../../protocol/json.ts";
+import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { QuestionId } from "../chat/call-ids.ts";
@@ -14,10 +14,19 @@ import { declined, replyOf } from "../chat/questions.ts";
 export interface RunInput {
   readonly threadId: string;
   readonly runId: string;
-  /** What the user says: the messages after the last one of the assistant. At least one, unless it replies. */
+  /**
+   * What the user says: the messages after the last one of the assistant. None if the client replies. At least one
+   * otherwise, unless there are results of tools.
+   */
   readonly messages: readonly GivenMessage[];
+  /** The results of tools in all messages. A client puts each behind its call, before what it was told meanwhile. */
+  readonly results: readonly ToolResult[];
+  /** The places of the messages with an id in the list of all messages. */
+  readonly places: ReadonlyMap<string, number>;
   /** What the client replies to questions. */
   readonly resume: readonly ResumeEntry[];
+  /** The client says which version of the protocol it speaks, which clients do from 1.0 on. */
+  readonly isVersioned: boolean;
   /** The names of the tools that the client executes itself. */
   readonly clientTools: ReadonlySet<string>;
   /** What the agent is handed, and nothing here reads. */
@@ -30,14 +39,26 @@ export interface GivenMessage {
   readonly message: Message;
   /** The tool call whose result it is, as the client says. Undefined: it is a message of the user. */
   readonly callId: string | undefined;
-  /** The result, as an answer to the question for it. Undefined: it is no text, and answers none. */
-  readonly result: JsonValue | undefined;
+}
+
+/** What one of the client's tools has given, as the reply to the question for it. */
+export interface ToolResult {
+  readonly callId: string;
+  /** Its place in the list of all messages. */
+  readonly place: number;
+  readonly reply: Reply;
+  /** The refusal to answer, with the result as its reason. */
+  readonly refusal: Reply;
+  /** It tells of an error of the tool. */
+  readonly isError: boolean;
 }
 
 /** What a client replies to a question. */
 export interface ResumeEntry extends QuestionId {
   readonly isCancelled: boolean;
   readonly reply: Reply;
+  /** What it replies if that is no answer to the question. Undefined: the question stays open then. */
+  readonly otherwise?: Reply | undefined;
 }
 
 type Path = readonly (string | number)[];
@@ -57,11 +78,15 @@ export function readRunInput(body: unknown, limits: FaceSettings["limits"]): Run
   const entries = resume === undefined ? [] : listIn("resume", resume, limits.maxMessages);
   const handed = Object.fromEntries(HANDED.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]])));
   checkMetadata(HANDED, handed, limits);
+  const results = given.flatMap(toolResult);
   return {
     threadId,
     runId,
-    messages: entries.length > 0 ? [] : newMessages(given, limits),
+    messages: entries.length > 0 ? [] : newMessages(given, results, limits),
+    results,
+    places: new Map(given.flatMap(({ id }, place) => (typeof id === "string" && id !== "" ? [[id, place]] : []))),
     resume: entries.map((entry, index) => resumeEntry(entry, ["resume", index])),
+    isVersioned: typeof body["protocolVersion"] === "string",
     clientTools: new Set(listIn("tools", tools ?? [], limits.maxMessages).map(({ name }) => String(name))),
     handed,
   };
@@ -78,10 +103,14 @@ function listIn(name: string, list: unknown, most: number): readonly JsonObject[
 }
 
 /** What a client calls the system or the developer speaks with no authority here. */
-function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limits"]): readonly GivenMessage[] {
+function newMessages(
+  messages: readonly JsonObject[],
+  results: readonly ToolResult[],
+  limits: FaceSettings["limits"],
+): readonly GivenMessage[] {
   const first = messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const read = messages.slice(first).flatMap((given, index): GivenMessage[] => {
-    const { role, id, content, toolCallId: callId } = given;
+    const { role, id, toolCallId: callId } = given;
     if (role !== "user" && role !== "tool") return [];
     const path = ["messages", first + index];
     if (role === "tool" && typeof callId !== "string")
@@ -91,16 +120,28 @@ function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limi
     if (part === undefined) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
     const known = messageIdIn(id, path);
     const message = withId([part, ...more], known);
-    if (role === "user") return [{ id: known, message, callId: undefined, result: undefined }];
-    const result = typeof content === "string" ? jsonOf(content) : undefined;
-    return [{ id: known, message, callId: String(callId), result }];
+    return [{ id: known, message, callId: role === "user" ? undefined : String(callId) }];
   });
-  if (read.length === 0) throw unfitAt(["messages"], "expected a message of the user after the last of the assistant");
+  if (read.length === 0 && results.length === 0)
+    throw unfitAt(["messages"], "expected a message of the user after the last of the assistant");
   checkParts(
     read.map(({ message }) => message),
     limits.maxParts,
   );
   return read;
+}
+
+/** A result that is a text. Any other answers no question. */
+function toolResult({ role, toolCallId: callId, content, error }: JsonObject, place: number): readonly ToolResult[] {
+  if (role !== "tool" || typeof callId !== "string" || typeof content !== "string") return [];
+  if (typeof error === "string" && error !== "") {
+    const refusal = declined(error);
+    return [{ callId, place, reply: refusal, refusal, isError: true }];
+  }
+  // CopilotKit writes the error of a tool so, and does not use the field for it.
+  const [, thrown] = /^Error: (.+)/s.exec(content) ?? [];
+  const refusal = declined(thrown ?? content);
+  return [{ callId, place, reply: replyOf(jsonOf(content)), refusal, isError: thrown !== undefined }];
 }
 
 function partsOf({ content }: JsonObject, path: Path): readonly MessagePart[] {

@@ -6,10 +6,10 @@ import type { DetailedEvent } from "../../runtime/log/events.ts";
 import { questionCallId } from "../chat/call-ids.ts";
 import type { Teller } from "../chat/item-format.ts";
 import { shownText, stateIn, thoughtIn } from "../chat/parts.ts";
-import { messageOf, schemaOf, toolOf, wordsOf } from "../chat/questions.ts";
+import { messageOf, outputOf, schemaOf, toolOf, wordsOf } from "../chat/questions.ts";
 import type { AgUiEvent, AgUiMessage, Interrupt, Outcome, TokenUsage } from "./events.ts";
 import { patchOf } from "./json-patch.ts";
-import { blocks, callEvents, partEvents, partId } from "./part-events.ts";
+import { blocks, partEvents, partId, ShownCalls } from "./part-events.ts";
 
 /** What a segment tells of. */
 export interface SegmentStart {
@@ -24,6 +24,8 @@ export interface SegmentStart {
   readonly state?: JsonValue | undefined;
   /** The tools that the client executes itself. Their calls are no interrupts: the client sends their results. */
   readonly clientTools?: ReadonlySet<string> | undefined;
+  /** Whether the client says which version of the protocol it speaks. Clients before 1.0 take no run as cancelled. */
+  readonly isVersioned?: boolean | undefined;
   /** The questions that the client has replied to: the segment begins where the first of them is settled. */
   readonly resumed?: ReadonlySet<string> | undefined;
 }
@@ -44,7 +46,7 @@ export function startOf({ threadId, runId, run_id }: SegmentStart): AgUiEvent {
  * run rests.
  */
 export class Segment implements Teller {
-  readonly #start: SegmentStart;
+  #start: SegmentStart;
   /** The events are those before the segment. */
   #isBefore: boolean;
   #hasBegun = false;
@@ -61,10 +63,12 @@ export class Segment implements Teller {
   readonly #steps = new Map<string, string>();
   /** The agents of the open sub-runs, by their ids. */
   readonly #subRuns = new Map<string, string>();
-  readonly #calls = new Set<string>();
+  readonly #calls = new ShownCalls();
   #usage: TokenUsage | undefined;
   #outcome: Outcome | Extract<AgUiEvent, { readonly type: "RUN_ERROR" }> | undefined;
   #items: AgUiEvent[] = [];
+  /** What is told before the next event. */
+  #left: readonly AgUiEvent[] = [];
 
   constructor(start: SegmentStart) {
     this.#start = start;
@@ -78,7 +82,8 @@ export class Segment implements Teller {
   }
 
   take(event: DetailedEvent): readonly AgUiEvent[] {
-    this.#items = [];
+    this.#items = [...this.#left];
+    this.#left = [];
     this.#begin();
     if ("id" in event) this.#event = event.id;
     this.#tell(event);
@@ -92,13 +97,24 @@ export class Segment implements Teller {
     this.#endText();
     for (const stepName of this.#steps.values()) this.#items.push({ type: "STEP_FINISHED", stepName });
     for (const subagentRunId of this.#subRuns.keys()) this.#suspend(subagentRunId);
-    const { threadId, runId } = this.#start;
     const outcome = this.#outcome ?? this.#interrupts();
-    const usage = this.#usage && { usage: [this.#usage] };
-    if (outcome.type === "RUN_ERROR" && this.#hasResumed) this.#items.push(...this.#endedAfterResume(outcome, usage));
-    else if (outcome.type === "RUN_ERROR") this.#items.push({ ...outcome, ...usage });
-    else this.#items.push({ type: "RUN_FINISHED", threadId, runId, outcome, ...usage });
+    if (outcome.type === "RUN_ERROR" && this.#hasResumed) this.#endAfterResume(outcome);
+    else if (outcome.type === "RUN_ERROR") this.#items.push({ ...outcome, ...this.#used() });
+    else if (outcome.type === "cancelled" && this.#start.isVersioned !== true)
+      this.#finish({ type: "success" }, { message: "The run was cancelled.", code: "cancelled" });
+    else this.#finish(outcome);
     return this.#items;
+  }
+
+  /** The events that follow are those of another run: the one before it rests, and asks nothing. */
+  goOn(run_id: string): void {
+    const isEnd = ({ type }: AgUiEvent): boolean => type === "RUN_FINISHED" || type === "RUN_ERROR";
+    this.#left = this.end().filter((item) => !isEnd(item));
+    this.#start = { ...this.#start, run_id, resumed: undefined };
+    this.#hasResumed = false;
+    this.#outcome = undefined;
+    this.#steps.clear();
+    this.#subRuns.clear();
   }
 
   fail({ message, data }: { readonly message: string; readonly data?: object }): readonly AgUiEvent[] {
@@ -114,22 +130,26 @@ export class Segment implements Teller {
    * The official client forgets an interrupt when the run is finished, and not at an error: after an error every further
    * message of its user would be refused by it.
    */
-  #endedAfterResume(
-    { message, code }: ReturnType<typeof errorOf>,
-    usage: { readonly usage: readonly TokenUsage[] } | undefined,
-  ): readonly AgUiEvent[] {
-    const { threadId, runId } = this.#start;
+  #endAfterResume({ message, code }: ReturnType<typeof errorOf>): void {
     const error = { message, ...(code !== undefined && { code }) };
-    return [
-      { type: "CUSTOM", name: "run_failed", value: error },
-      { type: "RUN_FINISHED", threadId, runId, outcome: { type: "cancelled" }, result: { error }, ...usage },
-    ];
+    this.#items.push({ type: "CUSTOM", name: "run_failed", value: error });
+    this.#finish({ type: this.#start.isVersioned === true ? "cancelled" : "success" }, error);
+  }
+
+  #finish(outcome: Outcome, error?: JsonObject): void {
+    const { threadId, runId } = this.#start;
+    const result = error && { result: { error } };
+    this.#items.push({ type: "RUN_FINISHED", threadId, runId, outcome, ...result, ...this.#used() });
+  }
+
+  #used(): { readonly usage?: readonly TokenUsage[] } {
+    return this.#usage === undefined ? {} : { usage: [this.#usage] };
   }
 
   /** The call that a question is about is shown before it, once. */
   #showTool(question: OpenQuestionDetails): void {
     const tool = toolOf(question);
-    if (tool !== undefined) this.#items.push(...callEvents(tool.id, tool.name, tool.input, this.#calls));
+    if (tool !== undefined) this.#items.push(...this.#calls.begin(tool.id, tool.name, tool.input));
   }
 
   #begin(): void {
@@ -279,14 +299,24 @@ export class Segment implements Teller {
     this.#items.push({ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "suspended", interruptIds } });
   }
 
-  #settle({ await_id, answer }: Extract<DetailedEvent, { readonly type: "question.settled" }>): void {
+  #settle(settled: Settled): void {
+    const { await_id, answer } = settled;
     this.#endText();
+    const question = this.#questions.get(await_id);
     this.#questions.delete(await_id);
-    if (this.#isBefore && this.#start.resumed?.has(await_id) === true) this.#resume();
+    const isReplied = this.#start.resumed?.has(await_id) === true;
+    if (this.#isBefore && isReplied) this.#resume();
+    const messageId = questionCallId(this.#runId, await_id);
+    const tool = question?.kind === "input" ? toolOf(question) : undefined;
+    if (question !== undefined && tool !== undefined) {
+      // The client has the results of its own tools.
+      if (isReplied && this.#isOfClient(question)) this.#calls.finishUnseen(tool.id);
+      else this.#items.push(...this.#calls.finish(tool.id, messageId, resultOf(settled)));
+      return;
+    }
     const message = messageOf(answer);
     const words = message === undefined ? "" : wordsOf(message);
     if (words === "") return;
-    const messageId = questionCallId(this.#runId, await_id);
     this.#items.push(
       { type: "TEXT_MESSAGE_START", messageId, role: "user" },
       { type: "TEXT_MESSAGE_CONTENT", messageId, delta: words },
@@ -336,6 +366,15 @@ export class Segment implements Teller {
       metadata: { kind, ...(name !== null && { name }) },
     };
   }
+}
+
+type Settled = Extract<DetailedEvent, { readonly type: "question.settled" }>;
+
+/** The result of a tool, as the reply to the question for it. Why there is none is written as CopilotKit writes it. */
+function resultOf({ how, answer, reason }: Settled): string {
+  if (how !== "answer" && how !== "default") return `Error: ${reason ?? `There is no result: ${how}.`}`;
+  const output = outputOf(answer);
+  return typeof output === "string" ? output : JSON.stringify(output);
 }
 
 function errorOf({ message, data }: { readonly message: string; readonly data?: JsonObject | undefined }): {

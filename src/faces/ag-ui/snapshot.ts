@@ -2,7 +2,7 @@ import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import { idOf, linkOf, shownText, stateIn, thoughtIn } from "../chat/parts.ts";
 import type { AgUiEvent, AgUiMessage } from "./events.ts";
-import { partEvents } from "./part-events.ts";
+import { partEvents, ShownCalls } from "./part-events.ts";
 
 /** The messages that a client has when it has taken some events. */
 export class ThreadMessages {
@@ -12,7 +12,7 @@ export class ThreadMessages {
 
   /** Adds what a session holds. `id` tells its messages from all others of the thread. */
   addSession(history: readonly Message[], id: string): void {
-    const calls = new Set<string>();
+    const calls = new ShownCalls();
     for (const [index, message] of history.entries()) {
       const messageId = `${id}-${index}`;
       if (message.role === "user")
@@ -21,7 +21,7 @@ export class ThreadMessages {
     }
   }
 
-  #addPart(part: MessagePart, messageId: string, calls: Set<string>): void {
+  #addPart(part: MessagePart, messageId: string, calls: ShownCalls): void {
     this.state = stateIn(part) ?? this.state;
     const text = shownText(part) ?? "";
     if (text !== "") this.messages.push({ id: messageId, role: "assistant", content: text });

@@ -11,7 +11,8 @@ import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import { cancelRuns, checkChat, detailsIn, keyOf, noContentHeaders, openRuns } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
-import { replyOf, toolOf } from "../chat/questions.ts";
+import { idOf } from "../chat/parts.ts";
+import { toolOf } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import { lateRuns, pastQuestions, saidInRun, saysTheSame } from "../chat/said.ts";
@@ -48,7 +49,8 @@ export async function followThread(call: Call): Promise<WireResponse> {
   thread.addSession(history, session_id);
   const last = runs.at(-1);
   const run_id = last?.run_id;
-  const runId = new URLSearchParams(call.query).get("runId") ?? run_id ?? threadId;
+  const query = new URLSearchParams(call.query);
+  const runId = query.get("runId") ?? run_id ?? threadId;
   for (const run of runs) {
     thread.addSession(run.inputs, run.run_id);
     if (!run.isInSession) break;
@@ -56,7 +58,10 @@ export async function followThread(call: Call): Promise<WireResponse> {
     for (const event of await seenEvents(call, run.run_id)) for (const item of segment.take(event)) thread.take(item);
     thread.state = segment.state ?? thread.state;
   }
-  const start = { threadId, runId, run_id, before: thread.messages, state: thread.state };
+  const start = {
+    ...{ threadId, runId, run_id, before: thread.messages, state: thread.state },
+    ...{ clientTools: new Set(query.getAll("tool")), isVersioned: query.has("protocolVersion") },
+  };
   if (last === undefined || last.isInSession) return streamed(new Segment(start).end());
   return respond(call, async () => responseOf({ ...start, run_id: last.run_id }, false));
 }
@@ -78,42 +83,65 @@ const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting",
 
 /** A message that was sent before, under whatever `runId`, has begun its run already. */
 async function beginRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
-  const { threadId, runId, messages, handed, clientTools } = input;
+  const { threadId, runId, messages, handed, clientTools, isVersioned } = input;
   const { caller, parameter: agent_name } = call;
-  const last = messages.at(-1) as GivenMessage;
-  const idempotencyKey = keyOf(threadId, last.id) ?? keyOf(threadId, "run", runId);
-  const known = idempotencyKey && (await caller.scope.findRun({ idempotencyKey }));
+  const last = messages.at(-1);
+  const idempotencyKey = keyOf(threadId, last?.id ?? "") ?? keyOf(threadId, "run", runId);
+  const known = last && idempotencyKey && (await caller.scope.findRun({ idempotencyKey }));
   if (known) {
     const run_id = await repeated(call, session_id, known, last);
-    return responseOf({ threadId, runId, run_id, clientTools }, true);
+    return responseOf({ threadId, runId, run_id, clientTools, isVersioned }, true);
   }
   const runs = await openRuns(call, session_id);
   const [open] = runs;
   const { await_requests = [] } = open?.status === "awaiting" ? await caller.scope.details(open.run_id) : {};
-  const replies = repliesOf(input, open?.run_id ?? "", await_requests);
+  const replies = open === undefined ? [] : await repliesOf(call, open.run_id, await_requests, input);
   const resume = replies.length > 0 ? replies : await repliedBefore(call, session_id, runs, input);
-  if (resume.length > 0) return resumeRun(call, session_id, { ...input, resume });
-  if (await_requests.length > 0) return uncovered(input);
-  const { run_id } = await createRunFor(
-    caller,
-    { agent_name, input: await newMessages(call, session_id, messages), mode: "async" },
-    { sessionKey: threadId, metadata: handed, idempotencyKey },
-  );
-  return responseOf({ threadId, runId, run_id, clientTools }, true);
+  const begin = async (said: readonly GivenMessage[]): Promise<string> => {
+    const input = await newMessages(call, session_id, said);
+    const options = { sessionKey: threadId, metadata: handed, idempotencyKey };
+    return (await createRunFor(caller, { agent_name, input, mode: "async" }, options)).run_id;
+  };
+  if (resume.length === 0) {
+    if (await_requests.length > 0) return uncovered(input);
+    return responseOf({ threadId, runId, run_id: await begin(messages), clientTools, isVersioned }, true);
+  }
+  const response = await resumeRun(call, session_id, { ...input, resume });
+  const words = messages.filter(({ callId }) => callId === undefined);
+  if (words.length === 0 || "status" in response) return response;
+  const { run_id: resumed, segment } = response;
+  // What the user says beside the results begins a run of its own, which has what comes of the results in its session.
+  const goOn: RunResponse["goOn"] = async () => {
+    if ((await caller.scope.getRun(resumed)).status === "awaiting") return undefined;
+    const run_id = await begin(words);
+    segment.goOn(run_id);
+    return { run_id };
+  };
+  return { ...response, goOn };
 }
 
-/** The results of the client's tools, as replies to the questions for them. */
-function repliesOf(
-  { messages }: RunInput,
+/** The results of the client's tools that were given since a run began, as replies to its questions for them. */
+async function repliesOf(
+  { caller }: Call,
   run_id: string,
   questions: readonly OpenQuestionDetails[],
-): readonly ResumeEntry[] {
+  { results, places, messages }: RunInput,
+): Promise<readonly ResumeEntry[]> {
+  if (results.length === 0 || questions.length === 0) return [];
+  const transcript = await caller.scope.transcript(run_id);
+  const answered = transcript.findIndex(({ role }) => role !== "user");
+  const inputs = answered === -1 ? transcript : transcript.slice(0, answered);
+  // An earlier run may have called a tool under the same id.
+  const begun = Math.max(-1, ...inputs.map((message) => places.get(idOf(message) ?? "") ?? -1));
+  const hasWords = messages.some(({ callId }) => callId === undefined);
   return questions.flatMap((question): ResumeEntry[] => {
     const tool = question.kind === "input" ? toolOf(question) : undefined;
-    const given = messages.findLast(({ callId, result }) => callId === tool?.id && result !== undefined);
-    const result = given?.result;
-    if (tool === undefined || result === undefined) return [];
-    return [{ run_id, await_id: question.await_id, isCancelled: false, reply: replyOf(result) }];
+    const given = results.findLast(({ callId, place }) => callId === tool?.id && place > begun);
+    if (given === undefined) return [];
+    const { reply, refusal, isError } = given;
+    // A user who goes on expects no other result.
+    const otherwise = isError || hasWords ? refusal : undefined;
+    return [{ run_id, await_id: question.await_id, isCancelled: false, reply, otherwise }];
   });
 }
 
@@ -127,7 +155,7 @@ async function repliedBefore(
   if (input.messages.at(-1)?.callId === undefined) return [];
   for (const { run_id } of await lateRuns(call, session_id, open)) {
     const questions = (await pastQuestions(call, run_id)).map(({ question }) => question);
-    const replies = repliesOf(input, run_id, questions);
+    const replies = await repliesOf(call, run_id, questions, input);
     if (replies.length > 0) return replies;
   }
   return [];
@@ -142,8 +170,8 @@ async function repeated(call: Call, session_id: string, run: Run, { id, message 
   throw new CadenzaError("idempotency_conflict", "Another message was sent under this id before.", { run_id });
 }
 
-async function resumeRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
-  const { threadId, runId, resume, clientTools } = input;
+async function resumeRun(call: Call, session_id: string, input: RunInput): Promise<SegmentResponse | WireResponse> {
+  const { threadId, runId, resume, clientTools, isVersioned } = input;
   const [{ run_id }] = resume as readonly [ResumeEntry];
   if (resume.some((entry) => entry.run_id !== run_id)) throw unfitAt(["resume"], "expected interrupts of one run");
   const { await_requests } = await detailsIn(call, session_id, run_id);
@@ -151,20 +179,35 @@ async function resumeRun(call: Call, session_id: string, input: RunInput): Promi
   // Replies to questions that are not open any more were sent before, and are followed.
   const covered = await_requests.filter(({ await_id }) => resumed.has(await_id));
   if (covered.length > 0 && covered.length < await_requests.length) return uncovered(input);
-  for (const { await_id, reply, isCancelled } of resume) {
+  for (const entry of resume) {
+    const { isCancelled } = entry;
     try {
-      await resumeFor(call.caller, { ...reply, run_id, await_id, mode: "async" });
+      await give(call, entry);
     } catch (error) {
       // What a client cancels may have expired. It is told what became of the run.
       if (!isCancelled || !CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
     }
   }
-  return responseOf({ threadId, runId, run_id, resumed, clientTools }, true);
+  return responseOf({ threadId, runId, run_id, resumed, clientTools, isVersioned }, true);
 }
 
-function responseOf(start: SegmentStart & { readonly run_id: string }, isMine: boolean): RunResponse {
-  const format = new ItemFormat(new Segment(start), "");
-  return { run_id: start.run_id, after: 0, format, headers: {}, isMine };
+async function give({ caller }: Call, { run_id, await_id, reply, otherwise }: ResumeEntry): Promise<void> {
+  try {
+    await resumeFor(caller, { ...reply, run_id, await_id, mode: "async" });
+  } catch (error) {
+    if (otherwise === undefined || !CadenzaError.is(error) || !unfit.has(error.code)) throw error;
+    await resumeFor(caller, { ...otherwise, run_id, await_id, mode: "async" });
+  }
+}
+
+/** The reply is no answer to the question, or not the one that it has got. */
+const unfit: ReadonlySet<string> = new Set(["answer_rejected", "answer_conflict"]);
+
+type SegmentResponse = RunResponse & { readonly segment: Segment };
+
+function responseOf(start: SegmentStart & { readonly run_id: string }, isMine: boolean): SegmentResponse {
+  const segment = new Segment(start);
+  return { run_id: start.run_id, after: 0, format: new ItemFormat(segment, ""), headers: {}, isMine, segment };
 }
 
 function uncovered(input: RunInput): WireResponse {

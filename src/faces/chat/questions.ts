@@ -6,7 +6,7 @@ import type { Message } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
 import { SCHEMA_TYPE } from "../../protocol/run.ts";
 import type { ResumeRequest } from "../../runtime/runs/requests.ts";
-import { jsonOf, shownText, textPart } from "./parts.ts";
+import { isJsonPart, jsonOf, shownText, textPart } from "./parts.ts";
 
 /** What a page replies to a question. */
 export type Reply = Pick<ResumeRequest, "await_resume" | "decline">;
@@ -57,4 +57,12 @@ export function messageOf(answer: unknown): Message | undefined {
   return isJsonObject(answer) && answer["type"] === "message" && isJsonObject(answer["message"])
     ? (answer["message"] as unknown as Message)
     : undefined;
+}
+
+/** An answer, as the output of a tool call: the answer itself, the JSON value of a message, or its words. */
+export function outputOf(answer: unknown): unknown {
+  const message = messageOf(answer);
+  if (message === undefined) return answer;
+  const json = message.parts.find((part) => isJsonPart(part) && part.content !== undefined);
+  return json?.content === undefined ? wordsOf(message) : jsonOf(json.content);
 }

@@ -1,6 +1,8 @@
 import type { Leave } from "../../http/disconnects.ts";
 import { streamHeaders, textOptions, visibleEvents } from "../../http/event-stream.ts";
+import type { EventSource } from "../../http/event-text.ts";
 import { EventText } from "../../http/event-text.ts";
+import { Relay } from "../../http/relay.ts";
 import type { Call } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { EventStream } from "../../runtime/log/events.ts";
@@ -16,6 +18,11 @@ export interface RunResponse {
   readonly headers: Readonly<Record<string, string>>;
   /** Whether the client has begun or resumed the run, and so is one whose leaving may cancel it. */
   readonly isMine: boolean;
+  /**
+   * Begins another run once this one rests. Its events follow. Undefined: it begins none. A client that leaves before that
+   * has begun it all the same.
+   */
+  readonly goOn?: () => Promise<{ readonly run_id: string } | undefined>;
 }
 
 /** Answers with the events of a run until it rests. `begin` gives the run, or the whole response without one. */
@@ -30,16 +37,25 @@ export async function respond(
       reader.leave();
       return begun;
     }
-    const { run_id, after, format, headers, isMine } = begun;
+    const { run_id, after, format, headers, isMine, goOn } = begun;
     const { disconnects } = service;
     const leave: Leave = isMine ? disconnects.enter(caller, run_id) : disconnects.follow(caller, run_id);
     reader.join({ tenant: caller.tenant, run_id });
-    const options = { after, until: "rest", detail: true } as const;
-    const events = visibleEvents(caller, caller.scope.events(run_id, options) as EventStream);
+    const eventsOf = (id: string, from: number): EventSource => {
+      const options = { after: from, until: "rest", detail: true } as const;
+      return visibleEvents(caller, caller.scope.events(id, options) as EventStream);
+    };
+    const first = { events: eventsOf(run_id, after), leave };
+    const relay =
+      goOn &&
+      new Relay(service.logger, first, async () => {
+        const next = await goOn();
+        return next && { events: eventsOf(next.run_id, 0), leave: disconnects.enter(caller, next.run_id) };
+      });
     return {
       status: 200,
       headers: { ...streamHeaders, ...headers, "run-id": run_id },
-      body: new EventText(events, format, textOptions(service, reader, run_id, leave)),
+      body: new EventText(relay ?? first.events, format, textOptions(service, reader, run_id, (relay ?? first).leave)),
     };
   } catch (error) {
     reader.leave();

@@ -5,9 +5,9 @@ import type { Message } from "../../protocol/message.ts";
 import type { DetailedEvent } from "../../runtime/log/events.ts";
 import { questionCallId } from "../chat/call-ids.ts";
 import type { Teller } from "../chat/item-format.ts";
-import { idOf, isJsonPart, jsonOf, shownText, thoughtIn } from "../chat/parts.ts";
+import { idOf, shownText, thoughtIn } from "../chat/parts.ts";
 import type { AskedTool } from "../chat/questions.ts";
-import { messageOf, schemaOf, toolOf, wordsOf } from "../chat/questions.ts";
+import { messageOf, outputOf, schemaOf, toolOf, wordsOf } from "../chat/questions.ts";
 import type { BlockKind, MessageMetadata, UiChunk } from "./chunks.ts";
 import { ASK } from "./chunks.ts";
 import { partChunks, preliminaryChunks } from "./part-chunks.ts";
@@ -331,6 +331,7 @@ export class Response implements Teller {
 }
 
 type Settled = Extract<DetailedEvent, { readonly type: "question.settled" }>;
+
 function isIn(ranges: readonly EventRange[], id: number): boolean {
   return ranges.some(({ first, last }) => id >= first && id <= last);
 }
@@ -346,12 +347,4 @@ function inputOf(question: OpenQuestionDetails): Readonly<Record<string, unknown
     ...(schema !== undefined && { schema }),
     ...(expires_at !== null && { expires_at }),
   };
-}
-
-/** An answer, as the output of a tool call: the answer itself, the JSON value of a message, or its words. */
-function outputOf(answer: unknown): unknown {
-  const message = messageOf(answer);
-  if (message === undefined) return answer;
-  const json = message.parts.find((part) => isJsonPart(part) && part.content !== undefined);
-  return json?.content === undefined ? wordsOf(message) : jsonOf(json.content);
 }
