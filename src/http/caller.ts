@@ -3,7 +3,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { WireError } from "./errors.ts";
-import type { Authorize, AuthorizeRequest, Denial, Grant } from "./options.ts";
+import type { Action, Authorize, AuthorizeRequest, Denial, Grant, RequestedObjects } from "./options.ts";
 import { explained } from "./refusals.ts";
 
 /** The client of a request, and what exists for it. */
@@ -15,7 +15,15 @@ export interface Caller {
   readonly sees: ((agentName: string) => boolean) | undefined;
   /** Whether a message from the client may have a role, such as `user` or `agent/desk`. */
   speaksAs(role: string): boolean;
+  /**
+   * Asks the host about the same request again, which is now known to be about more, and gives the client with the rights
+   * that it has then. Undefined: the host is never asked.
+   */
+  readonly ask: ((about: About) => Promise<Caller>) | undefined;
 }
+
+/** What is known of a request that was not known when the host was last asked. */
+export type About = RequestedObjects & { readonly action: Action };
 
 /** The client of a request. Without `authorize` every client may do everything. */
 export function callerOf(
@@ -24,7 +32,7 @@ export function callerOf(
   asked: () => AuthorizeRequest,
   logger: Logger,
 ): MaybePromise<Caller> {
-  if (authorize === undefined) return { scope: runtime, tenant: "", sees: undefined, speaksAs: isUser };
+  if (authorize === undefined) return { scope: runtime, tenant: "", sees: undefined, speaksAs: isUser, ask: undefined };
   return authorizedCaller(runtime, authorize, asked(), logger);
 }
 
@@ -48,6 +56,7 @@ async function authorizedCaller(
     tenant,
     sees: agents && choosing("agents", agents, logger),
     speaksAs: roles === undefined ? isUser : choosing("roles", roles, logger),
+    ask: (about) => authorizedCaller(runtime, authorize, { ...request, ...about }, logger),
   };
 }
 

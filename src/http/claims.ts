@@ -5,7 +5,7 @@ import type { RunInput } from "../runtime/agent/input.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import type { EventStream } from "../runtime/log/events.ts";
 import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "../runtime/runs/requests.ts";
-import type { Caller } from "./caller.ts";
+import type { About, Caller } from "./caller.ts";
 import { WireError } from "./errors.ts";
 
 /*
@@ -19,8 +19,11 @@ export const MESSAGE_ID = "chat_message_id";
 /** The field in which a part keeps the id of the tool call that it belongs to. */
 export const CALL_ID = "tool_call_id";
 
-/** Who speaks: the scope of the client, and the roles that its messages may have. */
-export type Speaker = Pick<Caller, "speaksAs"> & { readonly scope: Scope };
+/** Who speaks: the scope of the client, the roles that its messages may have, and the host to ask about its answers. */
+export type Speaker = Pick<Caller, "speaksAs"> & {
+  readonly scope: Scope;
+  readonly ask: ((about: About) => Promise<unknown>) | undefined;
+};
 
 /** Creates a run for a client, as {@link Scope.createRun} does. Refuses a message in a role that the client may not have. */
 export function createRunFor(
@@ -42,7 +45,10 @@ export function createRunFor(
   return speaker.scope.createRun({ ...request, input }, options) as Promise<Run> | EventStream;
 }
 
-/** Answers a run for a client, as {@link Scope.resume} does. Refuses a message as {@link createRunFor} does. */
+/**
+ * Answers a run for a client, as {@link Scope.resume} does, once the host has allowed an answer to the question. Refuses a
+ * message as {@link createRunFor} does.
+ */
 export function resumeFor(
   speaker: Speaker,
   request: ResumeRequest & { readonly mode: "async" },
@@ -60,7 +66,15 @@ export function resumeFor(
 ): Promise<Run> | EventStream {
   const { await_resume } = request;
   const answer = await_resume === undefined ? undefined : answerBy(speaker, await_resume);
-  return speaker.scope.resume({ ...request, await_resume: answer }, options) as Promise<Run> | EventStream;
+  const asking = speaker.ask === undefined ? options : { ...options, admit: admitting(speaker.ask) };
+  return speaker.scope.resume({ ...request, await_resume: answer }, asking) as Promise<Run> | EventStream;
+}
+
+function admitting(ask: (about: About) => Promise<unknown>): ResumeOptions["admit"] {
+  return async (question) => {
+    const { run_id, agent_name, session_id } = question;
+    await ask({ action: "answer", run_id, agent_name, session_id, question });
+  };
 }
 
 /** An answer that is no message is a value, which the schema of the question validates. */

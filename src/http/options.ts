@@ -1,40 +1,49 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { JSON_LIMITS } from "../protocol/json-text.ts";
+import type { AskedQuestion } from "../runtime/agent/answer.ts";
 
-/** What a client wants to do. */
-export type Action =
-  | "ping"
-  | "openapi"
-  | "listAgents"
-  | "getAgent"
-  | "createRun"
-  | "listRuns"
-  | "getRun"
-  | "resume"
-  | "cancel"
-  | "events"
-  | "getSession"
-  | "getResource"
-  | "details"
-  | "send"
-  | "chat"
-  | "inspect"
-  | "operate";
+/**
+ * What a client wants to do: the same words for all protocols and for the inspector.
+ *
+ * - `create`: to begin a run, and so also to talk in a chat or a thread
+ * - `answer`: to answer or decline a question of a run
+ * - `read`: to look at an agent, at a run with its events, or at a chat or a thread
+ * - `list`: to list agents or runs
+ * - `session`: to read a session and the messages in it by its id
+ * - `cancel`, `send`, `fork`, `delete`: to do so with a run
+ * - `ping`: to learn that the service is there, and what it looks like (`openapi.json`)
+ */
+export type Action = "create" | "answer" | "read" | "list" | "session" | "cancel" | "send" | "fork" | "delete" | "ping";
 
-/** A request to be authorized, before its body is read. */
-export interface AuthorizeRequest {
+/**
+ * A request to be authorized: before its body is read with what its path and query name, and again when the body has
+ * named more, such as the agent of a new run or the question of an answer.
+ */
+export interface AuthorizeRequest extends RequestedObjects {
   readonly action: Action;
-  /** The agent that the path names. The agent of a new run is in the body: see `agents` in {@link Grant}. */
-  readonly agent_name?: string;
-  /** The run that the path names. */
-  readonly run_id?: string;
-  /** The name of the message that is sent, for the action `send`. */
-  readonly message_name?: string;
   /** The headers, by their names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
-  /** The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. */
+  /**
+   * The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. It is the same object
+   * when the request is asked about again.
+   */
   readonly request: unknown;
+}
+
+/** What a request is about, as far as it is known. */
+export interface RequestedObjects {
+  readonly agent_name?: string | undefined;
+  /** The id of the run in its canonical form: lower case, with dashes. */
+  readonly run_id?: string | undefined;
+  /** The id of the session in its canonical form. Not of a chat that is named by `chat_id`. */
+  readonly session_id?: string | undefined;
+  /** The id that a page has given its chat, or an AG-UI host its thread. */
+  readonly chat_id?: string | undefined;
+  /** The name of the message that is sent, for the action `send`. */
+  readonly message_name?: string | undefined;
+  /** The question that is answered, for the action `answer`, once the body is read. */
+  readonly question?: AskedQuestion | undefined;
 }
 
 /** What an authorized client may see. */
@@ -89,7 +98,10 @@ export interface FaceOptions {
    * Default: taken from the request.
    */
   readonly baseUrl?: string | undefined;
-  /** Authorizes every request, before its body is read. Default: all clients may do everything. */
+  /**
+   * Authorizes every request, before its body is read and again when the body has named more than the path. Default: all
+   * clients may do everything.
+   */
   readonly authorize?: Authorize | undefined;
   /** Other origins whose pages may send requests, for example `https://app.example.com`. Default: none. */
   readonly allowedOrigins?: readonly string[] | undefined;

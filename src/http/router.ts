@@ -1,7 +1,9 @@
+import type { Growing } from "../core/log.ts";
+import { runIdSchema } from "../protocol/identifier.ts";
 import { WireError } from "./errors.ts";
-import type { AuthorizeRequest, FaceSettings } from "./options.ts";
+import type { AuthorizeRequest, FaceSettings, RequestedObjects } from "./options.ts";
 import { checkHost, checkOrigin, corsHeaders, preflightHeaders } from "./safety.ts";
-import type { Call, Route, Service } from "./service.ts";
+import type { Asked, Call, Route, Service } from "./service.ts";
 import type { WireRequest, WireResponse } from "./wire.ts";
 
 /** The route of a request, and the parts of its path that match the names in braces. */
@@ -37,7 +39,7 @@ async function settle<Settings extends FaceSettings, Who>(
     const { segments, query } = splitUrl(request.url, settings.basePath);
     const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;
-    const caller = await service.admit(request, () => asked(match, request));
+    const caller = await service.admit(request, () => asked(match, query, request));
     return await found.handle({ service, request, caller, parameter, second, query });
   } catch (error) {
     return face.refuse(error, service.logger, request);
@@ -46,17 +48,37 @@ async function settle<Settings extends FaceSettings, Who>(
 
 function asked<Settings extends FaceSettings, Who>(
   { found, parameter, second }: Match<Settings, Who>,
+  query: string,
   request: WireRequest,
 ): AuthorizeRequest {
-  const { action, names } = found;
-  return {
-    action,
-    ...(names[0] === "{name}" && { agent_name: parameter }),
-    ...(names[0] === "{run_id}" && { run_id: parameter }),
-    ...(names[1] === "{message_name}" && { message_name: second }),
-    headers: request.headers(),
-    request: request.raw,
-  };
+  const { action, names, asks } = found;
+  const objects: Growing<RequestedObjects> = {};
+  for (const [name, about] of Object.entries(asks)) {
+    const value = new URLSearchParams(query).get(name);
+    if (value !== null) objects[about] = canonical(about, value);
+  }
+  for (const [index, value] of [parameter, second].entries()) {
+    const about = inPath[names[index] ?? ""];
+    if (about !== undefined) objects[about] = canonical(about, value);
+  }
+  return { action, ...objects, headers: request.headers(), request: request.raw };
+}
+
+/** What the names in paths say. The id of a resource begins with that of its session. */
+const inPath: Readonly<Record<string, Asked>> = {
+  "{name}": "agent_name",
+  "{run_id}": "run_id",
+  "{message_name}": "message_name",
+  "{session_id}": "session_id",
+  "{chat_id}": "chat_id",
+  "{id}": "session_id",
+};
+
+/** An id as the runtime reads it. What is no id is refused later. */
+function canonical(about: Asked, text: string): string {
+  if (about !== "run_id" && about !== "session_id") return text;
+  const read = runIdSchema.safeParse(about === "session_id" ? text.split(".", 1)[0] : text);
+  return read.success ? read.data : text;
 }
 
 /** The parts of a path below the base path, and the query. Slashes at the end are ignored. */
@@ -116,13 +138,14 @@ function noSuchPath(): WireError {
   return new WireError(404, "path_not_found", "There is no endpoint at this path.");
 }
 
-/** Makes a route. A name in braces matches any part of a path. */
+/** Makes a route. A name in braces matches any part of a path. `asks`: the parameters of the query that name objects. */
 export function route<Settings extends FaceSettings, Who>(
   method: Route<Settings, Who>["method"],
   path: string,
   action: Route<Settings, Who>["action"],
   handle: Route<Settings, Who>["handle"],
+  asks: Route<Settings, Who>["asks"] = {},
 ): Route<Settings, Who> {
   const segments = path.split("/");
-  return { method, segments, names: segments.filter(isName), action, handle };
+  return { method, segments, names: segments.filter(isName), action, asks, handle };
 }

@@ -5,12 +5,12 @@ import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Inside } from "../runtime/api/inside.ts";
 import { insideKey } from "../runtime/api/inside.ts";
 import { checkContentType } from "./body.ts";
-import type { Caller } from "./caller.ts";
+import type { About, Caller } from "./caller.ts";
 import { callerOf } from "./caller.ts";
 import { Disconnects } from "./disconnects.ts";
 import type { WireError } from "./errors.ts";
 import { unfitAt } from "./errors.ts";
-import type { Action, AuthorizeRequest, FaceSettings } from "./options.ts";
+import type { Action, AuthorizeRequest, FaceSettings, RequestedObjects } from "./options.ts";
 import { Readers } from "./readers.ts";
 import { Refusals } from "./refusals.ts";
 import type { WireBody, WireRequest, WireResponse } from "./wire.ts";
@@ -33,9 +33,14 @@ export interface Route<Settings extends FaceSettings = FaceSettings, Who = Calle
   /** The names in braces. */
   readonly names: readonly string[];
   readonly action: Action;
+  /** What the parameters of the query say about the objects of the request. */
+  readonly asks: Readonly<Record<string, Asked>>;
   // A method, so that a route of any face is a route.
   handle(call: Call<Settings, Who>): Promise<WireResponse>;
 }
+
+/** An object of a request that a path or a query may name. */
+export type Asked = Exclude<keyof RequestedObjects, "question">;
 
 /** Says who sends a request, or throws to refuse it. Its second argument makes the question for `authorize`. */
 export type Admit<Who> = (request: WireRequest, asked: () => AuthorizeRequest) => MaybePromise<Who>;
@@ -106,6 +111,15 @@ export interface Call<Settings extends FaceSettings = FaceSettings, Who = Caller
   readonly second: string;
   /** The query, without the question mark. */
   readonly query: string;
+}
+
+/** The call with the rights that the host gives the client now that the body has said what the request is about. */
+export async function askAbout<Settings extends FaceSettings>(
+  call: Call<Settings>,
+  about: About,
+): Promise<Call<Settings>> {
+  const { ask } = call.caller;
+  return ask === undefined ? call : { ...call, caller: await ask(about) };
 }
 
 /** The body of a request, within the limits. */

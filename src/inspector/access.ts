@@ -1,12 +1,12 @@
 import type { Logger } from "../core/ports.ts";
-import type { Rights } from "../http/caller.ts";
+import type { About, Rights } from "../http/caller.ts";
 import { askHost, isPrincipal, misgranted } from "../http/caller.ts";
 import { WireError } from "../http/errors.ts";
 import type { Admit } from "../http/service.ts";
 import type { WireRequest } from "../http/wire.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { digestOf, urlSafe } from "../runtime/log/system.ts";
-import type { AuthorizeInspector, InspectorGrant, InspectorSettings } from "./options.ts";
+import type { AuthorizeInspector, InspectorGrant, InspectorRequest, InspectorSettings } from "./options.ts";
 
 /** What the user of a request may see and do. */
 export interface Access {
@@ -14,9 +14,14 @@ export interface Access {
   readonly tenant: string | null;
   readonly mayWrite: boolean;
   readonly principal: JsonValue;
+  /** Asks the host about the same request again. Undefined: there is no host to ask. */
+  readonly ask?: ((about: InspectorAbout) => Promise<Access>) | undefined;
   /** The cookie that stands for the token from now on, as `name=value`. */
   readonly cookie?: string | undefined;
 }
+
+/** What is known of a request that was not known when the host was last asked. */
+export type InspectorAbout = About & Pick<InspectorRequest, "tenant">;
 
 /** The user of a request, or why it is refused: the page says it to people, the other endpoints to programs. */
 export type Visitor = { readonly access: Access } | { readonly refused: WireError };
@@ -25,10 +30,13 @@ const everything: Access = { tenant: null, mayWrite: true, principal: null };
 
 /** Asks the host's `authorize`. */
 export function byHost(authorize: AuthorizeInspector, logger: Logger): Admit<Visitor> {
+  const accessTo = async (question: InspectorRequest): Promise<Access> => {
+    const grant = await askHost<InspectorGrant>(() => authorize(question), rights, logger);
+    return { ...accessOf(grant, logger), ask: (about) => accessTo({ ...question, ...about }) };
+  };
   return async (request, asked) => {
-    const action = asked().action === "operate" ? "operate" : "inspect";
-    const question = { action, headers: request.headers(), request: request.raw } as const;
-    return { access: accessOf(await askHost<InspectorGrant>(() => authorize(question), rights, logger), logger) };
+    const tenant = new URLSearchParams(request.url.split("?")[1] ?? "").get("tenant");
+    return { access: await accessTo({ ...asked(), ...(tenant !== null && { tenant }) }) };
   };
 }
 

@@ -6,6 +6,7 @@ import type { Handler } from "../http/fetch.ts";
 import { handlerOf } from "../http/fetch.ts";
 import type { NodeListener } from "../http/node.ts";
 import { listenerOf } from "../http/node.ts";
+import type { Action } from "../http/options.ts";
 import { route } from "../http/router.ts";
 import type { Call, Route } from "../http/service.ts";
 import { mountPath, Service, takeBody } from "../http/service.ts";
@@ -17,7 +18,7 @@ import { insideKey } from "../runtime/api/inside.ts";
 import { randomSecret } from "../runtime/log/system.ts";
 import type { Access, Visitor } from "./access.ts";
 import { byHost, byNothing, byToken } from "./access.ts";
-import { actions } from "./actions.ts";
+import { actions, checkMayWrite, readOnly } from "./actions.ts";
 import type { InspectedAgent, Start } from "./api.ts";
 import { questionItemId, runItemId } from "./api.ts";
 import type { Feed } from "./feed.ts";
@@ -104,25 +105,32 @@ function serviceOf(
 
 function routesOf(inspected: Inspected): readonly InspectorRoute[] {
   const { admin, store } = inspected;
-  const get = (path: string, answer: (asked: Asked) => Promise<WireResponse>): InspectorRoute =>
-    route("GET", path, "inspect", async (call) => {
+  const get = (
+    path: string,
+    action: Action,
+    answer: (asked: Asked) => Promise<WireResponse>,
+    asks: InspectorRoute["asks"] = {},
+  ): InspectorRoute => {
+    const handle: InspectorRoute["handle"] = async (call) => {
       const asked = { call, access: admitted(call), search: new URLSearchParams(call.query) };
       return safe(await answer(asked));
-    });
-  const feed = (path: string, make: (asked: Asked) => Feed): InspectorRoute =>
-    get(`api/feed/${path}`, (asked) => follow(inspected, asked, make(asked)));
+    };
+    return route("GET", path, action, handle, asks);
+  };
+  const feed = (path: string, action: Action, make: (asked: Asked) => Feed, asks: InspectorRoute["asks"] = {}) =>
+    get(`api/feed/${path}`, action, (asked) => follow(inspected, asked, make(asked)), asks);
   const list = { admin, clock: inspected.clock };
   return [
-    route("GET", "", "inspect", getPage),
-    get("api/start", async ({ access }) => json(200, startOf(inspected, access))),
-    feed("runs", ({ search, access }) =>
+    route("GET", "", "list", getPage),
+    get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access))),
+    feed("runs", "list", ({ search, access }) =>
       listFeed(list.admin, list.clock, {
         ...{ query: readListQuery(search, access), limit: readLimit(search), showsWorkers: access.tenant === null },
         read: async (runs) => runs,
         idOf: runItemId,
       }),
     ),
-    feed("questions", ({ search, access }) => {
+    feed("questions", "list", ({ search, access }) => {
       const query = { ...readListQuery(search, access), ...waiting(search, access) };
       return listFeed(list.admin, list.clock, {
         ...{ query, limit: readLimit(search), showsWorkers: false },
@@ -130,7 +138,7 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
         idOf: questionItemId,
       });
     }),
-    feed("failures", ({ search, access }) => {
+    feed("failures", "list", ({ search, access }) => {
       const query = { ...readListQuery(search, access), ...failed(search, access) };
       return listFeed(list.admin, list.clock, {
         ...{ query, limit: readLimit(search), showsWorkers: false },
@@ -138,39 +146,56 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
         idOf: runItemId,
       });
     }),
-    feed("stuck", ({ access }) => stuckFeed(inspected, access.tenant ?? undefined)),
-    feed("figures", ({ access }) => {
+    feed("stuck", "list", ({ access }) => stuckFeed(inspected, access.tenant ?? undefined)),
+    feed("figures", "list", ({ access }) => {
       if (access.tenant !== null)
         throw new WireError(403, "forbidden", "The figures count the runs of all tenants, which the user may not see.");
       return figuresFeed(inspected);
     }),
-    feed("run", ({ search, access }) => runFeed(inspected, readRunQuery(search, access))),
-    feed("session", ({ search, access }) => {
-      const tenant = readTenant(search.get("tenant"), access);
-      const session_id = search.get("session_id");
-      if (session_id === null) throw unfitAt(["session_id"], "expected the id of a session");
-      return sessionFeed(inspected, tenant, isForeign(tenant, access) ? "" : session_id);
-    }),
-    get("api/log", async ({ search, access }) => {
-      return json(200, await admin.log(readRunQuery(search, access), readPage(search)));
-    }),
-    get("api/cassette", async ({ search, access }) => {
-      const key = readRunQuery(search, access);
-      const cassette = await recordRun(store, key);
-      if (cassette === undefined) throw noSuchRun(key);
-      return json(200, cassette);
-    }),
-    ...Object.entries(actions).map(([name, { takes, act }]) =>
-      route<InspectorSettings, Visitor>("POST", `api/${name}`, "operate", async (call) => {
+    feed("run", "read", ({ search, access }) => runFeed(inspected, readRunQuery(search, access)), oneRun),
+    feed(
+      "session",
+      "session",
+      ({ search, access }) => {
+        const tenant = readTenant(search.get("tenant"), access);
+        const session_id = search.get("session_id");
+        if (session_id === null) throw unfitAt(["session_id"], "expected the id of a session");
+        return sessionFeed(inspected, tenant, isForeign(tenant, access) ? "" : session_id);
+      },
+      { session_id: "session_id" },
+    ),
+    get(
+      "api/log",
+      "read",
+      async ({ search, access }) => {
+        return json(200, await admin.log(readRunQuery(search, access), readPage(search)));
+      },
+      oneRun,
+    ),
+    get(
+      "api/cassette",
+      "read",
+      async ({ search, access }) => {
+        const key = readRunQuery(search, access);
+        const cassette = await recordRun(store, key);
+        if (cassette === undefined) throw noSuchRun(key);
+        return json(200, cassette);
+      },
+      oneRun,
+    ),
+    ...Object.entries(actions).map(([name, { action, takes, act }]) =>
+      route<InspectorSettings, Visitor>("POST", `api/${name}`, action, async (call) => {
         const access = admitted(call);
         const { runtime } = inspected;
-        if (runtime === undefined || !access.mayWrite)
-          throw new WireError(403, "read_only", "This inspector is read-only for this user.");
+        if (runtime === undefined) throw readOnly();
+        checkMayWrite(access);
         return safe(json(200, await act({ runtime, access, body: await readBody(call, takes) })));
       }),
     ),
   ];
 }
+
+const oneRun = { run_id: "run_id" } as const;
 
 /** A request of a user who was admitted. */
 interface Asked {

@@ -1,5 +1,5 @@
 import type { OperatedStore } from "../admin/admin.ts";
-import type { Denial, FaceOptions, FaceSettings } from "../http/options.ts";
+import type { Action, Denial, FaceOptions, FaceSettings, RequestedObjects } from "../http/options.ts";
 import { amounts, bad, checkKeys, readFaceOptions } from "../http/options.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
@@ -7,10 +7,14 @@ import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 /** What an inspector shows: a runtime, or a store without one, which it only reads. */
 export type InspectorTarget = AgentRuntime | OperatedStore;
 
-/** A request to an inspector, before its body is read. */
-export interface InspectorRequest {
-  /** `inspect`: the page, and all that only reads. `operate`: an action, such as an answer or a cancel. */
-  readonly action: "inspect" | "operate";
+/**
+ * A request to an inspector: before its body is read with what its query names, and again when the body has named more. The
+ * page and its lists are asked about as `list`, a run with its log as `read`, and a session as `session`.
+ */
+export interface InspectorRequest extends RequestedObjects {
+  readonly action: Action;
+  /** The tenant that the request names. */
+  readonly tenant?: string | undefined;
   /** The headers, by their names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
   /** The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. */
@@ -41,7 +45,7 @@ export interface InspectorOptions
     "basePath" | "baseUrl" | "allowedHosts" | "allowedOrigins" | "heartbeatMs" | "stallMs" | "limits"
   > {
   /**
-   * Authorizes every request, before its body is read. Default: the Node listener needs its token and serves this
+   * Authorizes every request, as {@link InspectorRequest} says. Default: the Node listener needs its token and serves this
    * machine alone; the fetch handler refuses everything.
    */
   readonly authorize?: AuthorizeInspector | undefined;

@@ -170,7 +170,7 @@ describe("authorize", () => {
     const { extended } = await pair({
       authorize: (request) => {
         requests.push(request);
-        return request.action === "createRun" ? {} : false;
+        return request.action === "create" ? {} : false;
       },
     });
     const { json } = await extended.run("asker", "x");
@@ -181,12 +181,12 @@ describe("authorize", () => {
       await extended.post(`/runs/${run_id}`, { decline: {} }),
     ])
       refused(reply, 403, "invalid_input", "forbidden");
-    expect(requests.slice(1)).toMatchObject([
-      { action: "details", run_id },
+    expect(requests.slice(2)).toMatchObject([
+      { action: "read", run_id },
       { action: "send", run_id, message_name: "pay me" },
-      { action: "resume", run_id },
+      { action: "answer", run_id },
     ]);
-    expect(requests.map((request) => "message_name" in request)).toEqual([false, false, true, false]);
+    expect(requests.map((request) => "message_name" in request)).toEqual([false, false, false, true, false]);
   });
 
   test("lets a client of a tenant send and decline in its own runs", async () => {

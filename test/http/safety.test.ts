@@ -106,8 +106,8 @@ describe("authorize", () => {
     await send("POST", "/runs/7/cancel");
     await send("GET", "/nothing");
     expect(asked).toEqual([
-      ["createRun", undefined, undefined, "me", false],
-      ["getAgent", "echo", undefined, "me", false],
+      ["create", undefined, undefined, "me", false],
+      ["read", "echo", undefined, "me", false],
       ["cancel", undefined, "7", "me", false],
     ]);
   });

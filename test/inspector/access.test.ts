@@ -278,7 +278,7 @@ describe("authorize", () => {
     const init = { method: "POST", headers: { "content-type": "application/json" }, body: "{}" };
     const refused = await handler(new Request("http://localhost/api/cancel", init));
     expect([refused.status, await refused.json()]).toMatchObject([403, { data: { reason: "read_only" } }]);
-    expect(actions).toEqual(["inspect", "operate"]);
+    expect(actions).toEqual(["list", "cancel"]);
   });
 });
 

@@ -61,19 +61,19 @@ function serviceOf(runtime: AgentRuntime, options: HttpOptions): Service<HttpSet
 
 /** Every endpoint of ACP, the most frequent ones first. */
 const routes: readonly Route<HttpSettings>[] = [
-  route("POST", "runs", "createRun", createRun),
-  route("GET", "runs/{run_id}", "getRun", getRun),
-  route("POST", "runs/{run_id}", "resume", resumeRun),
-  route("GET", "runs/{run_id}/events", "events", getEvents),
+  route("POST", "runs", "create", createRun),
+  route("GET", "runs/{run_id}", "read", getRun),
+  route("POST", "runs/{run_id}", "answer", resumeRun),
+  route("GET", "runs/{run_id}/events", "read", getEvents),
   route("POST", "runs/{run_id}/cancel", "cancel", cancelRun),
-  route("GET", "runs", "listRuns", listRuns),
-  route("GET", "agents", "listAgents", listAgents),
-  route("GET", "agents/{name}", "getAgent", getAgent),
-  route("GET", "sessions/{session_id}", "getSession", getSession),
-  route("GET", "session/{session_id}", "getSession", getSession),
-  route("GET", "resources/{id}", "getResource", getResource),
+  route("GET", "runs", "list", listRuns, { agent_name: "agent_name", session_id: "session_id" }),
+  route("GET", "agents", "list", listAgents),
+  route("GET", "agents/{name}", "read", getAgent),
+  route("GET", "sessions/{session_id}", "session", getSession),
+  route("GET", "session/{session_id}", "session", getSession),
+  route("GET", "resources/{id}", "session", getResource),
   route("GET", "ping", "ping", async () => json(200, {})),
-  route("GET", "openapi.json", "openapi", async (call) => {
+  route("GET", "openapi.json", "ping", async (call) => {
     return jsonText(200, openApiText(serverUrl(call), call.service.settings.extensions));
   }),
 ];
@@ -84,7 +84,7 @@ const acp: Face<HttpSettings> = { routes, refuse: errorResponse };
 const extendedAcp: Face<HttpSettings> = {
   routes: [
     ...routes,
-    route("GET", "runs/{run_id}/details", "details", getDetails),
+    route("GET", "runs/{run_id}/details", "read", getDetails),
     route("POST", "runs/{run_id}/messages/{message_name}", "send", sendMessage),
   ],
   refuse: errorResponse,

@@ -3,7 +3,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import { clientLeft, readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
 import { createRunFor, resumeFor } from "../../http/claims.ts";
-import { idempotencyKey, queryFlag, queryNumber, takeBody } from "../../http/service.ts";
+import { askAbout, idempotencyKey, queryFlag, queryNumber, takeBody } from "../../http/service.ts";
 import { checkAgent, checkRun, checkSession, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
@@ -21,16 +21,18 @@ import { loadSession } from "./sessions.ts";
 import { followRun, streamRun } from "./streams.ts";
 
 /** `POST /runs`: starts a run. */
-export async function createRun(call: AcpCall): Promise<WireResponse> {
-  const { service, caller } = call;
-  const { limits } = service.settings;
-  const key = idempotencyKey(call);
-  const body = readJson(await takeBody(call), limits);
+export async function createRun(given: AcpCall): Promise<WireResponse> {
+  const { limits } = given.service.settings;
+  const key = idempotencyKey(given);
+  const body = readJson(await takeBody(given), limits);
   const request = readCreateRequest(body, limits);
   try {
-    checkAgent(caller, request.agent_name);
     const { agent_name, input, mode = "sync", session } = request;
     const session_id = request.session_id ?? session?.id;
+    const isAsked = given.caller.ask !== undefined;
+    const call = isAsked ? await askAbout(given, { action: "create", agent_name, session_id }) : given;
+    const { caller } = call;
+    checkAgent(caller, agent_name);
     if (session_id !== undefined) await checkSession(caller, session_id);
     const brought = session === undefined ? undefined : await broughtSession(call, session);
     const options: CreateRunOptions = { idempotencyKey: key, session: brought };

@@ -53,9 +53,10 @@ export function createNodeListener(runtime: AgentRuntime, options: AgUiOptions =
 
 const agUi: Face = {
   routes: [
-    route("POST", "{name}", "chat", postRun),
-    route("GET", "{name}", "events", followThread),
-    route("DELETE", "{name}", "cancel", stopThread),
+    // The body says whether it talks or answers: see `askAbout`.
+    route("POST", "{name}", "read", postRun),
+    route("GET", "{name}", "read", followThread, { threadId: "chat_id" }),
+    route("DELETE", "{name}", "cancel", stopThread, { threadId: "chat_id" }),
   ],
   refuse: errorResponse,
 };

@@ -9,7 +9,16 @@ import { takeBody } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
-import { cancelRuns, checkChat, detailsIn, keyOf, noContentHeaders, openRuns } from "../chat/chat.ts";
+import {
+  admitTalk,
+  cancelRuns,
+  checkChat,
+  detailsIn,
+  inChat,
+  keyOf,
+  noContentHeaders,
+  openRuns,
+} from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import { idOf } from "../chat/parts.ts";
 import { toolOf } from "../chat/questions.ts";
@@ -26,10 +35,11 @@ import { Segment, startOf } from "./segment.ts";
 import { ThreadMessages } from "./snapshot.ts";
 
 /** `POST /{name}`: messages of the user begin a run, and replies to interrupts let one go on. */
-export async function postRun(call: Call): Promise<WireResponse> {
-  const { limits } = call.service.settings;
-  const input = readRunInput(readJson(await takeBody(call), limits), limits);
-  const session_id = await checkChat(call, input.threadId);
+export async function postRun(given: Call): Promise<WireResponse> {
+  const { limits } = given.service.settings;
+  const input = readRunInput(readJson(await takeBody(given), limits), limits);
+  const session_id = await checkChat(given, input.threadId);
+  const call = inChat(given, input.threadId, session_id);
   return respond(call, async () => {
     try {
       return await (input.resume.length > 0 ? resumeRun(call, session_id, input) : beginRun(call, session_id, input));
@@ -100,7 +110,7 @@ async function beginRun(call: Call, session_id: string, input: RunInput): Promis
   const begin = async (said: readonly GivenMessage[]): Promise<string> => {
     const input = await newMessages(call, session_id, said);
     const options = { sessionKey: threadId, metadata: handed, idempotencyKey };
-    return (await createRunFor(caller, { agent_name, input, mode: "async" }, options)).run_id;
+    return (await createRunFor((await admitTalk(call)).caller, { agent_name, input, mode: "async" }, options)).run_id;
   };
   if (resume.length === 0) {
     if (await_requests.length > 0) return uncovered(input);

@@ -2,8 +2,10 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { WireError } from "../../http/errors.ts";
 import { visibleEvents } from "../../http/event-stream.ts";
+import type { FaceSettings } from "../../http/options.ts";
 import { MIB } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
+import { askAbout } from "../../http/service.ts";
 import { checkAgent, checkSession } from "../../http/visibility.ts";
 import { namedUuid } from "../../runtime/agent/uuid.ts";
 import type { DetailedEvent, EventStream } from "../../runtime/log/events.ts";
@@ -21,6 +23,22 @@ export async function checkChat({ caller, parameter: name }: Call, chatId: strin
   const session_id = caller.scope.sessionId(chatId);
   await checkSession(caller, session_id);
   return session_id;
+}
+
+/** The call with a chat that its body has named: the host learns of the chat with what it is asked later. */
+export function inChat<Settings extends FaceSettings>(
+  call: Call<Settings>,
+  chat_id: string,
+  session_id: string,
+): Call<Settings> {
+  const { ask } = call.caller;
+  if (ask === undefined) return call;
+  return { ...call, caller: { ...call.caller, ask: (about) => ask({ chat_id, session_id, ...about }) } };
+}
+
+/** Asks the host whether the client may talk in the chat of a call. */
+export async function admitTalk<Settings extends FaceSettings>(call: Call<Settings>): Promise<Call<Settings>> {
+  return askAbout(call, { action: "create", agent_name: call.parameter });
 }
 
 /** The details of a run of this chat. Any other run does not exist here. */

@@ -12,7 +12,17 @@ import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonInput } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { CreateRunOptions } from "../../runtime/runs/requests.ts";
-import { cancelRuns, checkChat, detailsIn, forEachEvent, keyOf, noContentHeaders, openRuns } from "../chat/chat.ts";
+import {
+  admitTalk,
+  cancelRuns,
+  checkChat,
+  detailsIn,
+  forEachEvent,
+  inChat,
+  keyOf,
+  noContentHeaders,
+  openRuns,
+} from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import type { Reply } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
@@ -30,13 +40,14 @@ import type { LeftOut, ResponseStart } from "./response.ts";
 import { messageIdAfter, nextMessageId, Response } from "./response.ts";
 
 /** `POST /{name}`: a message of the user begins a run or answers one, and replies in an assistant message answer it. */
-export async function postChat(call: ChatCall): Promise<WireResponse> {
-  const { caller, parameter: name, service } = call;
+export async function postChat(given: ChatCall): Promise<WireResponse> {
+  const { caller, parameter: name, service } = given;
   const { limits } = service.settings;
   checkAgent(caller, name);
-  const request = readChatRequest(readJson(await takeBody(call), limits), limits);
+  const request = readChatRequest(readJson(await takeBody(given), limits), limits);
   const session_id = caller.scope.sessionId(request.id);
   await checkSession(caller, session_id);
+  const call = inChat(given, request.id, session_id);
   const last = request.messages.at(-1) as ChatMessage;
   if (last.role === "system") throw unfitAt(["messages"], "expected a message of the user, or a reply to a question");
   return respond(call, async () => {
@@ -159,11 +170,12 @@ function keyFor(
 }
 
 async function begin(
-  { caller, parameter: agent_name }: ChatCall,
+  call: ChatCall,
   { id: sessionKey, extra }: ChatRequest,
   message: Message,
   options: CreateRunOptions,
 ): Promise<Begun> {
+  const { caller, parameter: agent_name } = await admitTalk(call);
   const request = { agent_name, input: [message], mode: "async" } as const;
   const { run_id } = await createRunFor(caller, request, { ...options, sessionKey, metadata: extra as JsonInput });
   return { run_id, messageId: run_id, after: 0 };

@@ -56,10 +56,11 @@ export function createNodeListener(runtime: AgentRuntime, options: ChatOptions =
 
 const chat: Face<ChatSettings> = {
   routes: [
-    route("POST", "{name}", "chat", postChat),
-    route("GET", "{name}/{chat_id}/stream", "events", followChat),
-    route("DELETE", "{name}/{chat_id}/stream", "cancel", stopChat),
-    route("GET", "{name}/{chat_id}/messages", "getSession", getMessages),
+    // The body says whether it talks or answers: see `askAbout`.
+    route("POST", "{name}", "read", postChat),
+    route("GET", "{name}/{chat_id}/stream", "read", followChat, { run_id: "run_id" }),
+    route("DELETE", "{name}/{chat_id}/stream", "cancel", stopChat, { run_id: "run_id" }),
+    route("GET", "{name}/{chat_id}/messages", "read", getMessages),
   ],
   refuse,
 };

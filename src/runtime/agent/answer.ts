@@ -1,7 +1,9 @@
 import type { ReplyCommand } from "../../core/commands.ts";
-import type { Growing } from "../../core/log.ts";
+import type { Growing, QuestionKind } from "../../core/log.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import type { Replied } from "../../core/state.ts";
+import { isPromise } from "../../core/promises.ts";
+import type { Replied, RunState } from "../../core/state.ts";
+import { createdEntry, openQuestion } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { jsonPart } from "../../protocol/message.ts";
@@ -20,11 +22,25 @@ export interface Answer {
   readonly by: JsonValue | undefined;
   /** In mode `async` the caller gets the run as it was when the answer was accepted. */
   readonly mode: "sync" | "async" | "stream";
+  /** Throws unless the question may get the answer. Undefined: it may. */
+  readonly admit?: ((question: AskedQuestion) => MaybePromise<void>) | undefined;
+}
+
+/** An open question of a run that is about to be answered. */
+export interface AskedQuestion {
+  readonly run_id: string;
+  readonly agent_name: string;
+  readonly session_id: string;
+  readonly await_id: string;
+  /** The name that the agent gave it; null for none. */
+  readonly name: string | null;
+  /** What is asked for. */
+  readonly kind: QuestionKind;
 }
 
 /** The command with which a run decides on a reply. `offerId`: the offer through which it came, if it did. */
 export function replyCommand(
-  { await_id, reply, idempotency_key, by }: Omit<Answer, "mode">,
+  { await_id, reply, idempotency_key, by }: Omit<Answer, "mode" | "admit">,
   at: number,
   offerId?: string,
 ): ReplyCommand {
@@ -32,6 +48,16 @@ export function replyCommand(
   if (by !== undefined) command.by = by;
   if (offerId !== undefined) command.offer_id = offerId;
   return command;
+}
+
+/** Asks whether the open question may get an answer. Undefined: it may. */
+export function admitAnswer(state: RunState, awaitId: string | null, { admit }: Answer): undefined | Promise<void> {
+  const question = awaitId === null ? state.question : openQuestion(state, awaitId);
+  if (admit === undefined || question === null || question === undefined) return undefined;
+  const { agent_name, session_id } = createdEntry(state);
+  const { await_id, name = null, kind = "input" } = question.asked;
+  const admitted = admit({ run_id: state.run_id, agent_name, session_id, await_id, name, kind });
+  return isPromise(admitted) ? admitted : undefined;
 }
 
 /** Validates an answer by a schema. Without a schema any answer is valid. */

@@ -228,7 +228,9 @@ export class Calls {
 
   #readAnswer(request: ResumeRequest, options: ResumeOptions): { readonly key: RunKey; readonly answer: Answer } {
     checkObject("request", request);
-    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal"]);
+    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal", "admit"]);
+    const { admit } = options as ResumeOptions;
+    if (admit !== undefined && typeof admit !== "function") throw badArgument("options.admit", "a function", admit);
     const key: RunKey = { tenant: this.#tenant, run_id: readId("run_id", request.run_id) };
     const answer: Answer = {
       await_id: readAwaitId(request.await_id),
@@ -236,6 +238,7 @@ export class Calls {
       by: this.#by,
       idempotency_key: options.idempotencyKey ?? null,
       mode: readMode(request),
+      admit,
     };
     return { key, answer };
   }

@@ -10,7 +10,7 @@ import type { Question, RunState } from "../../core/state.ts";
 import { createdEntry, openQuestion, replyKey, replyTo, settledQuestion } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
-import { replyCommand } from "../agent/answer.ts";
+import { admitAnswer, replyCommand } from "../agent/answer.ts";
 import { committedRecord, foldLog } from "../log/fold-log.ts";
 import { isLost, isNotFound, notFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
 import { answerRun } from "./answering.ts";
@@ -66,7 +66,7 @@ export class AnswerRouter {
 
   #answerLoaded(live: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
     const below = belowOf(live.log.state, answer);
-    if (below !== undefined) return this.#answerBelow(key, below, answer);
+    if (below !== undefined) return this.#answerBelow(key, below, answer, live.log.state);
     const answering = this.#answerLive(live, key, answer);
     if (!isPromise(answering)) return answering;
     return answering.catch((error: unknown) => {
@@ -76,7 +76,14 @@ export class AnswerRouter {
   }
 
   /** A sub-run asks. Its answer is in its own log, and the runs above it learn of it before the caller does. */
-  async #answerBelow(key: RunKey, { shown, of, awaitId, created }: Below, answer: Answer): Promise<Answered> {
+  async #answerBelow(
+    key: RunKey,
+    { shown, of, awaitId, created }: Below,
+    given: Answer,
+    state: RunState,
+  ): Promise<Answered> {
+    await admitAnswer(state, awaitId, given);
+    const answer: Answer = { ...given, admit: undefined };
     let repeated = false;
     try {
       ({ repeated } = await this.answer({ ...key, run_id: of.run_id }, { ...answer, await_id: of.await_id }));
@@ -153,7 +160,7 @@ export class AnswerRouter {
     const state = run === undefined ? await foldLog(this.#store, key, Number.POSITIVE_INFINITY) : run.log.state;
     if (state === undefined) throw notFound(key.run_id);
     const below = belowOf(state, answer);
-    if (below !== undefined) return this.#answerBelow(key, below, answer);
+    if (below !== undefined) return this.#answerBelow(key, below, answer, state);
     if (run !== undefined) return this.#answerLive(run, key, answer);
     const about = aboutAnswer(state, answer);
     const decision = decide(state, replyCommand(answer, this.#clock.now()));
@@ -164,6 +171,7 @@ export class AnswerRouter {
       return { run: this.#runs.find(key), key, record: undefined, after: shown, ...about };
     }
     const await_id = answer.await_id ?? idOf(state);
+    await admitAnswer(state, await_id, answer);
     const later = await this.#runs.remote.offer(key, { ...answer, await_id });
     await this.#settleAbove(key, later, { ...answer, await_id });
     const question = await_id === null ? undefined : settledQuestion(later, await_id);

@@ -5,7 +5,7 @@ import { isPromise } from "../../core/promises.ts";
 import { goingOn, runRecord } from "../../core/record.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
-import { replyCommand } from "../agent/answer.ts";
+import { admitAnswer, replyCommand } from "../agent/answer.ts";
 import type { Validated } from "../agent/standard-schema.ts";
 import type { Ask } from "../execution/ask.ts";
 import { questionOf } from "../execution/ask.ts";
@@ -31,7 +31,6 @@ export function answerRun(run: LiveRun, answer: Answer): Answered {
 
 function answerNow(run: LiveRun, answer: Answer): Answered {
   const { log, shared } = run;
-  const { run_id } = log.key;
   const command = replyCommand(answer, shared.clock.now());
   const first = decide(log.state, command);
   if (isRefusal(first)) {
@@ -42,9 +41,15 @@ function answerNow(run: LiveRun, answer: Answer): Answered {
   }
   const [entry] = first;
   if (entry === undefined || !("await_id" in entry) || entry.await_id === null) return answeredBefore(run, command);
-  if (run.shared.isClosed) throw closedError();
   const bound: BoundAnswer = { ...answer, await_id: entry.await_id };
-  const { execution } = run;
+  const admitted = admitAnswer(log.state, bound.await_id, answer);
+  return admitted === undefined ? giveBound(run, bound) : admitted.then(() => giveBound(run, bound));
+}
+
+function giveBound(run: LiveRun, bound: BoundAnswer): Answered {
+  const { log, shared, execution } = run;
+  const { run_id } = log.key;
+  if (shared.isClosed) throw closedError();
   if (execution === undefined) throw lostError(run_id);
   const answering = giveTo(run, execution, questionOf(execution, bound.await_id), bound);
   if (!isPromise(answering)) return answering;

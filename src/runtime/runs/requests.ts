@@ -8,6 +8,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessageInput } from "../../protocol/message.ts";
 import type { AwaitResume, RunMode, RunStatus } from "../../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema } from "../../protocol/run.ts";
+import type { AskedQuestion } from "../agent/answer.ts";
 import type { BudgetOptions } from "../agent/budget.ts";
 import {
   badArgument,
@@ -128,6 +129,12 @@ export interface ResumeOptions {
   readonly idempotencyKey?: string | undefined;
   /** Ends the caller's wait: the call rejects with the signal's reason. It does not stop the run. Default: none. */
   readonly signal?: AbortSignal | undefined;
+  /**
+   * Called with the open question before it gets the answer, for rules about who may answer what. The call rejects with
+   * what it throws, and the question stays open. It may be called again for one call, and is not called for a repeated
+   * answer. Default: every answer is given.
+   */
+  readonly admit?: ((question: AskedQuestion) => void | Promise<void>) | undefined;
 }
 
 /** The options of `cancel`. */
