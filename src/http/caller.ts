@@ -1,16 +1,19 @@
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { WireError } from "./errors.ts";
 import type { Action, Authorize, AuthorizeRequest, Denial, Grant, RequestedObjects } from "./options.ts";
-import { explained } from "./refusals.ts";
+import { markRefused } from "./refusals.ts";
 
 /** The client of a request, and what exists for it. */
 export interface Caller {
   readonly scope: Scope;
   /** The tenant of the scope. */
   readonly tenant: string;
+  /** The principal of the scope. */
+  readonly principal: JsonValue;
   /** Whether an agent exists for the client; undefined: all do. */
   readonly sees: ((agentName: string) => boolean) | undefined;
   /** Whether a message from the client may have a role, such as `user` or `agent/desk`. */
@@ -32,7 +35,8 @@ export function callerOf(
   asked: () => AuthorizeRequest,
   logger: Logger,
 ): MaybePromise<Caller> {
-  if (authorize === undefined) return { scope: runtime, tenant: "", sees: undefined, speaksAs: isUser, ask: undefined };
+  if (authorize === undefined)
+    return { scope: runtime, tenant: "", principal: null, sees: undefined, speaksAs: isUser, ask: undefined };
   return authorizedCaller(runtime, authorize, asked(), logger);
 }
 
@@ -54,6 +58,7 @@ async function authorizedCaller(
   return {
     scope: runtime.scope({ tenant, principal }),
     tenant,
+    principal,
     sees: agents && choosing("agents", agents, logger),
     speaksAs: roles === undefined ? isUser : choosing("roles", roles, logger),
     ask: (about) => authorizedCaller(runtime, authorize, { ...request, ...about }, logger),
@@ -73,7 +78,7 @@ export async function askHost<Given extends object>(ask: () => unknown, known: R
     answer = await ask();
   } catch (error) {
     logger.warn("authorize failed; the request was refused.", { error });
-    throw explained(denied({ status: 403 }));
+    throw markRefused(denied({ status: 403 }), { isExplained: true });
   }
   if (answer === false) throw denied({ status: 403 });
   const wrong = wrongIn(answer, known);
@@ -85,7 +90,7 @@ export async function askHost<Given extends object>(ask: () => unknown, known: R
 /** The error for an answer of the host that is not rights. The host is told what is wrong, the client is not. */
 export function misgranted(reason: string, logger: Logger): WireError {
   logger.error("authorize returned what are no rights; the request was refused.", { reason });
-  return explained(denied({ status: 403 }));
+  return markRefused(denied({ status: 403 }), { isExplained: true });
 }
 
 const ofDenial: Rights = {
@@ -134,7 +139,7 @@ function choosing(right: string, choice: Choice, logger: Logger): (text: string)
       answer = choice(text);
     } catch (error) {
       logger.warn("authorize failed; the request was refused.", { error });
-      throw denied({ status: 403 });
+      throw markRefused(denied({ status: 403 }), { isExplained: true });
     }
     if (typeof answer === "boolean") return answer;
     throw misgranted(`${right} has to answer with true or false`, logger);
@@ -147,5 +152,6 @@ function isUser(role: string): boolean {
 
 function denied({ status, message = "The request is not allowed.", headers = {} }: Denial): WireError {
   const known = typeof status === "number" && status >= 400 && status <= 499 ? status : 403;
-  return new WireError(known, known === 401 ? "unauthorized" : "forbidden", message, { headers: { ...headers } });
+  const reason = known === 401 ? "unauthorized" : "forbidden";
+  return markRefused(new WireError(known, reason, message, { headers: { ...headers } }));
 }

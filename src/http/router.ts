@@ -39,8 +39,16 @@ async function settle<Settings extends FaceSettings, Who>(
     const { segments, query } = splitUrl(request.url, settings.basePath);
     const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;
-    const caller = await service.admit(request, () => asked(match, query, request));
-    return await found.handle({ service, request, caller, parameter, second, query });
+    const about = (): AuthorizeRequest => asked(match, query, request);
+    try {
+      const caller = await service.admit(request, about);
+      const refusal = face.refusalOf?.(caller);
+      if (refusal !== undefined) service.refusals.note(refusal, about);
+      return await found.handle({ service, request, caller, parameter, second, query });
+    } catch (error) {
+      service.refusals.note(error, about);
+      throw error;
+    }
   } catch (error) {
     return face.refuse(error, service.logger, request);
   }

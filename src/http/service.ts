@@ -54,6 +54,7 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
   readonly readers: Readers;
   readonly disconnects: Disconnects;
   readonly admit: Admit<Who>;
+  readonly refusals: Refusals;
 
   constructor(
     { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
@@ -66,27 +67,11 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
     this.settings = settings;
     this.clock = clock;
     this.logger = containedLogger(logger);
-    this.admit = telling(face, admit(this.logger), new Refusals(clock, this.logger, inside?.audit));
+    this.admit = admit(this.logger);
+    this.refusals = new Refusals(clock, this.logger, inside?.audit);
     this.readers = new Readers(settings.limits, inside?.readersPerTenant);
     this.disconnects = new Disconnects(settings.cancelAfterMs, this.clock, this.logger);
   }
-}
-
-/** Admits clients, and tells the host of those who are refused. */
-function telling<Who>(face: Pick<Face<never, Who>, "refusalOf">, admit: Admit<Who>, refusals: Refusals): Admit<Who> {
-  return (request, asked) => {
-    const admitted = (who: Who): Who => {
-      const refusal = face.refusalOf?.(who);
-      if (refusal !== undefined) refusals.note(refusal, asked());
-      return who;
-    };
-    const refused = (error: unknown): never => {
-      refusals.note(error, asked());
-      throw error;
-    };
-    const admitting = admit(request, asked);
-    return admitting instanceof Promise ? admitting.then(admitted, refused) : admitted(admitting);
-  };
 }
 
 /** The service of a protocol whose clients see the runs of a runtime. */

@@ -2,15 +2,18 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Session } from "../runtime/runs/requests.ts";
 import type { Caller } from "./caller.ts";
+import { markRefused } from "./refusals.ts";
 
 /* What exists for a caller, by the agents that do. */
 
 const RUNS_LOOKED_AT = 1_000;
 
 /** Refuses an agent that does not exist for the caller. The error is that of an agent that does not exist at all. */
-export function checkAgent({ sees }: Caller, name: string): void {
+export function checkAgent(client: Caller, name: string): void {
+  const { sees } = client;
   if (sees === undefined || sees(name)) return;
-  throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
+  const message = `There is no agent ${JSON.stringify(name)}.`;
+  throw markRefused(new CadenzaError("agent_not_found", message, { agent_name: name }), { client });
 }
 
 /** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */
@@ -19,9 +22,10 @@ export async function checkRun(caller: Caller, runId: string): Promise<void> {
 }
 
 /** Refuses a run whose agent does not exist for the caller. */
-export function checkVisibleRun({ sees }: Caller, { agent_name, run_id }: Run): void {
+export function checkVisibleRun(client: Caller, { agent_name, run_id }: Run): void {
+  const { sees } = client;
   if (sees === undefined || sees(agent_name)) return;
-  throw new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
+  throw markRefused(new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id }), { client });
 }
 
 /** Refuses to continue an existing session that does not exist for the caller. */
@@ -32,9 +36,11 @@ export async function checkSession(caller: Caller, id: string): Promise<void> {
 }
 
 /** Refuses a session that does not exist for the caller. The error is that of a session that does not exist at all. */
-export async function checkVisibleSession(caller: Caller, session: Session): Promise<void> {
-  if (await isVisible(caller, session)) return;
-  throw new CadenzaError("session_not_found", `There is no session ${session.id}.`, { session_id: session.id });
+export async function checkVisibleSession(client: Caller, session: Session): Promise<void> {
+  if (await isVisible(client, session)) return;
+  const { id: session_id } = session;
+  const message = `There is no session ${session_id}.`;
+  throw markRefused(new CadenzaError("session_not_found", message, { session_id }), { client });
 }
 
 /** A session does not exist for the caller if an agent that does not exist for the caller takes part in it. */

@@ -2,6 +2,7 @@ import type { Logger } from "../core/ports.ts";
 import type { About, Rights } from "../http/caller.ts";
 import { askHost, isPrincipal, misgranted } from "../http/caller.ts";
 import { WireError } from "../http/errors.ts";
+import { markRefused } from "../http/refusals.ts";
 import type { Admit } from "../http/service.ts";
 import type { WireRequest } from "../http/wire.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -57,7 +58,9 @@ function accessOf(grant: InspectorGrant, logger: Logger): Access {
 
 /** Refuses everything. */
 export const byNothing: Admit<Visitor> = () => ({
-  refused: new WireError(403, "no_authorize", "This inspector has no `authorize`, and so refuses every request."),
+  refused: markRefused(
+    new WireError(403, "no_authorize", "This inspector has no `authorize`, and so refuses every request."),
+  ),
 });
 
 /** Asks for the token, or the cookie that stands for it, from a browser on this machine. */
@@ -73,7 +76,7 @@ export function byToken(token: string, { hosts }: Pick<InspectorSettings, "hosts
     if (given !== null && isSame(given, token)) return { access: { ...everything, cookie: `${name}=${value}` } };
     if (isSame(cookieOf(request, name), value)) return { access: everything };
     const message = "This inspector needs its token: open the address that its process has printed.";
-    return { refused: new WireError(401, "unauthorized", message) };
+    return { refused: markRefused(new WireError(401, "unauthorized", message)) };
   };
 }
 
@@ -106,7 +109,8 @@ function checkPlace(request: WireRequest, hosts: ReadonlySet<string>): void {
 }
 
 function refusedPlace(reason: string, message: string): WireError {
-  return new WireError(403, reason, `${message} Without \`authorize\` the inspector serves its own machine alone.`);
+  const why = "Without `authorize` the inspector serves its own machine alone.";
+  return markRefused(new WireError(403, reason, `${message} ${why}`));
 }
 
 function isLoopbackName(name: string): boolean {

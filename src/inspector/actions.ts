@@ -4,12 +4,9 @@ import type { Speaker } from "../http/claims.ts";
 import { createRunFor, resumeFor } from "../http/claims.ts";
 import { unfitAt, WireError } from "../http/errors.ts";
 import type { Action } from "../http/options.ts";
-import type { JsonObject, JsonValue } from "../protocol/json.ts";
-import { jsonPart } from "../protocol/message.ts";
-import type { Agent } from "../runtime/agent/agent.ts";
+import type { JsonObject } from "../protocol/json.ts";
+import { jsonInputFor } from "../runtime/agent/agent-schemas.ts";
 import { resumeOf } from "../runtime/agent/answer.ts";
-import type { RunInput } from "../runtime/agent/input.ts";
-import { isValue } from "../runtime/agent/input.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import { insideKey } from "../runtime/api/inside.ts";
 import type { Access, InspectorAbout } from "./access.ts";
@@ -122,17 +119,12 @@ async function create({ runtime, access: before, body }: Deed): Promise<object> 
     throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
   const request = {
     agent_name: name,
-    input: inputOf(agent, input ?? ""),
+    input: jsonInputFor(agent, input ?? ""),
     session_id: session ?? null,
     mode: "async",
   } as const;
   const run = await createRunFor(speakerOf(runtime, access, tenant), request, {});
   return { tenant, run_id: run.run_id, session_id: run.session_id };
-}
-
-/** A value in the body is JSON already, and is written as the text of a part without being copied first. */
-function inputOf({ options }: Agent, input: JsonValue): RunInput {
-  return options.input !== undefined || isValue(input) ? jsonPart(input) : (input as RunInput);
 }
 
 /** Who operates a runtime is a user of its agents. */

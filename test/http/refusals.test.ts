@@ -72,6 +72,33 @@ test("an authorize that lets a client in is no refusal, and neither is a path th
   expect([said, records]).toEqual([[], []]);
 });
 
+test("what exists, and not for the client, is told with the client; what does not exist is not", async () => {
+  const ada = { name: "Ada" };
+  const { ask, said, records, runtime } = open(() => ({ tenant: "blue", principal: ada, agents: ["other"] }));
+  const { run_id } = await runtime.scope({ tenant: "blue" }).createRun({ agent_name: "echo", input: "x" });
+  records.length = 0;
+  for (const [path, method] of [
+    [`runs/${run_id}/cancel`, "POST"],
+    ["agents/echo", "GET"],
+    [`sessions/${run_id}`, "GET"],
+    [`runs/${RUN}`, "GET"],
+  ] as const)
+    expect(await ask(path, method)).toBe(404);
+  const known = { action: "access", outcome: "refused", by: ada, tenant: "blue", status: 404 };
+  expect(records).toEqual(
+    [
+      { asked: "cancel", code: "run_not_found", run_id },
+      { asked: expect.any(String), code: "agent_not_found", agent_name: "echo" },
+      { asked: expect.any(String), code: "session_not_found" },
+    ].map((record) => ({ ...known, ...record, at: "2026-01-01T00:00:00.000Z" })),
+  );
+  expect(said.map(({ message, fields }) => [message, fields["status"]])).toEqual([
+    [refused, 404],
+    [refused, 404],
+    [refused, 404],
+  ]);
+});
+
 test("a handler gives the logger a bounded number of lines a minute, and the hook each record", async () => {
   const { ask, said, records, clock } = open(() => false);
   for (let count = 0; count < 250; count++) await ask("agents");

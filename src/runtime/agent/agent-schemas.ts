@@ -8,7 +8,7 @@ import { jsonPart } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import { badArgument, checkObject } from "./check.ts";
 import type { RunInput } from "./input.ts";
-import { isJsonPart, validateMessages } from "./input.ts";
+import { isJsonPart, isValue, validateMessages } from "./input.ts";
 import { recordedValue } from "./recorded.ts";
 import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema, Validated } from "./standard-schema.ts";
 import { isStandardSchema, jsonSchemaOf, validateAccepted, validateFirst } from "./standard-schema.ts";
@@ -71,6 +71,11 @@ export function checkSchemas({ input, output, questions, messages }: AgentSchema
 /** The input of a run that calls an agent with a value. Throws `invalid_argument` for a value that is not JSON. */
 export function inputFor({ options }: CallableAgent, value: unknown): RunInput {
   return options.input === undefined ? (value as RunInput) : jsonPart(recordedValue("input", value) ?? null);
+}
+
+/** As {@link inputFor}, for what is JSON already, as a body is. A value is written as it is, and not copied first. */
+export function jsonInputFor({ options }: CallableAgent, value: JsonValue): RunInput {
+  return options.input !== undefined || isValue(value) ? jsonPart(value) : (value as RunInput);
 }
 
 /** Throws `invalid_input` if a run cannot have this input. */
