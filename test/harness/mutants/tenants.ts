@@ -587,7 +587,12 @@ const faces: readonly Mutant[] = [
     "await inspected.admin.unregistered()",
     inspector,
   ),
-  mutant("src/inspector/actions.ts", "runtime.scope({ tenant: key.tenant,", 'runtime.scope({ tenant: "",', inspector),
+  mutant(
+    "src/inspector/actions.ts",
+    "scope: runtime.scope({ tenant, principal }),",
+    'scope: runtime.scope({ tenant: "", principal }),',
+    inspector,
+  ),
   mutant(
     "src/inspector/actions.ts",
     "if (isForeign(tenant, access)) throw new WireError(403",
