@@ -49,12 +49,14 @@ export function parsedJson(text: string): JsonValue | undefined {
 
 /**
  * Refuses a value that is nested too deeply or holds too many values, before any recursive code reads it. Also refuses
- * the key `__proto__`, since copying it can change an object's prototype. Goes level by level, so that no depth
+ * the key `__proto__`, since copying it can change an object's prototype, and numbers that JavaScript has read as
+ * infinite, such as `1e400`, which would become null. Goes level by level, so that no depth
  * overflows the stack.
  */
 export function checkTree(root: unknown, { maxDepth, maxNodes }: JsonLimits): void {
   let nodes = 1;
-  const queue: object[] = typeof root === "object" && root !== null ? [root] : [];
+  const queue: object[] = [];
+  look(root, queue);
   let at = 0;
   for (let depth = 1; at < queue.length; depth++) {
     if (depth > maxDepth) throw tooDeep(maxDepth);
@@ -66,8 +68,14 @@ export function checkTree(root: unknown, { maxDepth, maxNodes }: JsonLimits): vo
   }
 }
 
+function look(item: unknown, queue: object[]): void {
+  if (typeof item === "object" && item !== null) queue.push(item);
+  else if (item === Number.POSITIVE_INFINITY || item === Number.NEGATIVE_INFINITY)
+    throw new JsonRefusal("unsafe_number", "has a number that is too large for JavaScript: send it as a string.");
+}
+
 function lookAtList(list: readonly unknown[], queue: object[]): number {
-  for (const item of list) if (typeof item === "object" && item !== null) queue.push(item);
+  for (const item of list) look(item, queue);
   return list.length;
 }
 
@@ -75,8 +83,7 @@ function lookAtObject(value: object, queue: object[]): number {
   let count = 0;
   for (const key in value) {
     if (key === "__proto__") throw new JsonRefusal("forbidden_key", 'has a key "__proto__".');
-    const item: unknown = (value as Record<string, unknown>)[key];
-    if (typeof item === "object" && item !== null) queue.push(item);
+    look((value as Record<string, unknown>)[key], queue);
     count += 1;
   }
   return count;

@@ -56,7 +56,7 @@ describe("the limits on JSON", () => {
   it("a key __proto__, however it is written, and numbers that would lose digits are refused", () => {
     for (const text of ['{"__proto__":1}', '[{"\\u005f_proto__":{}}]'])
       expect(refusalOf(() => parseJson(text, JSON_LIMITS))).toBe("forbidden_key");
-    for (const text of ["12345678901234567890", '{"a":["1",9007199254740993]}'])
+    for (const text of ["12345678901234567890", '{"a":["1",9007199254740993]}', "1e400", '{"a":[-1e999]}', "[1e400]"])
       expect(refusalOf(() => parseJson(text, JSON_LIMITS))).toBe("unsafe_number");
     expect(parseJson('["12345678901234567890",1e30]', JSON_LIMITS)).toEqual(["12345678901234567890", 1e30]);
   });

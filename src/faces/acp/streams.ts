@@ -43,7 +43,8 @@ export async function followRun(call: AcpCall): Promise<WireResponse> {
   const until = untilOf(call);
   const detail = wantsDetail(call);
   const isStream = prefersEventStream(request.header("accept"));
-  const after = isStream ? lastEventId(request.header("last-event-id")) : 0;
+  const known = lastEventId(request.header("last-event-id"));
+  const after = isStream ? known : 0;
   const { run_id, finished_at } = await caller.scope.getRun(parameter);
   const reader = call.service.readers.enter(caller.tenant);
   try {

@@ -152,6 +152,7 @@ export const eventFacts: readonly Fact[] = [
     expect([beyond.status, beyond.text]).toEqual([204, ""]);
     expect(beyond.headers.get("run-id")).toBe(runOf(events[0])["run_id"]);
     refused(await client.get(path, { accept: "text/event-stream", "last-event-id": "x" }), 422, "invalid_input");
+    refused(await client.get(path, { "last-event-id": "x" }), 422, "invalid_input");
   }),
   fact("a reader that reconnects to a run that waits gets no events, and may reconnect again", async (client) => {
     const { events } = await client.run("asker", "x", { mode: "stream" });
