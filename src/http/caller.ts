@@ -61,7 +61,14 @@ async function authorizedCaller(
     principal,
     sees: agents && choosing("agents", agents, logger),
     speaksAs: roles === undefined ? isUser : choosing("roles", roles, logger),
-    ask: (about) => authorizedCaller(runtime, authorize, { ...request, ...about }, logger),
+    ask: async (more) => {
+      const about = { ...request, ...more };
+      try {
+        return await authorizedCaller(runtime, authorize, about, logger);
+      } catch (error) {
+        throw error instanceof WireError ? markRefused(error, { about }) : error;
+      }
+    },
   };
 }
 

@@ -99,6 +99,25 @@ test("what exists, and not for the client, is told with the client; what does no
   ]);
 });
 
+test("an answer that authorize refuses is told with its run, and the call is refused", async () => {
+  const records: AuditRecord[] = [];
+  const { runtime } = setUp({ onAudit: (record) => void records.push(record) });
+  runtime.register("asks", async (_input, { ask }) => void (await ask("Well?")));
+  const handler = createHandler(runtime, { authorize: ({ question }) => question === undefined && {} });
+  const { run_id } = await runtime.createRun({ agent_name: "asks", input: "x" });
+  records.length = 0;
+  const message = { role: "user", parts: [{ content_type: "text/plain", content: "Yes." }] };
+  const body = JSON.stringify({ run_id, mode: "async", await_resume: { type: "message", message } });
+  const headers = { "content-type": "application/json" };
+  const response = await handler(new Request(`http://localhost/runs/${run_id}`, { method: "POST", headers, body }));
+  expect(response.status).toBe(403);
+  expect(records).toMatchObject([
+    { action: "answer", outcome: "refused", run_id },
+    { action: "access", outcome: "refused", asked: "answer", run_id, agent_name: "asks" },
+  ]);
+  expect((await runtime.getRun(run_id)).status).toBe("awaiting");
+});
+
 test("a handler gives the logger a bounded number of lines a minute, and the hook each record", async () => {
   const { ask, said, records, clock } = open(() => false);
   for (let count = 0; count < 250; count++) await ask("agents");

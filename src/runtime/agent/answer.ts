@@ -56,8 +56,25 @@ export function admitAnswer(state: RunState, awaitId: string | null, { admit }: 
   if (admit === undefined || question === null || question === undefined) return undefined;
   const { agent_name, session_id } = createdEntry(state);
   const { await_id, name = null, kind = "input" } = question.asked;
-  const admitted = admit({ run_id: state.run_id, agent_name, session_id, await_id, name, kind });
-  return isPromise(admitted) ? admitted : undefined;
+  const asked = { run_id: state.run_id, agent_name, session_id, await_id, name, kind };
+  try {
+    const admitted = admit(asked);
+    return isPromise(admitted) ? admitted.catch(notAdmitted) : undefined;
+  } catch (error) {
+    return notAdmitted(error);
+  }
+}
+
+const refusals = new WeakSet<object>();
+
+function notAdmitted(error: unknown): never {
+  if (typeof error === "object" && error !== null) refusals.add(error);
+  throw error;
+}
+
+/** Whether `admit` has thrown this error: nothing was decided about the answer. */
+export function isNotAdmitted(error: unknown): boolean {
+  return typeof error === "object" && error !== null && refusals.has(error);
 }
 
 /** Validates an answer by a schema. Without a schema any answer is valid. */

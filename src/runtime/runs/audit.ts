@@ -6,6 +6,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { isoTime } from "../../core/time.ts";
 import type { JsonValue } from "../../protocol/json.ts";
+import { isNotAdmitted } from "../agent/answer.ts";
 
 /** What `onAudit` is told: a call that changes something, or a request that was refused for want of rights. */
 export type AuditRecord = AuditedCall | AuditedRefusal;
@@ -141,7 +142,8 @@ export class Trail {
   #fail(action: AuditedAction, about: AuditedObjects, error: unknown): void {
     const code = CadenzaError.is(error) ? error.code : "internal";
     if (code === "invalid_argument") return;
-    this.#tell(action, undecided.has(code) ? "unknown" : "refused", { ...about, code });
+    const isUnknown = undecided.has(code) && !isNotAdmitted(error);
+    this.#tell(action, isUnknown ? "unknown" : "refused", { ...about, code });
   }
 
   #tell(
