@@ -6,19 +6,19 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { AgentRuntime, defineAgent } from "cadenza";
+import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/ai-sdk";
 import { SqliteStore } from "cadenza/sqlite";
-import type { Page } from "puppeteer-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import * as z from "zod";
+import { afterAll, beforeAll, test } from "vitest";
 import type { Deferred } from "../harness/promises.ts";
 import { deferred } from "../harness/promises.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 import { openBrowser } from "./browser.ts";
-import type { ChatVersion } from "./chat-rows.ts";
 import { chatVersions } from "./chat-rows.ts";
-import { CHAT_PAGE, chatProgram } from "./chat-server.ts";
+import { chatProgram } from "./chat-server.ts";
+import { waitingDesk } from "./waiting-desk.ts";
+import type { Happening, Site } from "./waiting-pages.ts";
+import { goOnWith, pageAt, waitMsOf } from "./waiting-pages.ts";
 
 /*
  * A page with `chatOptions` whose server is away for a while goes on by itself, and shows each text once.
@@ -26,10 +26,10 @@ import { CHAT_PAGE, chatProgram } from "./chat-server.ts";
  */
 
 const AWAY_S = Number(process.env["CADENZA_AWAY_S"] ?? 2);
-const WAIT_MS = 40_000 + AWAY_S * 1_000;
+const WAIT_MS = waitMsOf(AWAY_S);
 
-/** A server on a file, which may be away, or replaced by another process of the same file. */
-class Place {
+/** A server on a file, which may be away, or replaced by another runtime on the same file. */
+class Place implements Site {
   readonly #folder = mkdtempSync(join(tmpdir(), "cadenza-away-"));
   readonly #programs = new Map<string, string>();
   /** What the runs wait for, by their words. */
@@ -45,19 +45,14 @@ class Place {
     await this.listen();
   }
 
-  get runtime(): AgentRuntime {
-    if (this.#runtime === undefined) throw new Error("The server is away.");
-    return this.#runtime;
-  }
-
   async listen(): Promise<void> {
     this.#server = createServer((request, response) => {
-      const { pathname, searchParams } = new URL(request.url ?? "", "http://localhost");
-      if (pathname.startsWith("/chat/")) return void this.#answer?.(request, response);
-      if (pathname !== "/page.js") return void response.setHeader("content-type", "text/html").end(page(searchParams));
+      const url = new URL(request.url ?? "", "http://localhost");
+      if (url.pathname.startsWith("/chat/")) return void this.#answer?.(request, response);
+      if (url.pathname !== "/page.js") return void response.setHeader("content-type", "text/html").end(pageAt(url));
       return void response
         .setHeader("content-type", "text/javascript")
-        .end(this.#programs.get(searchParams.get("version") ?? ""));
+        .end(this.#programs.get(url.searchParams.get("version") ?? ""));
     });
     this.#server.listen(this.#port, "127.0.0.1");
     await once(this.#server, "listening");
@@ -69,7 +64,7 @@ class Place {
     const server = this.#server;
     server?.closeAllConnections();
     await new Promise((resolve) => server?.close(resolve));
-    await this.runtime.close({ drainMs: 0 });
+    await this.#runtime?.close({ drainMs: 0 });
   }
 
   async comeBack(): Promise<void> {
@@ -77,22 +72,23 @@ class Place {
     await this.listen();
   }
 
-  /** Another process takes over, and this one is closed as in a deployment. */
+  /** Another runtime takes over, and this one is closed as in a deployment. */
   async replace(): Promise<void> {
-    const before = this.runtime;
+    const before = this.#runtime;
     this.#start();
-    await before.close({ drainMs: 100 });
+    await before?.close({ drainMs: 100 });
   }
 
-  gate(words: string): Deferred<void> {
-    const gate = this.#gates.get(words) ?? deferred();
-    this.#gates.set(words, gate);
-    return gate;
+  get origin(): string {
+    return `http://127.0.0.1:${this.#port}`;
   }
 
-  address(version: ChatVersion, chat: string): string {
-    const query = new URLSearchParams({ version, chat: `${chat} ${version}`, transport: "chatOptions" });
-    return `http://127.0.0.1:${this.#port}/?${query}`;
+  goOn(words: string): void {
+    this.#gate(words).resolve();
+  }
+
+  async statuses(): Promise<readonly string[]> {
+    return ((await this.#runtime?.listRuns()) ?? []).map(({ status }) => status);
   }
 
   async close(): Promise<void> {
@@ -104,31 +100,16 @@ class Place {
 
   #start(): void {
     const store = new SqliteStore(openDatabase(join(this.#folder, "runs.db")), { closeDatabase: true });
-    this.#runtime = new AgentRuntime({ store, agents: [this.#desk()] });
+    const desk = waitingDesk((words) => this.#gate(words).promise);
+    this.#runtime = new AgentRuntime({ store, agents: [desk] });
     this.#answer = createNodeListener(this.#runtime, { basePath: "/chat" });
   }
 
-  #desk() {
-    const gate = (words: string): Promise<void> => this.gate(words).promise;
-    return defineAgent("desk", { durable: true }, async function* (input, { ask, step }) {
-      const words = input.at(-1)?.parts[0]?.content ?? "";
-      yield "One ";
-      if (words.startsWith("ask")) {
-        const { approved } = await ask("Refund 40 €?", { schema: z.object({ approved: z.boolean() }) });
-        yield approved ? "yes " : "no ";
-      }
-      await step("wait", ({ signal }) => Promise.race([gate(words), aborted(signal)]));
-      yield "two.";
-    });
+  #gate(words: string): Deferred<void> {
+    const gate = this.#gates.get(words) ?? deferred();
+    this.#gates.set(words, gate);
+    return gate;
   }
-}
-
-function page(query: URLSearchParams): string {
-  return CHAT_PAGE.replace("/page.js", `/page.js?version=${encodeURIComponent(query.get("version") ?? "")}`);
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
 const browser = await openBrowser();
@@ -142,85 +123,30 @@ afterAll(async () => {
   await place.close();
 });
 
-/** The page of a chat that has sent its words, and shows a text. */
-async function open(version: ChatVersion, words: string, text: string): Promise<Page> {
-  if (browser === undefined) throw new Error("There is no browser.");
-  const tab = await browser.newPage();
-  await tab.goto(place.address(version, words));
-  await tab.waitForFunction("window.chat !== undefined", { timeout: WAIT_MS });
-  await tab.evaluate(`void chat.sendMessage({ text: ${JSON.stringify(words)} })`);
-  await shows(tab, text);
-  return tab;
-}
-
-const SAID = `chat.messages.flatMap(({ role, parts }) =>
-  role === "assistant" ? parts.map((part) => part.text ?? "") : []).join("")`;
-const QUESTION = `chat.messages.flatMap(({ parts }) => parts).find((part) => part.state === "input-available")`;
-
-async function shows(tab: Page, text: string): Promise<void> {
-  await tab.waitForFunction(`${SAID} === ${JSON.stringify(text)}`, { timeout: WAIT_MS });
-}
-
-async function asks(tab: Page): Promise<void> {
-  await tab.waitForFunction(`${QUESTION} !== undefined && chat.status === "ready"`, { timeout: WAIT_MS });
-}
-
-async function answers(tab: Page): Promise<void> {
-  await tab.evaluate(`void chat.addToolOutput({
-    tool: "ask", toolCallId: ${QUESTION}.toolCallId, output: { approved: true } })`);
-}
-
-/** What the page shows when it rests. */
-async function atRest(tab: Page): Promise<unknown> {
-  await tab.waitForFunction(`chat.status === "ready" || chat.status === "error"`, { timeout: WAIT_MS });
-  return tab.evaluate(`({ said: ${SAID}, messages: chat.messages.length, error: chat.error?.message })`);
-}
-
-const inStream = { said: "One two.", messages: 2 };
-const atQuestion = { said: "One yes two.", messages: 2 };
-
-/** Runs of all versions in a stream, at a question, and after an answer, while something happens to the server. */
-async function goOn(name: string, happen: (tabs: readonly Page[]) => Promise<void>): Promise<void> {
-  const words = { stream: `stream ${name}`, question: `ask ${name}`, answered: `ask and answer ${name}` };
-  const tabs: Page[] = [];
-  for (const version of chatVersions) {
-    const stream = await open(version, words.stream, "One ");
-    const question = await open(version, words.question, "One ");
-    const answered = await open(version, words.answered, "One ");
-    for (const tab of [question, answered]) await asks(tab);
-    await answers(answered);
-    await shows(answered, "One yes ");
-    tabs.push(stream, question, answered);
-  }
-  await happen(tabs.filter((_, index) => index % 3 === 1));
-  for (const each of Object.values(words)) place.gate(each).resolve();
-  for (const [index, tab] of tabs.entries()) {
-    const wanted = index % 3 === 0 ? inStream : atQuestion;
-    await shows(tab, wanted.said);
-    expect(await atRest(tab)).toEqual(wanted);
-  }
-  expect((await place.runtime.listRuns()).filter(({ status }) => status !== "completed")).toEqual([]);
-  await Promise.all(tabs.map((tab) => tab.close()));
+async function pagesGoOn(name: string, happen: (happening: Happening) => Promise<void>): Promise<void> {
+  if (browser !== undefined) await goOnWith(browser, place, name, WAIT_MS, happen);
 }
 
 test.skipIf(browser === undefined)(
   `pages go on when their server was away for ${AWAY_S} seconds, and an answer that is given meanwhile is sent`,
   () =>
-    goOn("away", async (asking) => {
+    pagesGoOn("away", async ({ answer, goOn }) => {
       await place.leave();
-      await Promise.all(asking.map(answers));
+      await answer();
       await setTimeout(AWAY_S * 1_000);
       await place.comeBack();
+      goOn();
     }),
   120_000 + WAIT_MS,
 );
 
 test.skipIf(browser === undefined)(
-  "pages go on when another process takes the place of their server, as in a deployment",
+  "pages go on when another runtime takes the place of their server's",
   () =>
-    goOn("deployment", async (asking) => {
+    pagesGoOn("replaced", async ({ answer, goOn }) => {
       await place.replace();
-      await Promise.all(asking.map(answers));
+      await answer();
+      goOn();
     }),
   120_000 + WAIT_MS,
 );
