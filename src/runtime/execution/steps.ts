@@ -7,7 +7,7 @@ import type { AttemptFailedEntry, Growing, IntentEntry, StepEntry } from "../../
 import { nameIn } from "../../core/operation-keys.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
-import { createdEntry, isStopped, isWaiting } from "../../core/state.ts";
+import { createdEntry, isFinal, isStopped, isWaiting } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { StepOptions, StepRetry, StepScope } from "../agent/agent-steps.ts";
 import { recordedResult } from "../agent/recorded.ts";
@@ -131,9 +131,11 @@ export class Steps {
         ? { error: interrupted(key) }
         : await this.#attempt(key, body, options, before);
     const { log, shared, execution } = this.#run;
-    // After the run is released, the body's output is not logged, and so its result is not logged either.
+    // After the run is released, the body's output is not logged, and so its result is not logged either. The agent is
+    // left where it is then. One whose run has ended is told of the failure.
     if (outcome === undefined || execution?.over === true) {
-      if (outcome?.error !== undefined) execution?.fail(given, errorOfStep(outcome.error), key);
+      if (outcome?.error !== undefined && isFinal(log.state.status))
+        execution?.fail(given, errorOfStep(outcome.error), key);
       this.#onOver(key);
       return;
     }
