@@ -128,7 +128,7 @@ export interface ForkedEntry {
 export interface StartedEntry {
   readonly type: "started";
   readonly at: number;
-  /** The time that the agent saw, if it is not `at`: the entry was decided again behind those of another process. */
+  /** The time that the agent saw, if it is not `at`: the entry was decided again behind entries of another process. */
   readonly now?: number;
 }
 

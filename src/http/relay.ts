@@ -10,7 +10,7 @@ export interface Leg {
   readonly leave: Leave;
 }
 
-/** The events of one run after those of another, which has to rest before the second begins. */
+/** The events of a run, and then the events of a second run, which begins when the first one rests. */
 export class Relay implements EventSource {
   /** What is to be done when the reader leaves. What its client has said is not lost by that. */
   readonly leave: Leave;
@@ -18,7 +18,7 @@ export class Relay implements EventSource {
   #next: (() => Promise<Leg | undefined>) | undefined;
   #isClosed = false;
 
-  /** `next`: begins the second run. Undefined: there is none after all. */
+  /** `next`: begins the second run. Undefined: no second run begins. */
   constructor(logger: Logger, first: Leg, next: () => Promise<Leg | undefined>) {
     this.#leg = first;
     this.#next = next;

@@ -36,7 +36,7 @@ export function byHost(authorize: AuthorizeInspector, logger: Logger): Admit<Vis
     return { ...accessOf(grant, logger), ask: (about) => accessTo({ ...question, ...about }) };
   };
   return async (request, asked) => {
-    const tenant = new URLSearchParams(request.url.split("?")[1] ?? "").get("tenant");
+    const tenant = inQuery(request, "tenant");
     return { access: await accessTo({ ...asked(), ...(tenant !== null && { tenant }) }) };
   };
 }
@@ -72,12 +72,17 @@ export function byToken(token: string, { hosts }: Pick<InspectorSettings, "hosts
   return async (request) => {
     checkPlace(request, hosts);
     const [name, value] = await made;
-    const given = new URLSearchParams(request.url.split("?")[1] ?? "").get("token");
+    const given = inQuery(request, "token");
     if (given !== null && isSame(given, token)) return { access: { ...everything, cookie: `${name}=${value}` } };
     if (isSame(cookieOf(request, name), value)) return { access: everything };
     const message = "This inspector needs its token: open the address that its process has printed.";
     return { refused: markRefused(new WireError(401, "unauthorized", message)) };
   };
+}
+
+/** A parameter of the address. Null: the address has none. */
+function inQuery({ url }: WireRequest, name: string): string | null {
+  return new URLSearchParams(url.split("?")[1] ?? "").get(name);
 }
 
 /**

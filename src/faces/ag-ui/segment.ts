@@ -106,7 +106,7 @@ export class Segment implements Teller {
     return this.#items;
   }
 
-  /** The events that follow are those of another run: the one before it rests, and asks nothing. */
+  /** Continues with the events of another run. The run before it rests, and asks nothing. */
   goOn(run_id: string): void {
     const isEnd = ({ type }: AgUiEvent): boolean => type === "RUN_FINISHED" || type === "RUN_ERROR";
     this.#left = this.end().filter((item) => !isEnd(item));

@@ -71,8 +71,6 @@ export interface AgentRun extends SpendingRun {
   runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
   /** What the agent threw, for callers who are told more than the client. */
   cause: unknown;
-  /** The run is about to end: its sub-runs end first. */
-  onEnd(): void;
   /** The agent has ended, or has been left behind. */
   onOver(): void;
 }
@@ -142,7 +140,7 @@ export class Execution {
     this.goOn(undefined);
   }
 
-  /** Goes on. The `yield` at which the agent waits returns `sent`, such as the answer to a request that was yielded. */
+  /** Continues the agent. The `yield` at which it waits returns `sent`, such as the answer to a request that was yielded. */
   goOn(sent: unknown): void {
     try {
       this.#follow(this.#next(sent));
@@ -363,8 +361,8 @@ export class Execution {
   }
 
   /**
-   * The agent reports usage. The body of a step continues when its execution is replaced: what it uses is that of the
-   * next one, and is new. An agent that has not caught up reports what the log has already.
+   * The agent reports usage. The body of a step continues when its execution is replaced: what it uses counts for the
+   * next execution, and is new. An agent that has not caught up reports what the log has already.
    */
   report(usage: Usage): void {
     const { execution } = this.run;
@@ -433,7 +431,7 @@ export class Execution {
   #onThrown(thrown: unknown): void {
     const error = thrown ?? new Error(String(thrown));
     if (this.isStopped) {
-      this.logger.debug("The agent threw while it was being stopped.", { ...aboutRun(this.log), error });
+      this.logger.debug("The agent threw while it was being stopped.", { ...this.about, error });
       return;
     }
     this.#failure = error;
@@ -460,7 +458,7 @@ export class Execution {
     );
   }
 
-  /** Runs the `finally` blocks, those of the innermost generator first. What they emit is kept. */
+  /** Runs the `finally` blocks, the blocks of the innermost generator first. What they emit is kept. */
   async #unwind(): Promise<void> {
     // A generator that is stopped by what it calls itself has to come to its next `yield` first.
     await undefined;
@@ -472,7 +470,7 @@ export class Execution {
           step = await nextOf(generator, undefined);
         }
       } catch (error) {
-        this.logger.debug("The agent threw while it was being stopped.", { ...aboutRun(this.log), error });
+        this.logger.debug("The agent threw while it was being stopped.", { ...this.about, error });
       }
     }
   }
@@ -490,7 +488,7 @@ export class Execution {
       }
     } catch (error) {
       this.logger.debug("The agent emitted an invalid value while it was being stopped.", {
-        ...aboutRun(this.log),
+        ...this.about,
         error,
       });
     }
@@ -628,7 +626,7 @@ class RecordedOperation implements Operation {
   }
 }
 
-/** What follows on a value. Undefined: the loop goes on. `stops`: an answer continues it, or the run is being stopped. */
+/** What follows on a value. Undefined: the next value is taken. `stops`: an answer continues it, or the run is being stopped. */
 type Taken = undefined | Promise<void> | "stops";
 
 interface FailedOperation {

@@ -12,6 +12,7 @@ export interface SpendingRun {
   readonly family: RunFamily<SpendingRun>;
   /** The agent at work on the run: see `Execution`. */
   readonly execution: SpendingAgent | undefined;
+  /** The run is about to end: its sub-runs end first. */
   onEnd(): void;
 }
 

@@ -132,7 +132,7 @@ export class Steps {
         : await this.#attempt(key, body, options, before);
     const { log, shared, execution } = this.#run;
     // After the run is released, the body's output is not logged, and so its result is not logged either. The agent is
-    // left where it is then. One whose run has ended is told of the failure.
+    // left where it is then. An agent whose run has ended gets the failure.
     if (outcome === undefined || execution?.over === true) {
       if (outcome?.error !== undefined && isFinal(log.state.status))
         execution?.fail(given, errorOfStep(outcome.error), key);

@@ -486,8 +486,7 @@ export class RunLog {
   /** The log in the store is longer: what was decided here is decided again on what is there now. */
   #decideAgain(attempt?: Attempt): void {
     const { store } = this.#run.shared;
-    if (attempt === undefined) this.#isHeadDue = true;
-    else this.#putBack(attempt);
+    this.#putBack(attempt);
     // A run to which other processes write often does not read its whole log each time.
     this.#stored ??= initialState(this.key.run_id);
     let reload: MaybePromise<RunState | undefined>;
@@ -554,8 +553,7 @@ export class RunLog {
 
   /** The store failed. Callers that can be told are told. What was decided stays, and is tried again. */
   #onFailed(failure: CadenzaError, attempt?: Attempt): void {
-    if (attempt === undefined) this.#isHeadDue = true;
-    else this.#putBack(attempt);
+    this.#putBack(attempt);
     this.refuse(failure);
     this.activeTime?.discount();
     const { cause: error } = failure;
@@ -567,10 +565,11 @@ export class RunLog {
     this.#writing = this.#done(again);
   }
 
-  /** What was not written is written with what comes next. */
-  #putBack({ write, session }: Attempt): void {
-    if (write.entries.length === 0) this.#isHeadDue = true;
-    this.#goesFirst(write.entries, session);
+  /** What was not written is written with what comes next. Undefined: nothing was written, and the head may be due. */
+  #putBack(attempt: Attempt | undefined): void {
+    const entries = attempt?.write.entries ?? noEntries;
+    if (entries.length === 0) this.#isHeadDue = true;
+    this.#goesFirst(entries, attempt?.session);
   }
 
   /** These go before the entries of the next write. */

@@ -76,12 +76,7 @@ export class AnswerRouter {
   }
 
   /** A sub-run asks. Its answer is in its own log, and the runs above it learn of it before the caller does. */
-  async #answerBelow(
-    key: RunKey,
-    { shown, of, awaitId, created }: Below,
-    given: Answer,
-    state: RunState,
-  ): Promise<Answered> {
+  async #answerBelow(key: RunKey, { shown, of, awaitId }: Below, given: Answer, state: RunState): Promise<Answered> {
     await admitAnswer(state, awaitId, given);
     const answer: Answer = { ...given, admit: undefined };
     let repeated = false;
@@ -94,7 +89,7 @@ export class AnswerRouter {
     const run = this.#runs.find(key);
     const after = (run && settledQuestion(run.log.state, awaitId)?.event) ?? shown;
     const record = answer.mode === "async" ? await this.#recordAfter(key, awaitId) : undefined;
-    return { run, key, record, after, of: created, await_id: awaitId, repeated };
+    return { run, key, record, after, of: createdEntry(state), await_id: awaitId, repeated };
   }
 
   /** Throws unless a run has the answer to a question of a sub-run, which the store may have deleted meanwhile. */
@@ -198,8 +193,6 @@ interface Below {
   readonly awaitId: string;
   /** The number of the event that shows the first open question. */
   readonly shown: number;
-  /** The first entry of the run that shows it. */
-  readonly created: CreatedEntry;
 }
 
 /** The sub-run's question that an answer is for. Undefined: it is for a question of the run itself. */
@@ -209,7 +202,7 @@ function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below 
   const of = question?.asked.of;
   if (isRepeat === true || question == null || of === undefined) return undefined;
   const shown = state.question?.event ?? question.event;
-  return { of, awaitId: question.asked.await_id, shown, created: createdEntry(state) };
+  return { of, awaitId: question.asked.await_id, shown };
 }
 
 /**

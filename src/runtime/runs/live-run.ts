@@ -128,7 +128,7 @@ export class LiveRun implements LogRun, StepsRun {
     return this.#steps;
   }
 
-  /** Whether the steps at work have to begin in another process. A run without such steps has none that do not. */
+  /** Whether no step is at work, or all steps at work have to begin in another process. */
   get areStepsHeld(): boolean {
     return this.#steps?.areHeld !== false;
   }
