@@ -2,6 +2,7 @@ import { ClientError } from "./client-error.ts";
 import type { ClientRequest, ConnectionOptions, Reply } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { isRecord, parsedJson } from "./json.ts";
+import type { LoadedMessage } from "./loaded-message.ts";
 import { newKey } from "./machine.ts";
 import type { ServerEvent } from "./server-events.ts";
 import { away, Passing, unreadable } from "./tries.ts";
@@ -92,15 +93,25 @@ function optionsOf({ id }: ChatClientOptions, transport: ChatTransport): UseChat
 }
 
 /** What {@link loadChat} gives to `useChat`. */
-export interface LoadedChat<UiMessage> extends UseChatOptions {
+export interface LoadedChat<UiMessage = LoadedMessage> extends UseChatOptions {
   readonly messages: UiMessage[];
 }
 
 /**
  * As {@link chatOptions}, with what has been said in the chat, for a page that is loaded again. `resume` says whether a
  * run is open, which the page then follows. Rejects with a `ClientError` if the server refuses.
+ *
+ * @example
+ * ```ts
+ * import { loadChat } from "cadenza/client";
+ *
+ * const fetch = () => Promise.resolve(Response.json({ messages: [], run_id: null }));
+ * // const { messages, sendMessage } = useChat(await loadChat({ api: "/chat/desk", id: "chat-17" }));
+ * const loaded = await loadChat({ api: "https://example.com/chat/desk", id: "chat-17", fetch });
+ * console.log(loaded.messages); // → []
+ * ```
  */
-export async function loadChat<UiMessage>(options: ChatClientOptions): Promise<LoadedChat<UiMessage>> {
+export async function loadChat<UiMessage = LoadedMessage>(options: ChatClientOptions): Promise<LoadedChat<UiMessage>> {
   const connection = new Connection(options.api, options);
   const request = { method: "GET", path: pathOf(options.id, "messages"), isPatient: true } as const;
   const loaded = await connection.json(request, isLoaded);

@@ -39,7 +39,7 @@ test("a chat of 5,000 messages is loaded and goes on", async () => {
     { agent_name: "desk", input: "Begin", mode: "sync" },
     { sessionKey: "c1", session: { history } },
   );
-  const loaded = await loadChat<UIMessage>(options);
+  const loaded = await loadChat(options);
   expect(loaded.messages).toHaveLength(5_002);
   const page = chatWith(loaded);
   page.messages = loaded.messages;

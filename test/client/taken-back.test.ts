@@ -27,7 +27,7 @@ const history = async (): Promise<readonly string[]> =>
 test("a page that takes messages back after a reload names the first of them", async () => {
   const page = chatWith(chatOptions(options));
   for (const text of ["a", "b"]) await page.sendMessage({ text });
-  const { messages, ...loaded } = await loadChat<UIMessage>(options);
+  const { messages, ...loaded } = await loadChat(options);
   const again = chatWith(loaded);
   again.messages = messages.slice(0, 2);
   await again.sendMessage({ text: "c" });

@@ -4,6 +4,7 @@ import { DefaultChatTransport, parseJsonEventStream, readUIMessageStream, uiMess
 import { useChat as useChat5 } from "ai-sdk-react-5";
 import { useChat as useChat7 } from "ai-sdk-react-7";
 import { createHandler } from "cadenza/ai-sdk";
+import type { LoadedChat, UseChatOptions } from "cadenza/client";
 import { chatOptions, loadChat } from "cadenza/client";
 import { act, createElement } from "react";
 import { beforeEach, expect, test } from "vitest";
@@ -13,10 +14,13 @@ import { Desk } from "../desk.ts";
 type Chat = ReturnType<typeof useChat>;
 
 const API = "http://localhost/chat/desk";
-const versions = {
-  "ai 5": useChat5 as unknown as typeof useChat,
-  "ai 6": useChat,
-  "ai 7": useChat7 as unknown as typeof useChat,
+/** Each version takes what the client gives as it is. */
+type Hook = (options: UseChatOptions | LoadedChat) => Chat;
+const page7: Hook = (options) => useChat7(options) as unknown as Chat;
+const versions: Record<string, Hook> = {
+  "ai 5": (options) => useChat5(options) as unknown as Chat,
+  "ai 6": (options) => useChat(options) as unknown as Chat,
+  "ai 7": page7,
 };
 
 let desk: Desk;
@@ -30,7 +34,7 @@ const send: typeof fetch = async (url, init) =>
   createHandler(desk.runtime, { basePath: "/chat" })(new Request(url, init));
 
 /** A page with the hook. Gives what the hook gave last. */
-async function show(hook: typeof useChat, options: Parameters<typeof useChat>[0]): Promise<() => Chat> {
+async function show<Options>(hook: (options: Options) => Chat, options: Options): Promise<() => Chat> {
   let used: Chat | undefined;
   function Page(): null {
     used = hook(options);
@@ -59,7 +63,7 @@ function questionIn({ messages }: Chat): { readonly toolCallId: string; readonly
 
 for (const [name, hook] of Object.entries(versions)) {
   test(`useChat of ${name} with chatOptions shows tokens, a question, its answer, a failure and a stop`, async () => {
-    const used = await show(hook, chatOptions({ api: API, id: "c1", fetch: send }) as never);
+    const used = await show(hook, chatOptions({ api: API, id: "c1", fetch: send }));
     await does(() => used().sendMessage({ text: "stream" }));
     expect(textOf(used().messages)).toBe("One two three.");
     await does(() => used().sendMessage({ text: "ask" }));
@@ -116,7 +120,7 @@ for (const [name, hook] of Object.entries(versions))
 // Version 5 is not ready for an answer until it follows the run; version 7 says that it is.
 for (const first of ["GET", "POST"])
   test(`useChat of ai 7 takes an answer before it follows the run, and ${first} is answered first`, async () => {
-    const asked = await show(versions["ai 7"], chatOptions({ api: API, id: "c1", fetch: send }) as never);
+    const asked = await show(page7, chatOptions({ api: API, id: "c1", fetch: send }));
     await does(() => asked().sendMessage({ text: "ask" }));
     const { toolCallId = "" } = questionIn(asked()) ?? {};
     const arrive: (() => void)[] = [];
@@ -127,8 +131,8 @@ for (const first of ["GET", "POST"])
         await new Promise<void>((resolve) => (init?.method === first ? arrive.unshift(resolve) : arrive.push(resolve)));
       return response ?? send(url, init);
     };
-    const loaded = await loadChat<UIMessage>({ api: API, id: "c1", fetch: slowly });
-    const used = await show(versions["ai 7"], loaded as never);
+    const loaded = await loadChat({ api: API, id: "c1", fetch: slowly });
+    const used = await show(page7, loaded);
     void used().addToolOutput({ tool: "ask", toolCallId, output: { approved: true } });
     await does(() => undefined);
     expect(arrive).toHaveLength(2);
@@ -139,7 +143,10 @@ for (const first of ["GET", "POST"])
   });
 
 test("useChat with the stock transport shows tokens, and takes an answer", async () => {
-  const used = await show(useChat, { id: "c1", transport: new DefaultChatTransport({ api: API, fetch: send }) });
+  const used = await show((options: object) => useChat(options), {
+    id: "c1",
+    transport: new DefaultChatTransport({ api: API, fetch: send }),
+  });
   await does(() => used().sendMessage({ text: "ask" }));
   const { toolCallId = "" } = questionIn(used()) ?? {};
   await does(() => used().addToolOutput({ tool: "ask", toolCallId, output: { approved: false } }));
