@@ -1,5 +1,5 @@
 import { ClientError } from "cadenza/client";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { calls, plain, World } from "./calls.ts";
 
 /* Each way in which a response may break, in each request of each call. */
@@ -182,6 +182,74 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
       const failure: unknown = await call(await world.begin()).catch((thrown: unknown) => thrown);
       expect(failure, what).toBeInstanceOf(ClientError);
       expect({ what, count: made.count }).toEqual({ what, count: 3 });
+    }
+  });
+});
+
+describe.each(Object.entries(calls))("in its own time, %s", (_name, call) => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] }));
+  afterEach(() => {
+    expect(vi.getTimerCount()).toBe(0);
+    vi.useRealTimers();
+  });
+
+  /** The call with a trouble in one request, and when its requests were sent, in milliseconds since the first. */
+  async function outcome(trouble: Trouble, at: number) {
+    const times: number[] = [];
+    const { world } = troubled((request, send) => {
+      times.push(Date.now());
+      return request === at ? trouble(send) : send();
+    });
+    await world.begin();
+    let isSettled = false;
+    const called = call(world).finally(() => {
+      isSettled = true;
+    });
+    called.catch(() => undefined);
+    while (!isSettled) await vi.advanceTimersByTimeAsync(500);
+    return {
+      value: plain(await called),
+      effects: await world.effects(),
+      times: times.map((ms) => ms - (times[0] ?? 0)),
+    };
+  }
+
+  const untroubled: Trouble = (send) => send();
+
+  test.each([429, 503])("comes back when Retry-After of %i says so, and not before", async (status) => {
+    const busy = async () => new Response("", { status, headers: { "retry-after": "7" } });
+    const expected = await outcome(untroubled, -1);
+    for (let at = 0; at < expected.times.length; at++) {
+      const { times, ...rest } = await outcome(busy, at);
+      expect({ at, ...rest }).toEqual({ at, value: expected.value, effects: expected.effects });
+      const pause = (times[at + 1] ?? 0) - (times[at] ?? 0);
+      // Clients that were told the same time spread over the quarter after it; time passes in steps of 500 ms.
+      expect({ at, pause, isRight: pause >= 7_000 && pause <= 9_250 }).toMatchObject({ at, isRight: true });
+    }
+  });
+
+  test("has its result when the server is slow to begin, and sends its body in drops", async () => {
+    const slow: Trouble = async (send) => {
+      const response = await send();
+      await new Promise((resolve) => setTimeout(resolve, 20_000));
+      const bytes = new Uint8Array(await response.arrayBuffer());
+      const size = Math.ceil(bytes.length / 20);
+      let from = 0;
+      const body = new ReadableStream<Uint8Array>({
+        async pull(controller) {
+          await new Promise((resolve) => setTimeout(resolve, 5_000));
+          controller.enqueue(bytes.slice(from, from + size));
+          from += size;
+          if (from >= bytes.length) controller.close();
+        },
+      });
+      return new Response(body, response);
+    };
+    const expected = await outcome(untroubled, -1);
+    for (let at = 0; at < expected.times.length; at++) {
+      const { times, ...rest } = await outcome(slow, at);
+      expect({ at, ...rest }).toEqual({ at, value: expected.value, effects: expected.effects });
+      expect({ at, requests: times.length }).toEqual({ at, requests: expected.times.length });
     }
   });
 });
