@@ -1,12 +1,13 @@
 import { useChat } from "@ai-sdk/react";
 import { loadChat } from "cadenza/client";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
+import { useServer } from "../use-server.js";
 
 const id = new URLSearchParams(location.search).get("chat") ?? "refunds";
 const WISHES = ["I want a refund for my train, please", "Tell me a long story"];
 
-function Page({ chat }) {
+function Page({ chat, isAway }) {
   const [text, setText] = useState("");
   const { messages, sendMessage, addToolOutput, status, error, stop } = useChat(chat);
   const isBusy = status === "submitted" || status === "streaming";
@@ -50,7 +51,8 @@ function Page({ chat }) {
         ))}
       </div>
       <p className="soft">
-        The chat is <span id="status">{status}</span>.
+        {isAway ? "The page waits for its server. The chat is " : "The chat is "}
+        <span id="status">{status}</span>.
       </p>
     </section>
   );
@@ -82,24 +84,9 @@ function Part({ part, answer, isBusy }) {
 }
 
 /** What the run does right: no model call that has ended is made again, and there is one refund. */
-function Facts() {
-  const [facts, setFacts] = useState({ modelCalls: 0, again: 0, refunds: 0 });
-  const [isAway, setIsAway] = useState(false);
-  useEffect(() => {
-    const read = async () => {
-      try {
-        setFacts(await (await fetch("/facts")).json());
-        setIsAway(false);
-      } catch {
-        setIsAway(true);
-      }
-    };
-    void read();
-    const timer = setInterval(read, 300);
-    return () => clearInterval(timer);
-  }, []);
+function Facts({ server: { answer: facts, isAway, timesAway } }) {
   // The server dies before it answers.
-  const kill = () => fetch("/kill", { method: "POST" }).catch(() => setIsAway(true));
+  const kill = () => fetch("/kill", { method: "POST" }).catch(() => undefined);
   return (
     <aside>
       <div className="card">
@@ -118,32 +105,39 @@ function Facts() {
       <div className="card">
         <h2>What has really happened</h2>
         <dl>
+          <dt>kills while this page was open</dt>
+          <dd>{timesAway}</dd>
           <dt>model calls</dt>
           <dd id="calls">{facts.modelCalls}</dd>
-          <dt>of these begun again</dt>
+          <dt>… of which were made again</dt>
           <dd id="again">{facts.again}</dd>
           <dt>refunds paid</dt>
           <dd id="refunds">{facts.refunds}</dd>
         </dl>
-        <p className="soft">
-          A kill costs at most the model call that it cuts off: that one is begun again, and its torn words leave the
-          page. A call that has ended is not made again, and each refund is paid once.
+        <p>
+          <b>A kill never pays twice.</b>
         </p>
+        <p className="soft">It costs at most the model call that it cuts off, whose torn words leave the page.</p>
       </div>
     </aside>
   );
 }
 
+function App({ chat }) {
+  const server = useServer("/facts", { modelCalls: 0, again: 0, refunds: 0 });
+  return (
+    <>
+      <header>
+        <h1>Refund desk</h1>
+        <p className="soft">
+          An agent that calls a model, asks you, and pays. Ask it for a refund, then kill its server.
+        </p>
+      </header>
+      <Page chat={chat} isAway={server.isAway} />
+      <Facts server={server} />
+    </>
+  );
+}
+
 const chat = await loadChat({ api: "/chat/desk", id, attempts: 20 });
-createRoot(document.getElementById("page")).render(
-  <>
-    <header>
-      <h1>Refund desk</h1>
-      <p className="soft">
-        An agent that calls a model, asks a person, and pays. Ask it for a refund, then kill its server.
-      </p>
-    </header>
-    <Page chat={chat} />
-    <Facts />
-  </>,
-);
+createRoot(document.getElementById("page")).render(<App chat={chat} />);

@@ -11,10 +11,10 @@ const refunded = z.object({ euros: z.int() });
 
 /** What a person fills in. */
 const approval = z.object({
-  approved: z.boolean(),
-  reason: z.enum(["late", "damaged", "other"]),
-  euros: z.int().min(1).max(MAX_EUROS),
-  note: z.string().max(200).optional(),
+  approved: z.boolean().meta({ title: "Pay it back" }),
+  reason: z.enum(["late", "damaged", "other"]).meta({ title: "Because it was" }),
+  euros: z.int().min(1).max(MAX_EUROS).meta({ title: "Euros" }),
+  note: z.string().max(200).meta({ title: "Note" }).optional(),
 });
 
 /** The agents, whose pretend models pause between two words for so many milliseconds. */

@@ -1,6 +1,7 @@
 import { useRun } from "cadenza/client/react";
 import { useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
+import { useServer } from "../use-server.js";
 import { clientOf } from "./client.ts";
 import { SchemaForm } from "./schema-form.jsx";
 
@@ -27,9 +28,7 @@ function Page() {
     <>
       <header>
         <h1>Travel desk</h1>
-        <p className="soft">
-          A concierge asks two colleagues, side by side. One of them asks you, with a form that is made of a schema.
-        </p>
+        <p className="soft">A concierge asks two colleagues, side by side. One of them asks you, with a form.</p>
       </header>
       <section aria-label="Your wish">
         <form className="row" onSubmit={begin}>
@@ -67,6 +66,7 @@ function Page() {
         </p>
       </section>
       <aside>
+        <Server />
         <div className="card">
           <h2>Colleagues at work</h2>
           {state.subRuns.length === 0 && <p className="soft">Send a wish, and two agents look into it.</p>}
@@ -77,11 +77,30 @@ function Page() {
           </ul>
         </div>
         <p className="soft">
-          You are {user}. Reload the page, open it twice, or end its server and start it again: the run goes on, and the
-          page with it. <a href={`?user=${stranger}`}>Come as {stranger}</a>, of another company, and you do not see it.
+          You are {user}. Reload the page or open it twice: it shows the same run.{" "}
+          <a href={`?user=${stranger}`}>Sign in as {stranger}</a>, who works for another company: this run is not shown.
         </p>
       </aside>
     </>
+  );
+}
+
+/** Whether the server is there. The page does not depend on it: its client tries by itself until the server is back. */
+function Server() {
+  const { isAway, timesAway } = useServer("/up", true);
+  return (
+    <div className="card">
+      <h2 data-server={isAway ? "away" : "up"}>{isAway ? "The server is away" : "The server is up"}</h2>
+      <p className="soft">
+        {isAway
+          ? "Start it again in the terminal: the run goes on where it was, and this page with it."
+          : "End it in the terminal while a colleague speaks, or while the form waits, and start it again."}
+      </p>
+      <dl>
+        <dt>times it was away while this page was open</dt>
+        <dd>{timesAway}</dd>
+      </dl>
+    </div>
   );
 }
 

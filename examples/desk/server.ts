@@ -41,6 +41,7 @@ const agents = createNodeListener(runtime, {
 const server = createServer((request, response) => {
   if (request.url?.startsWith("/agents/")) return agents(request, response);
   if (request.url === "/page.js") return void send(response, "text/javascript", bundle);
+  if (request.url === "/up") return void send(response, "application/json", "true");
   return void send(response, "text/html", html);
 });
 

@@ -1,0 +1,23 @@
+import { useEffect, useState } from "react";
+
+/** What the server of a page answers at a path, asked for three times a second, whether it is away, and how often it was. */
+export function useServer(path, first) {
+  const [answer, setAnswer] = useState(first);
+  const [isAway, setIsAway] = useState(false);
+  const [timesAway, setTimesAway] = useState(0);
+  useEffect(() => {
+    const read = async () => {
+      try {
+        setAnswer(await (await fetch(path)).json());
+        setIsAway(false);
+      } catch {
+        setIsAway(true);
+      }
+    };
+    if (isAway) setTimesAway((times) => times + 1);
+    void read();
+    const timer = setInterval(read, 300);
+    return () => clearInterval(timer);
+  }, [path, isAway]);
+  return { answer, isAway, timesAway };
+}

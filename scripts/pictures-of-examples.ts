@@ -1,0 +1,92 @@
+/**
+ * Makes the pictures of the chat and of the travel desk in docs/pictures, from the demos themselves: before their server
+ * is killed, while it is away, and after. `npm run pictures` makes them with those of the inspector.
+ */
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Page } from "puppeteer-core";
+import { click, openBrowser } from "../test/browser/browser.ts";
+import { freePort, startExample } from "../test/browser/servers.ts";
+
+const FOLDER = fileURLToPath(new URL("../docs/pictures/", import.meta.url));
+const WAIT_MS = 60_000;
+
+const browser = await openBrowser();
+if (browser === undefined) throw new Error("There is no browser.");
+const files = mkdtempSync(join(tmpdir(), "cadenza-pictures-"));
+mkdirSync(FOLDER, { recursive: true });
+await takeChat();
+await takeDesk();
+await browser.close();
+rmSync(files, { recursive: true, force: true });
+
+/** The chat, whose server is killed by a button and started again by itself. */
+async function takeChat(): Promise<void> {
+  const [server, address] = await startExample("chat/main.ts", await freePort(), join(files, "chat.db"), "150");
+  const page = await opened(`${address}/?chat=picture`);
+  await page.type("input", "I want a refund for my train, please");
+  await page.keyboard.press("Enter");
+  await shows(page, "Penzance");
+  await take(page, "chat-before");
+  await click(page, "#kill", WAIT_MS);
+  await page.waitForSelector("[data-server=away]", { timeout: WAIT_MS });
+  await take(page, "chat-killed");
+  await click(page, "#yes", WAIT_MS);
+  await shows(page, "on their way");
+  await page.waitForFunction(`document.querySelector("#refunds").innerText === "1"`, { timeout: WAIT_MS });
+  await page.waitForFunction(`document.querySelector("#status").innerText === "ready"`, { timeout: WAIT_MS });
+  await take(page, "chat-after");
+  await ended(server);
+}
+
+/** The desk, whose server is killed while a form waits, and started again by hand. */
+async function takeDesk(): Promise<void> {
+  const port = await freePort();
+  const start = () => startExample("desk/server.ts", port, join(files, "desk.db"), "60");
+  const [first, address] = await start();
+  const page = await opened(`${address}/?user=ada`);
+  await page.type("[name=wish]", "My train was five hours late");
+  await page.keyboard.press("Enter");
+  await shows(page, "night train");
+  await take(page, "desk-before");
+  await page.waitForSelector("#euros", { timeout: WAIT_MS });
+  await click(page, "#approved", WAIT_MS);
+  await page.type("#euros", "40");
+  await page.select("#reason", "late");
+  first.kill("SIGKILL");
+  await once(first, "exit");
+  await page.waitForSelector("[data-server=away]", { timeout: WAIT_MS });
+  await take(page, "desk-killed");
+  const [second] = await start();
+  await page.waitForSelector("[data-server=up]", { timeout: WAIT_MS });
+  await click(page, "#reply", WAIT_MS);
+  await shows(page, "You get 40 €.");
+  for (const name of ["refund", "search"]) await shows(page, `${name} (completed)`);
+  await take(page, "desk-after");
+  await ended(second);
+}
+
+async function opened(address: string): Promise<Page> {
+  const page = (await browser?.newPage()) as Page;
+  await page.setViewport({ width: 960, height: 660 });
+  await page.goto(address);
+  await page.waitForSelector("#status", { timeout: WAIT_MS });
+  return page;
+}
+
+async function shows(page: Page, text: string): Promise<void> {
+  await page.waitForFunction(`document.body.innerText.includes(${JSON.stringify(text)})`, { timeout: WAIT_MS });
+}
+
+async function take(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: `${FOLDER}${name}.png`, optimizeForSpeed: false });
+  process.stdout.write(`docs/pictures/${name}.png\n`);
+}
+
+async function ended(server: Awaited<ReturnType<typeof startExample>>[0]): Promise<void> {
+  server.kill("SIGTERM");
+  if (server.exitCode === null) await once(server, "exit");
+}
