@@ -134,7 +134,7 @@ function addMessage(state: RunState, message: OutputMessage): void {
 function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): number {
   let events = 0;
   if (entry.closes) {
-    close(state, entry.at);
+    close(state, state.at);
     events = 1;
   }
   state.usage = addUsage(state.usage, entry.usage ?? null);
@@ -143,7 +143,7 @@ function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): numb
   // The protocol shows one question at a time: the first.
   if (state.question === null) events += 1;
   const question: Question = {
-    asked: entry,
+    asked: inOrder(state, entry),
     position: state.position,
     after: state.output.length,
     event: state.events + events,
@@ -179,10 +179,15 @@ function settle(state: RunState, awaitId: string, entry: Entry): number {
 }
 
 function addExchange(state: RunState, question: Question, entry: Entry): void {
-  question.settled = entry;
+  question.settled = inOrder(state, entry);
   question.settled_position = state.position;
   if (state.exchanges === null) state.exchanges = [question];
   else state.exchanges.push(question);
+}
+
+/** The entry as readers see it: a post of another process may have an earlier time than the entry before it. */
+function inOrder<T extends Entry>(state: RunState, entry: T): T {
+  return entry.at < state.at ? { ...entry, at: state.at } : entry;
 }
 
 /** The run waits for nothing any more. */

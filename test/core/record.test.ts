@@ -54,6 +54,25 @@ describe("the record of a run", () => {
   });
 });
 
+describe("a question of a sub-run", () => {
+  it("and its answer, sent before entries that were written meanwhile, have no earlier times than these", () => {
+    const item = { kind: "part", part: part("open") } as const;
+    const emitted = carryOut(fold(created(), started), { type: "emit", at: T0 + 100, item });
+    const log = [created(), started, ...emitted, { ...relayed("run:b#1/ask#1", T0 + 20), closes: true as const }];
+    const state = fold(...log);
+    expect(runRecord(state)).toMatchObject({
+      output: [{ created_at: isoTime(T0 + 100), completed_at: isoTime(T0 + 100) }],
+      await_request: { message: { created_at: isoTime(T0 + 100) } },
+    });
+    const answered = fold(...log, settled("run:b#1/ask#1", { answer: {} }, T0 + 30));
+    expect(
+      transcript(answered)
+        .map(({ created_at }) => created_at)
+        .slice(-2),
+    ).toEqual([isoTime(T0 + 100), isoTime(T0 + 100)]);
+  });
+});
+
 describe("what a run adds to its session", () => {
   it("is the input, then questions, answers and output in the order in which they came", () => {
     const state = fold(created({ input: [message("one"), message("two")] }), started);

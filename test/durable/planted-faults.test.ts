@@ -1,8 +1,16 @@
 import type { Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
+import type { Entry } from "../../src/core/log.ts";
 import type { Expected, RunHead, RunWrite } from "../../src/core/ports.ts";
 import type { Plant } from "../harness/planted-faults.ts";
-import { eagerToConfirm, reversedResults, unawareClock, withoutLeases } from "../harness/planted-faults.ts";
+import {
+  changedWrites,
+  eagerToConfirm,
+  reversedResults,
+  unawareClock,
+  withoutLeases,
+  withTimers,
+} from "../harness/planted-faults.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { crashedOtherwise, crashPoints } from "../harness/world/crash-points.ts";
 import { play } from "../harness/world/play.ts";
@@ -94,6 +102,33 @@ describe("a feed", () => {
       fed((feed) => feed.toReversed()),
     );
     expect(wrong).toContainEqual(expect.stringMatching(/^the feed has .* and its log tells/));
+  });
+});
+
+describe("the times of a log", () => {
+  it("that go back are noticed", async () => {
+    const past = (entry: Entry): Entry => (entry.type === "step" ? { ...entry, at: entry.at - 3_000 } : entry);
+    const wrong = await tried("none", 20, { view: (store) => changedWrites(store, (entry) => [past(entry)]) });
+    expect(wrong).toContainEqual(expect.stringMatching(/^step at position \d+ is \d+ ms before an earlier entry$/));
+  });
+
+  it("at which a wait ends early are noticed", async () => {
+    const longer = (entry: Entry): Entry =>
+      entry.type === "intent" && entry.until != null ? { ...entry, until: entry.until + 1_000 } : entry;
+    const wrong = await tried("none", 20, { view: (store) => changedWrites(store, (entry) => [longer(entry)]) });
+    expect(wrong.join("\n")).toMatch(/^\S+ ends \d+ ms before its time, at position \d+$/m);
+  });
+
+  it("at which a wait ends late are noticed", async () => {
+    const late = ({ due_at, ...head }: RunHead): RunHead => ({ ...head, due_at: due_at && due_at + 5_000 });
+    const wrong = await tried("none", 20, {
+      view: (store) =>
+        withMembers(store, {
+          append: (key, expected, write) => store.append(key, expected, { ...write, head: late(write.head) }),
+        }),
+      clock: (clock) => withTimers(clock, (delayMs) => delayMs > 1_000 && delayMs < 60_000),
+    });
+    expect(wrong.join("\n")).toMatch(/^\S+ ends \d+ ms after its time, at position \d+$/m);
   });
 });
 

@@ -1,4 +1,4 @@
-import type { Run, Scope, StreamedEvent } from "cadenza";
+import type { Message, Run, Scope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
@@ -9,7 +9,7 @@ import type { ClientScript } from "./client.ts";
 import { Client } from "./client.ts";
 import { Family } from "./family.ts";
 import type { Crash, Process, WorldOptions } from "./world.ts";
-import { SECRET, scopeIn, World } from "./world.ts";
+import { LONGEST_PAUSE_MS, SECRET, scopeIn, World } from "./world.ts";
 
 /** The agents, and what a client does with a run of them. */
 export interface Script extends ClientScript {
@@ -59,8 +59,6 @@ export interface Ending {
 
 /** After how long a client repeats what a failing store has refused, in milliseconds. */
 const AGAIN_MS = 100;
-/** How long a runtime waits before it writes again to a store that has failed, at most, in milliseconds. */
-const LONGEST_PAUSE_MS = 5_000;
 
 /** Plays a script to its end, whatever happens to the processes meanwhile. */
 export async function play(script: Script, options: PlayOptions = {}): Promise<Played> {
@@ -116,8 +114,12 @@ export class Play {
     }
     await this.#othersEnd(family);
     world.violations.push(...client.wrong());
-    for (const { log } of family.members) this.#checkLog(log);
+    for (const { log, state } of family.members) {
+      this.#checkLog(log);
+      world.violations.push(...world.mistimed({ tenant: this.#tenant, run_id: state.run_id }, log));
+    }
     const played = await this.#ended();
+    for (const { state } of family.members) await this.#checkTimes(state.run_id);
     this.#isDone = true;
     this.#unwatch();
     return played;
@@ -221,7 +223,6 @@ export class Play {
     const session = await this.#ask((scope) => scope.getSession(run.session_id));
     const { agents } = await this.#ask((_scope, { runtime }) => runtime.stats());
     this.#checkEvents(events);
-    this.#checkTimes(log);
     const { completed, failed, cancelled } = agents["agent"] ?? {};
     const ending: Ending = {
       status: run.status,
@@ -252,18 +253,32 @@ export class Play {
     }
   }
 
-  /**
-   * The times in a log are those of the store's clock, and never go back. A post has the time at which it was sent, by a
-   * process that may have been frozen after that. A fork was created after the entries that it has taken over.
-   */
-  #checkTimes([created, ...log]: readonly Entry[]): void {
-    const { violations, now } = this.world;
-    let last = created?.type === "created" && created.origin === undefined ? created.at : 0;
-    for (const entry of log) {
-      const { type, at } = entry;
-      const isPost = posted.has(type) || (type === "awaited" && entry.of !== undefined);
-      if ((at < last && !isPost) || at > now) violations.push(`${type} is of ${at}: after ${last}, until ${now}`);
-      last = Math.max(last, at);
+  /** No time that readers of a run see is earlier than one before it. */
+  async #checkTimes(run_id: string): Promise<void> {
+    // The sub-runs may be deleted.
+    if ((await this.world.find(run_id, this.#tenant)) === undefined) return;
+    const details = await this.#ask((scope) => collect(scope.events(run_id, { detail: true, until: "now" })));
+    const messages = await this.#ask((scope) => scope.transcript(run_id));
+    this.#checkOrder(
+      "details",
+      run_id,
+      details.flatMap((event) => ("at" in event ? [event.at] : [])),
+    );
+    for (const { created_at, completed_at } of messages)
+      this.#checkOrder("a message", run_id, [created_at ?? [], completed_at ?? []].flat());
+    // An answer follows its question, also where another question was asked in between.
+    const said = messages.filter(({ role }) => role !== "user");
+    this.#checkOrder("the transcript", run_id, createdAt(said));
+    for (const [index, { role }] of messages.entries())
+      if (role === "user")
+        this.#checkOrder("an answer", run_id, createdAt(messages.slice(Math.max(index - 1, 0), index + 1)));
+  }
+
+  #checkOrder(what: string, run_id: string, times: readonly string[]): void {
+    for (const [index, time] of times.entries()) {
+      const before = times[index - 1];
+      if (before !== undefined && time < before)
+        this.world.violations.push(`${what} of ${run_id}: ${time} comes after ${before}`);
     }
   }
 
@@ -292,8 +307,12 @@ function isStoreFailure(error: unknown): boolean {
   return CadenzaError.is(error) && error.code === "store_failed";
 }
 
-async function collect(stream: AsyncIterable<StreamedEvent>): Promise<StreamedEvent[]> {
-  const events: StreamedEvent[] = [];
+function createdAt(messages: readonly Message[]): readonly string[] {
+  return messages.flatMap(({ created_at }) => created_at ?? []);
+}
+
+async function collect<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const events: T[] = [];
   for await (const event of stream) events.push(event);
   return events;
 }
@@ -309,6 +328,3 @@ function neutral(value: unknown): unknown {
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "a time");
   return JSON.parse(text) as unknown;
 }
-
-/** What any process may add to a log. */
-const posted: ReadonlySet<string> = new Set(["received", "offered", "settled", "cancel-requested"]);

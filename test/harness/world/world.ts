@@ -18,6 +18,8 @@ import type { Random } from "../random.ts";
 import type { Method } from "../store-proxy.ts";
 import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
 import { markOf } from "../tenants.ts";
+import type { Disturbance } from "../time-judge.ts";
+import { mistimed } from "../time-judge.ts";
 import type { QueueWaker, WakeQueue } from "../wake-queue.ts";
 
 /*
@@ -29,6 +31,10 @@ const START = Date.UTC(2031, 0, 1);
 /** A world that takes more steps is stuck, if its options say nothing else. */
 const MAX_STEPS = 300_000;
 const ENDED = ["completed", "failed", "cancelled"] as const;
+/** How long processes need to take over what another one has left, or to go on after the store has failed, in milliseconds. */
+const RECOVERY_MS = 2_000;
+/** How long a runtime waits before it writes again to a store that has failed, at most, in milliseconds. */
+export const LONGEST_PAUSE_MS = 5_000;
 /** Why a run may not be deleted. */
 const refusals: readonly string[] = ["run_not_ended", "run_not_found"];
 
@@ -93,6 +99,9 @@ export class World {
   #serial = 0;
   #stepping: Promise<void> | undefined;
   readonly #deleted = new RunMap<readonly Entry[]>();
+  /** When the store has taken the entries of each run. */
+  readonly #taken = new RunMap<number[]>();
+  readonly #disturbances: Disturbance[] = [];
   /** The runs that a test looks at, which nothing may delete. */
   readonly #watched = new RunMap<RunKey>();
   /** The sub-runs that were made, by the run and the operation that has made them. */
@@ -206,6 +215,29 @@ export class World {
   async log(run_id: string, tenant = ""): Promise<readonly Entry[]> {
     const key = { tenant, run_id };
     return (await this.store.read(key, 0, 1_000_000)) ?? this.#deleted.get(key) ?? [];
+  }
+
+  /** What is wrong with the times in a log. */
+  mistimed(key: RunKey, log: readonly Entry[]): readonly string[] {
+    const taken = this.#taken.get(key) ?? [];
+    return mistimed({ log, taken, disturbances: this.#disturbances, recoveryMs: RECOVERY_MS });
+  }
+
+  /** The store has taken entries of a run. */
+  noteTaken(key: RunKey): void {
+    const taken = this.#taken.get(key) ?? [];
+    const length = atOnce(this.store.find(key))?.position ?? 0;
+    while (taken.length < length) taken.push(this.now);
+    this.#taken.set(key, taken);
+  }
+
+  /** Something is wrong with a process or its store from now on, for some time. The returned function says that it is over. */
+  disturb(ms = Number.POSITIVE_INFINITY): () => void {
+    const disturbance = { from: this.now, to: this.now + ms };
+    this.#disturbances.push(disturbance);
+    return () => {
+      disturbance.to = Math.min(disturbance.to, this.now);
+    };
   }
 
   /** What is wrong with the feed, by the logs of all runs that there are and were. */
@@ -390,6 +422,8 @@ export class Process {
   /** How many calls of the store have failed. */
   failed = 0;
   #failsUntil = Number.NEGATIVE_INFINITY;
+  /** It works as it should again. */
+  #isWell: () => void = () => {};
   #stoppedAt = 0;
   readonly #waker: QueueWaker | undefined;
 
@@ -419,6 +453,7 @@ export class Process {
 
   /** The process dies: its actions have no effect from now on. */
   kill(): void {
+    this.#disturb(0);
     this.state = "dead";
     this.#waker?.kill();
     this.turns.length = 0;
@@ -427,23 +462,35 @@ export class Process {
   }
 
   freeze(): void {
-    if (this.state === "alive") this.state = "frozen";
+    if (this.state !== "alive") return;
+    this.#disturb();
+    this.state = "frozen";
   }
 
   thaw(): void {
-    if (this.state === "frozen") this.state = "alive";
+    if (this.state === "frozen") {
+      this.state = "alive";
+      this.#isWell();
+    }
     this.wakesAt = Number.POSITIVE_INFINITY;
   }
 
   /** Stops its clock. */
   stopClock(): void {
+    this.#disturb();
     this.#stoppedAt = this.world.time;
     this.clockStands = true;
   }
 
   startClock(): void {
+    if (this.clockStands) this.#isWell();
     this.clockStands = false;
     this.wakesAt = Number.POSITIVE_INFINITY;
+  }
+
+  #disturb(ms?: number): void {
+    this.#isWell();
+    this.#isWell = this.world.disturb(ms);
   }
 
   /** Resolves after some time of this process; never, if it is dead by then. */
@@ -491,16 +538,26 @@ export class Process {
     return hookedStore(
       (call, method, parameters) =>
         this.#call(method, () => {
-          if (method === "create") return this.#create(parameters as Creating, call);
           if (method === "delete") this.world.noteDeletion(parameters[0] as readonly RunKey[]);
-          return method === "append" ? this.#append(parameters as Appending, call) : call();
+          if (method === "create") return this.#create(parameters as Creating, call);
+          if (method === "append") return this.#append(parameters as Appending, call);
+          return method === "post" ? this.#taking(parameters[0] as RunKey, call()) : call();
         }),
       this.world.store,
     );
   }
 
+  /** The answer to a write, after which the store has entries that it did not have. */
+  #taking(key: RunKey, answer: MaybePromise<unknown>): MaybePromise<unknown> {
+    const note = (conflict: unknown): unknown => {
+      if (conflict === undefined) this.world.noteTaken(key);
+      return conflict;
+    };
+    return isPromise(answer) ? answer.then(note) : note(answer);
+  }
+
   #create([key, { entries }]: Creating, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
-    const answer = call();
+    const answer = this.#taking(key, call());
     const [created] = entries;
     const note = (conflict: unknown): unknown => {
       if (conflict === undefined && created?.type === "created") this.world.noteSubRun(created, key);
@@ -512,7 +569,7 @@ export class Process {
   /** Checks that another process than the owner writes only posts, which leave the owner as it is. */
   #append([key, , { head }]: Appending, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
     const before = atOnce(this.world.store.find(key));
-    const answer = call();
+    const answer = this.#taking(key, call());
     const owner = before?.head.owner ?? this.name;
     if (owner === this.name || owner === head.owner) return answer;
     const look = (conflict: unknown): unknown => {
@@ -544,7 +601,10 @@ export class Process {
     const { options, now, processes } = this.world;
     const { failure } = options;
     if (failure === undefined || this !== processes[0]) return undefined;
-    if (failure.call === this.storeCalls.length) this.#failsUntil = now + (failure.ms ?? 0);
+    if (failure.call === this.storeCalls.length) {
+      this.#failsUntil = now + (failure.ms ?? 0);
+      this.world.disturb((failure.ms ?? 0) + LONGEST_PAUSE_MS);
+    }
     const isFirst = failure.call === this.storeCalls.length;
     return isFirst || now < this.#failsUntil ? failure : undefined;
   }
