@@ -35,6 +35,8 @@ const READS = 0.05;
 const DAMAGED_MS = 3_000;
 /** How often that happens at most: the pauses before a run is read again grow. */
 const MAX_DAMAGES = 8;
+/** After how long another process takes a run whose owner has not learnt of it, in milliseconds. */
+const LEASE_MS = 1_000;
 /** A world that takes more steps is stuck. Most take 1,000 to 10,000. */
 const MAX_STEPS = 100_000;
 /** How likely the answer is lost that gives runs to a process. */
@@ -246,29 +248,31 @@ class Damage {
   readonly #random: Random;
   readonly #losesTakes: boolean;
   readonly #ids: SameIds;
-  readonly #now: () => number;
+  readonly #world: () => World;
   #tenant = "";
   #until = 0;
   #count = 0;
 
-  constructor(random: Random, losesTakes: boolean, ids: SameIds, now: () => number) {
+  constructor(random: Random, losesTakes: boolean, ids: SameIds, world: () => World) {
     this.#random = random;
     this.#losesTakes = losesTakes;
     this.#ids = ids;
-    this.#now = now;
+    this.#world = world;
   }
 
   /** The logs of one of the tenants cannot be read for a while. */
   begin(): void {
     if (++this.#count > MAX_DAMAGES) return;
     this.#tenant = this.#random.pick(TENANTS);
-    this.#until = this.#now() + this.#random.below(DAMAGED_MS);
+    const ms = this.#random.below(DAMAGED_MS);
+    this.#until = this.#world().now + ms;
+    this.#world().disturb(ms);
   }
 
   /** The store as a process sees it. */
   view(store: Store): Store {
     return hookedStore((call, method, [key]) => {
-      if (method === "read" && this.#now() < this.#until && (key as { tenant: string }).tenant === this.#tenant)
+      if (method === "read" && this.#world().now < this.#until && (key as { tenant: string }).tenant === this.#tenant)
         throw new Error("The log cannot be read.");
       const answer = call();
       if (method === "findByIdempotencyKey" && this.#ids.isCreating)
@@ -277,6 +281,7 @@ class Damage {
           return found;
         });
       if (method !== "take" || !this.#losesTakes || !this.#random.chance(LOST_TAKES)) return answer;
+      this.#world().disturb(LEASE_MS);
       return isPromise(answer) ? answer.then(() => []) : [];
     }, store);
   }
@@ -303,7 +308,7 @@ export async function isolationTrial(
   const wrong: string[] = [];
   const ids = new SameIds();
   const watch: Watch = new Watch(() => world);
-  const damage = new Damage(random, random.chance(0.3), ids, () => world.now);
+  const damage = new Damage(random, random.chance(0.3), ids, () => world);
   const isDamaging = random.chance(0.4);
   const world: World = new World({
     random,
