@@ -294,6 +294,10 @@ export interface SessionChange {
   readonly create: boolean;
   /** The session's generation, if the change makes or replaces it: see {@link StoredSession}. Left out: none. */
   readonly generation?: string | undefined;
+  /** The session's creator, if the change makes it: see {@link StoredSession}. Left out: none. */
+  readonly creator?: string | undefined;
+  /** Of a new run: it is refused as `foreign` if the session exists, and another user than this one has created it. */
+  readonly onlyOf?: string | undefined;
   /**
    * The messages to append to the session. Called only if the session exists or is made, and again if the write is
    * tried again.
@@ -315,6 +319,8 @@ export interface SessionHead {
   readonly state: JsonValue;
   /** As in {@link StoredSession}. */
   readonly generation?: string;
+  /** As in {@link StoredSession}. */
+  readonly creator?: string;
 }
 
 /** A session as it is stored. */
@@ -327,6 +333,8 @@ export interface StoredSession {
    * replaces it as a whole, gives it a new one, and other writes keep it. Left out: none, as in sessions of earlier versions.
    */
   readonly generation?: string;
+  /** The user who has created it. Other writes keep it. Left out: none. */
+  readonly creator?: string;
 }
 
 /**
@@ -338,10 +346,11 @@ export interface StoredSession {
  * - `owned`: a claim met an owner whose lease has not expired.
  * - `ended`: a post or a claim met a run that has ended.
  * - `full`: the run would hold its slot, and `max` runs hold it already.
+ * - `foreign`: the session of a new run was created by another user.
  * - `woken`: the write takes the owner away, and the run was woken more often than the writer knows: `wakes` times.
  */
 export type StoreConflict =
-  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "full" }
+  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "full" | "foreign" }
   | { readonly conflict: "key_used"; readonly run_id: string }
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }
   | { readonly conflict: "woken"; readonly wakes: number };
@@ -385,8 +394,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** Whether written data outlives the process. */
   readonly persistent: boolean;
   /**
-   * Adds a run; the first entry is `created`. Undefined when written, else `exists`, `key_used` or, if its head holds
-   * the slot, `full`. The idempotency key is unique within the tenant, and is deleted with the run.
+   * Adds a run; the first entry is `created`. Undefined when written, else `foreign`, `exists`, `key_used` or, if its head
+   * holds the slot, `full`. The idempotency key is unique within the tenant, and is deleted with the run.
    */
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): MaybePromise<StoreConflict | undefined>;
   /**

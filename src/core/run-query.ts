@@ -6,6 +6,8 @@ export interface RunQuery {
   readonly tenant: string;
   readonly agent_name?: string | undefined;
   readonly session_id?: string | undefined;
+  /** Only runs that this user has created, by what `userOf` gives for their principals. */
+  readonly creator?: string | undefined;
   /** Only runs with one of these statuses. An empty list: no runs. */
   readonly statuses?: readonly RunStatus[] | undefined;
   /** Only runs that have all of these labels, each with this value. Without labels in it: as left out. */

@@ -1,6 +1,15 @@
 import type { WatchedEvent } from "../core/feed.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
-import type { DamagedRun, FeedItem, FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import type {
+  DamagedRun,
+  FeedItem,
+  FoundRun,
+  Mismatch,
+  RunHead,
+  RunKey,
+  StoredRun,
+  StoredSession,
+} from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { damaged } from "./damage.ts";
@@ -179,9 +188,12 @@ export function toFeedItem(row: StoredRow, position: string): FeedItem {
   return { position, key: toKey(row), agent_name: fromText(String(row["agent_name"])), at: Number(row["at"]), event };
 }
 
-/** The generation of a session, which one of an earlier version does not have. */
-export function generationIn({ generation }: StoredRow): { readonly generation?: string } {
-  return typeof generation === "string" ? { generation: fromText(generation) } : {};
+/** The generation and the creator of a session, which one of an earlier version does not have. */
+export function marksIn({ generation, creator }: StoredRow): Pick<StoredSession, "generation" | "creator"> {
+  return {
+    ...(typeof generation === "string" && { generation: fromText(generation) }),
+    ...(typeof creator === "string" && { creator: fromText(creator) }),
+  };
 }
 
 /** A column of JSON. */

@@ -118,14 +118,17 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 10 has changed. */
-const withoutGenerations = "ALTER TABLE cadenza_sessions DROP COLUMN generation";
-/** Takes away what versions 9 and 10 have changed. */
+/** Takes away what version 11 has changed. */
+const withoutCreators = `DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
+  ALTER TABLE cadenza_sessions DROP COLUMN creator`;
+/** Takes away what versions 10 and 11 have changed. */
+const withoutGenerations = `${withoutCreators}; ALTER TABLE cadenza_sessions DROP COLUMN generation`;
+/** Takes away what versions 9 to 11 have changed. */
 const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
-/** Takes away what versions 8 to 10 have changed. */
+/** Takes away what versions 8 to 11 have changed. */
 const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 to 10 have changed. */
+/** Takes away what versions 7 to 11 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -137,7 +140,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
   });
 
   test("is created completely or not at all", () => {
@@ -148,7 +151,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
   });
 
   test("of version 5 is brought up to date, with the runs in it", async () => {
@@ -162,7 +165,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
     expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -182,7 +185,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -228,15 +231,31 @@ describe("the schema", () => {
     expect(store.sessionHead(sessionKey(1))).toEqual({ length: 1, state: null, generation: "new" });
   });
 
+  test("of version 10 is brought up to date, and what was in it has no creator", async () => {
+    const db = openDatabase(path);
+    const former = new SqliteStore(db);
+    const key = await create(former, 1, { created: { principal: "ada" } });
+    await former.putSession(sessionKey(1), { history: [], state: null, creator: "ada" }, NOW);
+    const before = definitions();
+    db.exec(`${withoutCreators}; DELETE FROM cadenza_migrations WHERE number > 10`);
+    const store = new SqliteStore(openDatabase(path));
+    const newer = await create(store, 2, { created: { principal: "ada" } });
+
+    expect(definitions()).toEqual(before);
+    expect(store.session(sessionKey(1))).toEqual({ history: [], state: null });
+    const found = store.list({ tenant: key.tenant, creator: "ada", limit: 9, offset: 0 });
+    expect(found.map((one) => one.key)).toEqual([newer]);
+  });
+
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (11), (12)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (12), (13)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 12, and this version of cadenza knows 10");
+    expect(opening).toThrow("has schema 13, and this version of cadenza knows 11");
     expect(schema()).toEqual(before);
   });
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { storeContract } from "../../src/stores/contract/store-contract.ts";
+import { creatorsFaults } from "../harness/planted-stores/creators.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";
 import { feedFaults, ownFeed } from "../harness/planted-stores/feed.ts";
@@ -26,6 +27,7 @@ const brokenStores = [
   ...slotsFaults,
   ...workFaults,
   ...sessionsFaults,
+  ...creatorsFaults,
   ...pruneFaults,
   ...deleteFaults,
   ...damageFaults,

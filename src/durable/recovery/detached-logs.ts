@@ -10,7 +10,7 @@ import { initialState, isFinal, waitingMessages } from "../../core/state.ts";
 import { verdict } from "../../core/transitions.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { foldLog, foldOn, present, readLog } from "../../runtime/log/fold-log.ts";
-import { keyUsedError } from "../../runtime/log/local-ownership.ts";
+import { takenError } from "../../runtime/log/local-ownership.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { notFound, refusalError } from "../../runtime/log/refusals.ts";
@@ -31,7 +31,8 @@ export class DetachedLogs {
 
   /**
    * Adds a run without an owner. It is due at once, or when it is to start. Throws `idempotency_conflict` if the key has
-   * made another run, and `limit_reached` if the run must not wait for a slot and none is free.
+   * made another run, `session_not_found` if another user has made the session, and `limit_reached` if the run must not wait
+   * for a slot and none is free.
    */
   async create({ key, log, session, idempotencyKey, concurrency }: AddedRun): Promise<void> {
     const [created] = log;
@@ -53,8 +54,8 @@ export class DetachedLogs {
       throw new CadenzaError("store_failed", message, { run_id: key.run_id, cause });
     }
     // A run that exists was written by an earlier attempt, whose answer was lost.
-    const used = conflict && keyUsedError(conflict);
-    if (used !== undefined) throw used;
+    const taken = conflict && takenError(conflict, session);
+    if (taken !== undefined) throw taken;
     if (conflict?.conflict === "full") throw fullError(created.agent_name);
   }
 

@@ -3,7 +3,7 @@ import { copyJson, sameJson } from "../../core/json.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Store, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { keyUsedError } from "../../runtime/log/local-ownership.ts";
+import { takenError } from "../../runtime/log/local-ownership.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
 import type { Attempt, Outcome } from "../../runtime/log/run-write.ts";
 
@@ -69,7 +69,7 @@ async function readBack(store: Store, { key, expected, write }: Attempt): Promis
   }
 }
 
-function plainMeaningOf(conflict: StoreConflict, { key, expected }: Attempt): Meaning {
+function plainMeaningOf(conflict: StoreConflict, { key, expected, write }: Attempt): Meaning {
   if (conflict.conflict === "woken") return { is: "woken", wakes: conflict.wakes };
   if (conflict.conflict === "full") return { is: "full" };
   if (conflict.conflict === "changed" && expected !== undefined) {
@@ -77,5 +77,5 @@ function plainMeaningOf(conflict: StoreConflict, { key, expected }: Attempt): Me
     // With the same length the owner is another one.
     if (conflict.epoch === expected.epoch && conflict.position > expected.position) return { is: "behind" };
   }
-  return { is: "lost", error: keyUsedError(conflict) ?? lostError(key.run_id) };
+  return { is: "lost", error: takenError(conflict, write.session) ?? lostError(key.run_id) };
 }

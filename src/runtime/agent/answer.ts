@@ -4,6 +4,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import type { Replied, RunState } from "../../core/state.ts";
 import { createdEntry, openQuestion } from "../../core/state.ts";
+import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { jsonPart } from "../../protocol/message.ts";
@@ -31,6 +32,8 @@ export interface AskedQuestion {
   readonly run_id: string;
   readonly agent_name: string;
   readonly session_id: string;
+  /** The id of the user who has created the run: its principal, or the `id` of that. Null: it names none. */
+  readonly creator: string | null;
   readonly await_id: string;
   /** The name that the agent gave it; null for none. */
   readonly name: string | null;
@@ -54,9 +57,10 @@ export function replyCommand(
 export function admitAnswer(state: RunState, awaitId: string | null, { admit }: Answer): undefined | Promise<void> {
   const question = awaitId === null ? state.question : openQuestion(state, awaitId);
   if (admit === undefined || question === null || question === undefined) return undefined;
-  const { agent_name, session_id } = createdEntry(state);
+  const { agent_name, session_id, principal } = createdEntry(state);
   const { await_id, name = null, kind = "input" } = question.asked;
-  const asked = { run_id: state.run_id, agent_name, session_id, await_id, name, kind };
+  const creator = userOf(principal) ?? null;
+  const asked = { run_id: state.run_id, agent_name, session_id, creator, await_id, name, kind };
   try {
     const admitted = admit(asked);
     return isPromise(admitted) ? admitted.catch(notAdmitted) : undefined;

@@ -3,6 +3,7 @@ import { LOG_FORMAT } from "../../core/format.ts";
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, Growing, Labels, ParentRun } from "../../core/log.ts";
 import type { RunKey, SessionChange, StoredRun, StoredSession } from "../../core/ports.ts";
+import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Agent } from "./agent.ts";
@@ -15,6 +16,8 @@ const UNLIMITED = Number.POSITIVE_INFINITY;
 export interface NewRun {
   readonly tenant: string;
   readonly principal: JsonValue;
+  /** The user of whom alone the runs and sessions exist for the caller. Left out: those of the tenant do. */
+  readonly onlyOf?: string;
   readonly agent_name: string;
   readonly input: readonly Message[];
   /** Undefined: the run has a session of its own. */
@@ -116,14 +119,11 @@ export function repeat({ key, created }: StoredRun, request: NewRun): RunElsewhe
     created.agent_name === request.agent_name &&
     sessionId === request.session_id &&
     sameJson(created.input, request.input);
-  if (isSame) return { elsewhere: key, of: created, repeated: true };
-  throw new CadenzaError(
-    "idempotency_conflict",
-    `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`,
-    {
-      run_id: key.run_id,
-    },
-  );
+  const isSeen = request.onlyOf === undefined || userOf(created.principal) === request.onlyOf;
+  if (isSame && isSeen) return { elsewhere: key, of: created, repeated: true };
+  // Clients read the message, and may not see the run.
+  const message = "The idempotency key was used for another request. Use a new key.";
+  throw new CadenzaError("idempotency_conflict", message, isSeen ? { run_id: key.run_id } : {});
 }
 
 /** The request for a sub-run. Throws `invalid_argument` for an input that is none. */

@@ -5,6 +5,7 @@ import type { Clock, Logger } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { noCounters } from "../../core/statistics.ts";
+import { userOf } from "../../core/user.ts";
 import { eventTypes } from "../../protocol/event.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
@@ -191,16 +192,36 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   /**
    * The runs and sessions of one tenant. A scope cannot see those of other tenants. Agents see `principal` as
-   * `context.principal`. Defaults: the tenant "" and the principal null. Throws `invalid_argument` for a tenant that is
-   * no string of at most 128 characters, and for a principal that is not JSON.
+   * `context.principal`. With `owns: true` only the runs and sessions exist that the principal has created: it then has to
+   * name a user, as a text or as an object with an `id`, of at most 255 characters. Defaults: the tenant "", the principal
+   * null, and all runs of the tenant. Throws `invalid_argument` for a tenant that is no string of at most 128 characters,
+   * and for a principal that is not JSON, or with `owns` names no user.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const ada = runtime.scope({ principal: { id: "ada" }, owns: true });
+   * await ada.createRun({ agent_name: "echo", input: "Hello" });
+   * console.log((await ada.listRuns()).length, (await runtime.listRuns()).length); // → 1 1
+   * const bob = runtime.scope({ principal: { id: "bob" }, owns: true });
+   * console.log((await bob.listRuns()).length); // → 0
+   * ```
    */
-  scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope<Names> {
+  scope(
+    options: { readonly tenant?: string; readonly principal?: JsonValue; readonly owns?: boolean } = {},
+  ): Scope<Names> {
     checkObject("options", options);
-    checkKeys("options", options, ["tenant", "principal"]);
-    const { tenant = "", principal = null } = options;
+    checkKeys("options", options, ["tenant", "principal", "owns"]);
+    const { tenant = "", principal = null, owns = false } = options;
     if (tenant !== "") checkKey("options.tenant", tenant, maxLengths.tenant);
     const parts = { settings: this.#settings, registry: this.#registry, runs: this.#runs };
-    return new Scope(parts, tenant, recordedValue("options.principal", principal) ?? null);
+    const by = recordedValue("options.principal", principal) ?? null;
+    if (typeof owns !== "boolean") throw badArgument("options.owns", "true or false", owns);
+    const onlyOf = owns ? userOf(by) : undefined;
+    if (owns && onlyOf === undefined) throw badArgument("options.principal", "a text or an object with an id", by);
+    return new Scope(parts, tenant, by, onlyOf);
   }
 
   /**

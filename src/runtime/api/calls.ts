@@ -99,7 +99,10 @@ export class Calls {
     const letGo = this.#runs.shared.hold();
     try {
       const { run_id } = key;
-      const make = () => this.#forks.make(key, options, this.#principal);
+      const make = async () => {
+        if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
+        return this.#forks.make(key, options, this.#principal);
+      };
       const made = await told(this.#trail, "fork", { run_id }, make, endOfFork, commitOf);
       const isAsync = options.mode === "async";
       if ("elsewhere" in made) {
@@ -131,7 +134,9 @@ export class Calls {
   }
 
   #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
-    const run = readGiven("request", () => readNewRun(request, options, this.#tenant, this.#principal));
+    const run = readGiven("request", () =>
+      readNewRun(request, options, this.#tenant, this.#principal, this.#reader.onlyOf),
+    );
     options.signal?.throwIfAborted();
     const trail = this.#trail;
     if (trail === undefined) return this.#runs.create(run);
@@ -179,6 +184,7 @@ export class Calls {
   }
 
   async #cancelHere(key: RunKey): Promise<Cancelled> {
+    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
     const live = this.#runs.find(key);
     try {
       if (live !== undefined) return await this.#cancelLive(live);
@@ -216,14 +222,19 @@ export class Calls {
   #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
     const { key, answer } = readGiven("request", () => this.#readAnswer(request, options));
     const trail = this.#trail;
-    if (trail === undefined) return this.#answers.answer(key, answer);
+    if (trail === undefined) return this.#give(key, answer);
     const asked = { run_id: key.run_id, await_id: answer.await_id ?? undefined };
     return trail.follow(
       "answer" in answer.reply ? "answer" : "decline",
       asked,
-      () => this.#answers.answer(key, answer),
+      () => this.#give(key, answer),
       endOfAnswer,
     );
+  }
+
+  #give(key: RunKey, answer: Answer): MaybePromise<Answered> {
+    if (this.#reader.onlyOf === undefined) return this.#answers.answer(key, answer);
+    return this.#reader.checkCreator(key).then(() => this.#answers.answer(key, answer));
   }
 
   #readAnswer(request: ResumeRequest, options: ResumeOptions): { readonly key: RunKey; readonly answer: Answer } {

@@ -95,7 +95,10 @@ export class Forks {
     const created = createdEntryOf(stored, agent, { ...stored.created, input, origin }, runId, given.keys);
     const repeated = await this.#repeated(key.tenant, created, given);
     if (repeated !== undefined) return repeated;
-    const { change } = await this.#runs.joinSession(key.tenant, created.session_id, runId);
+    // The fork acts for the user of its origin, and belongs to that user.
+    const { principal = null } = created;
+    const user = { tenant: key.tenant, principal };
+    const { change } = await this.#runs.joinSession(user, created.session_id, runId);
     const { shared } = this.#runs;
     const fork = { ...key, run_id: runId };
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });

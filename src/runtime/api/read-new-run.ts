@@ -1,3 +1,4 @@
+import type { Growing } from "../../core/log.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { readBudget } from "../agent/budget.ts";
 import { badArgument, checkObject, checkText, readTime } from "../agent/check.ts";
@@ -27,13 +28,14 @@ export function readNewRun(
   options: CreateRunOptions,
   tenant: string,
   principal: JsonValue,
+  onlyOf: string | undefined,
 ): NewRun {
   checkObject("request", request);
   checkText("agent_name", request.agent_name);
   if (options !== noOptions) checkOptions(options, known);
   const { agent_name, session_id } = request;
   const { sessionKey } = options;
-  const created: NewRun = {
+  const created: Growing<NewRun> = {
     tenant,
     principal,
     agent_name,
@@ -47,6 +49,7 @@ export function readNewRun(
     metadata: recordedValue("options.metadata", options.metadata) ?? null,
     labels: readLabels("options.labels", options.labels),
   };
+  if (onlyOf !== undefined) created.onlyOf = onlyOf;
   if (sessionKey === undefined) return created;
   if (created.session_id !== undefined)
     throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);

@@ -22,7 +22,7 @@ const known: readonly (keyof ListRunsQuery)[] = [
 ];
 
 /** Reads which runs to list. Throws `invalid_argument`. */
-export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
+export function readRunQuery(query: ListRunsQuery, tenant: string, creator: string | undefined): RunQuery {
   checkObject("query", query);
   checkKeys("query", query, known);
   const { agent_name, session_id, status, labels, parent, after, output, limit = 100, offset = 0 } = query;
@@ -39,6 +39,7 @@ export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
     tenant,
     agent_name,
     session_id: session_id === undefined ? undefined : readId("query.session_id", session_id),
+    creator,
     statuses,
     labels: readLabels("query.labels", labels),
     parents: parent === undefined ? undefined : [readId("query.parent", parent)],

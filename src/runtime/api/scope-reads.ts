@@ -1,4 +1,5 @@
 import { DetailFold } from "../../core/detail.ts";
+import { CadenzaError } from "../../core/errors.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { StreamedEvent } from "../../core/project.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -12,6 +13,7 @@ import type { Registry } from "../agent/registry.ts";
 import { manifestOf } from "../agent/registry.ts";
 import type { DetailedEvent, StreamStart } from "../log/events.ts";
 import { EventStream } from "../log/events.ts";
+import { isNotFound } from "../log/refusals.ts";
 import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
 import type { Settings } from "../runs/options.ts";
 import type { AgentName, EventsOptions, ListRunsQuery, RunDetails, Session } from "../runs/requests.ts";
@@ -42,7 +44,9 @@ export class ScopeReads<Names extends string = never> {
 
   /** The run as it is now. Refused with `run_not_found`. */
   async getRun(run_id: string): Promise<Run> {
-    return this.#reader.current(keyOf(this.#tenant, run_id));
+    const key = keyOf(this.#tenant, run_id);
+    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
+    return this.#reader.current(key);
   }
 
   /**
@@ -62,7 +66,9 @@ export class ScopeReads<Names extends string = never> {
    * ```
    */
   async details(run_id: string): Promise<RunDetails> {
-    return this.#reader.details(keyOf(this.#tenant, run_id));
+    const key = keyOf(this.#tenant, run_id);
+    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
+    return this.#reader.details(key);
   }
 
   /**
@@ -80,7 +86,9 @@ export class ScopeReads<Names extends string = never> {
    * ```
    */
   async transcript(run_id: string): Promise<readonly Message[]> {
-    return this.#reader.transcript(keyOf(this.#tenant, run_id));
+    const key = keyOf(this.#tenant, run_id);
+    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
+    return this.#reader.transcript(key);
   }
 
   /**
@@ -100,8 +108,9 @@ export class ScopeReads<Names extends string = never> {
   listRuns(query: ListRunsQuery & { readonly output: true }): Promise<readonly Run[]>;
   listRuns(query?: ListRunsQuery): Promise<readonly RunSummary[]>;
   async listRuns(query: ListRunsQuery = {}): Promise<readonly RunSummary[]> {
-    const read = readRunQuery(query, this.#tenant);
+    const read = readRunQuery(query, this.#tenant, this.#reader.onlyOf);
     await this.#parts.runs.settled(this.#tenant);
+    if (read.after !== undefined && !(await this.#isSeen(read.after))) return [];
     const found = await this.#parts.settings.store.list(read);
     return query.output === true ? this.#reader.records(found) : this.#reader.summaries(found);
   }
@@ -125,7 +134,19 @@ export class ScopeReads<Names extends string = never> {
     checkKey("by.idempotencyKey", by.idempotencyKey, maxLengths.idempotencyKey);
     await this.#parts.runs.settled(this.#tenant);
     const found = await this.#parts.settings.store.findByIdempotencyKey(this.#tenant, by.idempotencyKey);
-    return found && this.#reader.record(found);
+    return found && (await this.#isSeen(found.key.run_id)) ? this.#reader.record(found) : undefined;
+  }
+
+  /** Whether a run is of the user of whom alone the runs exist. True where those of the tenant do. */
+  async #isSeen(run_id: string): Promise<boolean> {
+    if (this.#reader.onlyOf === undefined) return true;
+    try {
+      await this.#reader.checkCreator({ tenant: this.#tenant, run_id });
+      return true;
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 
   /**
@@ -163,7 +184,9 @@ export class ScopeReads<Names extends string = never> {
       if (until !== "now" && until !== "rest" && until !== "end")
         throw badArgument("options.until", '"now", "rest" or "end"', until);
       if (typeof detail !== "boolean") throw badArgument("options.detail", "true or false", detail);
-      const source = await this.#reader.source(keyOf(this.#tenant, run_id));
+      const key = keyOf(this.#tenant, run_id);
+      if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
+      const source = await this.#reader.source(key);
       const details = detail ? new DetailFold(this.#parts.settings.exposeErrors) : undefined;
       return { source, after, until, details };
     }, this.#reader);
@@ -193,6 +216,11 @@ export class ScopeReads<Names extends string = never> {
    * ```
    */
   watch<const Type extends WatchedType = WatchedType>(options: WatchOptions<Type> = {}): Watch<Type> {
+    if (this.#reader.onlyOf !== undefined)
+      throw new CadenzaError(
+        "invalid_argument",
+        "A scope with `owns` cannot watch: the feed has all runs of the tenant.",
+      );
     return this.#parts.settings.feed.watch(options, this.#tenant);
   }
 

@@ -41,8 +41,9 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   readonly #messages: MessageRouter;
   readonly #trail: Trail | undefined;
 
-  constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
-    const reader = new RunReader(parts.settings, parts.runs);
+  /** `onlyOf`: the user of whom alone the runs and sessions exist. Undefined: those of the tenant do. */
+  constructor(parts: ScopeParts, tenant: string, principal: JsonValue, onlyOf?: string) {
+    const reader = new RunReader(parts.settings, parts.runs, onlyOf);
     super(parts, tenant, reader);
     this.#tenant = tenant;
     this.#principal = principal;
@@ -229,13 +230,12 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const message = readGiven("request", () => readMessageToSend(request, options, this.#principal));
     const { to, name: message_name } = message;
     const asked = { message_name, run_id: typeof to === "string" ? to : undefined };
-    const { run_id } = await told(
-      this.#trail,
-      "send",
-      asked,
-      () => this.#messages.send(this.#tenant, message),
-      (sent) => sent,
-    );
+    const { onlyOf } = this.#reader;
+    const send = async () => {
+      if (onlyOf !== undefined && typeof to === "string") await this.#reader.checkCreator(keyOf(this.#tenant, to));
+      return this.#messages.send(this.#tenant, message, onlyOf);
+    };
+    const { run_id } = await told(this.#trail, "send", asked, send, (sent) => sent);
     return { run_id };
   }
 
@@ -259,7 +259,11 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const objectsOf = (created: CreatedEntry | null): AuditedObjects => {
       return { agent_name: created?.agent_name, session_id: created?.session_id };
     };
-    await told(this.#trail, "delete", { run_id: key.run_id }, () => this.#runs.delete(key), objectsOf);
+    const remove = async () => {
+      if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
+      return this.#runs.delete(key);
+    };
+    await told(this.#trail, "delete", { run_id: key.run_id }, remove, objectsOf);
   }
 
   /**
@@ -269,7 +273,11 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   async deleteSession(session_id: string): Promise<void> {
     const id = readId("session_id", session_id);
     const key = { tenant: this.#tenant, session_id: id };
-    await told(this.#trail, "deleteSession", { session_id: id }, () => this.#runs.deleteSession(key));
+    const remove = async () => {
+      if (this.#reader.onlyOf !== undefined) await this.#reader.session(this.#tenant, id);
+      return this.#runs.deleteSession(key);
+    };
+    await told(this.#trail, "deleteSession", { session_id: id }, remove);
   }
 }
 

@@ -1,11 +1,12 @@
 import { aboutRun } from "../../core/about-run.ts";
-import type { CreatedEntry } from "../../core/log.ts";
+import type { CreatedEntry, Growing } from "../../core/log.ts";
 import type { SessionChange, SessionKey, Store, StoredSession } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { transcript } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry } from "../../core/state.ts";
+import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../log/retry-pause.ts";
@@ -64,10 +65,11 @@ export class RunSession {
   }
 
   setState(state: JsonValue): MaybePromise<void> {
-    const { session_id } = createdEntry(this.#log.state);
+    const { session_id, principal } = createdEntry(this.#log.state);
     const at = this.#execution.clock.now();
+    const creator = userOf(principal);
     const generation = this.#log.key.run_id;
-    this.#log.changeSession({ session_id, create: true, generation, state: { value: state }, at });
+    this.#log.changeSession({ session_id, create: true, generation, creator, state: { value: state }, at });
     return this.#log.commit();
   }
 
@@ -130,12 +132,15 @@ export function historyOf(
 /** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */
 export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange | undefined {
   if (state.status !== "completed") return undefined;
-  const { session_id } = createdEntry(state);
-  return {
+  const { session_id, principal } = createdEntry(state);
+  const change: Growing<SessionChange> = {
     session_id,
     create: session_id !== state.run_id || isJoined,
     generation: state.run_id,
     messages: () => transcript(state),
     at: state.ended?.at ?? 0,
   };
+  const creator = userOf(principal);
+  if (creator !== undefined) change.creator = creator;
+  return change;
 }

@@ -1,9 +1,9 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { expectedAfter, localHead } from "../../core/head.ts";
-import type { StoreConflict } from "../../core/ports.ts";
+import type { SessionChange, StoreConflict } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Ownership } from "./ownership.ts";
-import { lostError } from "./refusals.ts";
+import { lostError, noSession } from "./refusals.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
 
 const nothing = (): undefined => undefined;
@@ -42,19 +42,23 @@ export const localOwnership: Ownership = {
 };
 
 /** No other process writes, so a conflict comes from an attempt of this one whose answer was lost. */
-function onConflict(conflict: StoreConflict, { expected, key }: Attempt, failed: readonly Attempt[]): Outcome {
+function onConflict(conflict: StoreConflict, { expected, key, write }: Attempt, failed: readonly Attempt[]): Outcome {
   const position = expected?.position ?? 0;
   const own = failed.find(
-    ({ write }) => conflict.conflict === "changed" && conflict.position === position + write.entries.length,
+    (one) => conflict.conflict === "changed" && conflict.position === position + one.write.entries.length,
   );
   if (own !== undefined) return { is: "recognised", own };
-  return { is: "lost", error: keyUsedError(conflict) ?? lostError(key.run_id) };
+  return { is: "lost", error: takenError(conflict, write.session) ?? lostError(key.run_id) };
 }
 
-/** The error for an idempotency key that another request has used. Undefined: it is another conflict. */
-export function keyUsedError(conflict: StoreConflict): CadenzaError | undefined {
+/**
+ * The error for a new run whose idempotency key another request has used, or whose session another user has made
+ * meanwhile. Undefined: it is another conflict.
+ */
+export function takenError(conflict: StoreConflict, session: SessionChange | undefined): CadenzaError | undefined {
+  if (conflict.conflict === "foreign" && session !== undefined) return noSession(session.session_id);
   if (conflict.conflict !== "key_used") return undefined;
   const { run_id } = conflict;
-  const message = `The idempotency key was used by another request at the same time, which created run ${run_id}.`;
+  const message = "The idempotency key was used by another request at the same time.";
   return new CadenzaError("idempotency_conflict", message, { run_id });
 }

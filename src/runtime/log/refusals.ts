@@ -57,6 +57,11 @@ export function isNotFound(error: unknown): boolean {
   return CadenzaError.is(error) && error.code === "run_not_found";
 }
 
+/** The error for an id that no session of the tenant has. */
+export function noSession(id: string): CadenzaError {
+  return new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
+}
+
 /** The error for a call on a closed runtime. */
 export function closedError(): CadenzaError {
   return new CadenzaError("runtime_closed", "The runtime has been closed.");

@@ -77,6 +77,8 @@ export function bothChanges(
   return {
     ...after,
     create: before.create || after.create,
+    creator: before.creator ?? after.creator,
+    onlyOf: before.onlyOf ?? after.onlyOf,
     replaces: before.replaces ?? after.replaces,
     state: after.state ?? before.state,
     messages: first && second ? () => [...first(), ...second()] : (first ?? second),

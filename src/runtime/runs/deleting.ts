@@ -2,7 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { FoundRun, RunKey, SessionKey, Store } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
-import { notFound } from "../log/refusals.ts";
+import { noSession, notFound } from "../log/refusals.ts";
 import { allRuns } from "./all-runs.ts";
 
 /** How many runs are named in one question for the runs below them. */
@@ -33,8 +33,7 @@ export async function deleteRun(store: Store, key: RunKey): Promise<CreatedEntry
 export async function deleteSession(store: Store, key: SessionKey): Promise<void> {
   const { tenant, session_id } = key;
   const runs = await allRuns(store, { tenant, session_id }, doomed);
-  if (runs.length === 0 && (await store.sessionHead(key)) === undefined)
-    throw new CadenzaError("session_not_found", `There is no session ${session_id}.`, { session_id });
+  if (runs.length === 0 && (await store.sessionHead(key)) === undefined) throw noSession(session_id);
   const trees = await treesOf(store, tenant, runs);
   if (!(await store.deleteSession(key))) {
     const message = `Session ${session_id} cannot be deleted: a run has just joined it. Delete it after that run has ended.`;

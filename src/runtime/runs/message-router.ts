@@ -37,17 +37,18 @@ export class MessageRouter {
     this.#runs = runs;
   }
 
-  /** Resolves when the store has the message. `repeated`: it had it before. */
+  /** Resolves when the store has the message. `repeated`: it had it before. `onlyOf`: only runs that this user has created. */
   async send(
     tenant: string,
     { to, ...message }: OutgoingMessage,
+    onlyOf: string | undefined,
   ): Promise<{ readonly run_id: string; readonly repeated?: true }> {
     // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
     const isKeyed = message.idempotency_key !== undefined;
     const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
     if (this.#runs.shared.isClosed) throw closedError();
     const bytes = messageBytes(message.data, this.#runs.shared.settings.maxPartBytes);
-    const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to);
+    const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to, onlyOf);
     const letGo = this.#runs.shared.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
@@ -101,10 +102,11 @@ export class MessageRouter {
     }
   }
 
-  async #find(tenant: string, { labels, agent_name }: LabelledRun): Promise<RunKey> {
+  async #find(tenant: string, { labels, agent_name }: LabelledRun, creator: string | undefined): Promise<RunKey> {
     await this.#runs.settled(tenant);
     const found = await this.#runs.shared.store.list({
       tenant,
+      creator,
       labels,
       agent_name,
       statuses: receiving,

@@ -1,5 +1,4 @@
 import { aboutStored } from "../../core/about-run.ts";
-import { CadenzaError } from "../../core/errors.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -10,13 +9,14 @@ import type { RunState } from "../../core/state.ts";
 import { createdEntry, openQuestions } from "../../core/state.ts";
 import { isoTime } from "../../core/time.ts";
 import { left } from "../../core/usage.ts";
+import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import { noLabels } from "../agent/labels.ts";
 import type { LogSource, StreamHost } from "../log/events.ts";
 import { EventStream } from "../log/events.ts";
 import { foldLog } from "../log/fold-log.ts";
-import { closedError, isLost, notFound } from "../log/refusals.ts";
+import { closedError, isLost, noSession, notFound } from "../log/refusals.ts";
 import { allRuns } from "./all-runs.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
@@ -30,10 +30,20 @@ export class RunReader {
   readonly #settings: Settings;
   readonly #runs: Runs;
 
-  constructor(settings: Settings, runs: Runs) {
+  /** The user of whom alone the runs and sessions exist. Undefined: those of the tenant do. */
+  readonly onlyOf: string | undefined;
+
+  constructor(settings: Settings, runs: Runs, onlyOf: string | undefined) {
     this.#settings = settings;
     this.#runs = runs;
+    this.onlyOf = onlyOf;
     this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.shared.hold() };
+  }
+
+  /** Throws `run_not_found` for a run that is not of the user in `onlyOf`, which the reader has to have. */
+  async checkCreator(key: RunKey): Promise<void> {
+    const created = await this.#createdOf(key);
+    if (created === undefined || userOf(created.principal) !== this.onlyOf) throw notFound(key.run_id);
   }
 
   /** The current record of a run. Throws `run_not_found`. */
@@ -142,13 +152,16 @@ export class RunReader {
   /** A session with its messages. Throws `session_not_found`. */
   async session(tenant: string, id: string): Promise<Session> {
     const { store } = this.#settings;
-    const session = await store.session({ tenant, session_id: id });
-    if (session !== undefined) return { id, ...session };
+    const found = await store.session({ tenant, session_id: id });
+    if (found !== undefined) {
+      const { creator, ...session } = found;
+      if (this.onlyOf !== undefined && creator !== this.onlyOf) throw noSession(id);
+      return { id, ...session };
+    }
     const key = { tenant, run_id: id };
     const stored = await store.find(key);
-    if (stored === undefined || stored.created.session_id !== id) {
-      throw new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
-    }
+    const isSeen = this.onlyOf === undefined || userOf(stored?.created.principal) === this.onlyOf;
+    if (stored === undefined || stored.created.session_id !== id || !isSeen) throw noSession(id);
     // The session of a run that was created without one is stored only when another run joins it.
     const state = await foldLog(store, key, stored.position);
     return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };

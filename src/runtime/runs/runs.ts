@@ -17,7 +17,7 @@ import type { Execution } from "../execution/execution.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { OneByOne } from "../log/one-by-one.ts";
 import type { Ownership } from "../log/ownership.ts";
-import { closedError } from "../log/refusals.ts";
+import { closedError, noSession } from "../log/refusals.ts";
 import type { RunsReport } from "../log/run-figures.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings } from "../log/shared-by-runs.ts";
@@ -32,6 +32,7 @@ import { NoRemoteRuns } from "./no-remote-runs.ts";
 import type { Settings } from "./options.ts";
 import { Pruning } from "./pruning.ts";
 import type { RemoteRuns } from "./remote-runs.ts";
+import type { Joining } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { SubRun } from "./sub-run.ts";
 
@@ -154,8 +155,8 @@ export class Runs implements LiveRuns {
   }
 
   /** What joins a new run to a session. */
-  joinSession(tenant: string, sessionId: string, runId: string): Promise<SessionEntry> {
-    return this.#sessions.join(tenant, sessionId, runId);
+  joinSession(by: Joining, sessionId: string, runId: string): Promise<SessionEntry> {
+    return this.#sessions.join(by, sessionId, runId);
   }
 
   /** Whether runs can be executed again from their logs. */
@@ -296,18 +297,24 @@ export class Runs implements LiveRuns {
   }
 
   async #createWithCare(agent: Agent, request: NewRun): Promise<{ readonly run: LiveRun } | RunElsewhere> {
-    const { tenant, idempotencyKey } = request;
+    const { tenant, idempotencyKey, session_id, onlyOf } = request;
     if (idempotencyKey !== undefined) {
       const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known !== undefined) return repeat(known, request);
     }
+    if (
+      onlyOf !== undefined &&
+      session_id !== undefined &&
+      !(await this.#sessions.mayJoin({ tenant, session_id }, onlyOf))
+    )
+      throw noSession(session_id);
     const runId = this.ids.uuid();
     const session =
       request.session !== undefined
-        ? this.#sessions.replace(request.session_id ?? runId, runId, request.session)
-        : request.session_id === undefined
+        ? this.#sessions.replace(request, session_id ?? runId, runId, request.session)
+        : session_id === undefined
           ? undefined
-          : await this.#sessions.join(tenant, request.session_id, runId);
+          : await this.#sessions.join(request, session_id, runId);
     this.#admit(agent, tenant);
     const parts: NewRunParts = { agent, request, runId, session };
     try {
@@ -317,7 +324,9 @@ export class Runs implements LiveRuns {
         return { elsewhere: { tenant, run_id: runId }, of };
       }
       const run = this.#accept(parts);
-      if (idempotencyKey !== undefined) await onceTaken(run.log, () => run.begin());
+      // The store may refuse the run: its key was used, or another user has made its session.
+      const mayBeRefused = idempotencyKey !== undefined || session?.change.onlyOf !== undefined;
+      if (mayBeRefused) await onceTaken(run.log, () => run.begin());
       return { run };
     } catch (error) {
       if (idempotencyKey === undefined) throw error;

@@ -1,4 +1,5 @@
 import type { StoreCheck } from "./check.ts";
+import { creatorChecks } from "./creators.ts";
 import { damageChecks } from "./damage.ts";
 import { deleteChecks } from "./delete.ts";
 import { feedChecks } from "./feed.ts";
@@ -40,6 +41,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...readChecks,
   ...tenantChecks,
   ...listChecks,
+  ...creatorChecks,
   ...surveyChecks,
   ...ownerChecks,
   ...takeChecks,

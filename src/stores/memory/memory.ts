@@ -29,7 +29,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import { checkFeed } from "../feed.ts";
 import { DueHeap } from "./due-heap.ts";
 import { MemoryFeed } from "./feed.ts";
-import { generationOf, MemorySessions, messagesFor } from "./sessions.ts";
+import { isForeign, MemorySessions, marksOf, messagesFor } from "./sessions.ts";
 import { surveyRuns } from "./survey.ts";
 import { MemoryRun, Tenant } from "./tenant.ts";
 import { MemoryWork } from "./work.ts";
@@ -71,6 +71,7 @@ export class MemoryStore implements Store {
 
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
     const tenant = this.#tenant(key.tenant);
+    if (isForeign(tenant, write.session)) return { conflict: "foreign" };
     if (tenant.runs.has(key.run_id)) return { conflict: "exists" };
     if (idempotencyKey !== null) {
       const other = tenant.idempotencyKeys.get(idempotencyKey);
@@ -218,12 +219,12 @@ export class MemoryStore implements Store {
 
   session(key: SessionKey): StoredSession | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { history: session.history.slice(), state: session.state, ...generationOf(session) };
+    return session && { history: session.history.slice(), state: session.state, ...marksOf(session) };
   }
 
   sessionHead(key: SessionKey): SessionHead | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { length: session.history.length, state: session.state, ...generationOf(session) };
+    return session && { length: session.history.length, state: session.state, ...marksOf(session) };
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {

@@ -1,6 +1,7 @@
 import type { CreatedEntry } from "../../core/log.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
+import { userOf } from "../../core/user.ts";
 
 /** What the index knows of a run. */
 export interface IndexedRun {
@@ -11,17 +12,20 @@ export interface IndexedRun {
 }
 
 /**
- * Finds the runs of one tenant by their labels, by their parent and by their session, without a look at the others. It
+ * Finds the runs of one tenant by their labels, their parent, their session and their creator, without a look at the others. It
  * does not hold the run whose id its session has: most runs are the only ones of such a session.
  */
 export class RunIndex<Run extends IndexedRun> {
-  /** The runs with a label, with a parent and in a session. */
+  /** The runs with a label, with a parent, in a session and by their creator. */
   readonly #labelled = new Map<string, Set<Run>>();
   readonly #children = new Map<string, Set<Run>>();
   readonly #inSession = new Map<string, Set<Run>>();
+  readonly #created = new Map<string, Set<Run>>();
 
   add(run: Run): void {
-    const { parent, labels, session_id } = run.created;
+    const { parent, labels, session_id, principal } = run.created;
+    const creator = userOf(principal);
+    if (creator !== undefined) addTo(this.#created, creator, run);
     if (session_id !== run.key.run_id) addTo(this.#inSession, session_id, run);
     if (parent !== undefined) addTo(this.#children, parent.run_id, run);
     if (labels === undefined) return;
@@ -29,7 +33,9 @@ export class RunIndex<Run extends IndexedRun> {
   }
 
   remove(run: Run): void {
-    const { parent, labels, session_id } = run.created;
+    const { parent, labels, session_id, principal } = run.created;
+    const creator = userOf(principal);
+    if (creator !== undefined) removeFrom(this.#created, creator, run);
     if (session_id !== run.key.run_id) removeFrom(this.#inSession, session_id, run);
     if (parent !== undefined) removeFrom(this.#children, parent.run_id, run);
     if (labels === undefined) return;
@@ -40,12 +46,13 @@ export class RunIndex<Run extends IndexedRun> {
    * The runs of which the query selects some, the newest first. Undefined: those may be any. `namesake`: the run whose id
    * the session of the query has.
    */
-  find({ parents, session_id, labels = {} }: RunQuery, namesake: Run | undefined): readonly Run[] | undefined {
+  find({ parents, session_id, creator, labels = {} }: RunQuery, namesake: Run | undefined): readonly Run[] | undefined {
     let fewest: ReadonlySet<Run> | undefined;
     if (session_id !== undefined) {
       fewest = this.#inSession.get(session_id) ?? none;
       if (namesake !== undefined) fewest = new Set([namesake, ...fewest]);
     }
+    if (creator !== undefined) fewest = fewer(fewest, this.#created.get(creator));
     if (parents !== undefined) fewest = fewer(fewest, this.#below(parents));
     for (const label of Object.entries(labels)) {
       fewest = fewer(fewest, this.#labelled.get(keyOf(label)));

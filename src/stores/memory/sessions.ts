@@ -17,13 +17,13 @@ export class MemorySessions {
   }
 
   /** Makes the session or replaces it whole. */
-  put(tenant: Tenant, session_id: string, { history, state, generation }: StoredSession, at: number): void {
-    this.change(tenant, { session_id, create: true, replaces: true, generation, state: { value: state }, at }, history);
+  put(tenant: Tenant, session_id: string, { history, state, ...marks }: StoredSession, at: number): void {
+    this.change(tenant, { session_id, create: true, replaces: true, ...marks, state: { value: state }, at }, history);
   }
 
   /** Appends the messages that `messagesFor` returned, or puts them in the place of all others, and changes the state. */
   change(tenant: Tenant, change: SessionChange, messages: readonly Message[]): void {
-    const session = this.#open(tenant, change.session_id, change.generation);
+    const session = this.#open(tenant, change);
     if (change.replaces === true) {
       session.history = [];
       session.generation = change.generation;
@@ -94,7 +94,7 @@ export class MemorySessions {
     this.#emptied(tenant);
   }
 
-  #open(tenant: Tenant, sessionId: string, generation: string | undefined): MemorySession {
+  #open(tenant: Tenant, { session_id: sessionId, generation, creator }: SessionChange): MemorySession {
     let session = tenant.sessions.get(sessionId);
     if (session === undefined) {
       session = {
@@ -103,6 +103,7 @@ export class MemorySessions {
         history: [],
         state: null,
         generation,
+        creator,
         changed_at: NEVER,
         inLine: false,
         before: null,
@@ -124,9 +125,16 @@ export class MemorySessions {
   }
 }
 
-/** The generation of a session, as a store gives it. */
-export function generationOf({ generation }: MemorySession): { readonly generation?: string } {
-  return generation === undefined ? {} : { generation };
+/** The generation and the creator of a session, as a store gives them. */
+export function marksOf({ generation, creator }: MemorySession): Pick<StoredSession, "generation" | "creator"> {
+  return { ...(generation !== undefined && { generation }), ...(creator !== undefined && { creator }) };
+}
+
+/** Whether the session of a new run was created by another user, or by none that is known. */
+export function isForeign({ sessions }: Tenant, change: SessionChange | undefined): boolean {
+  if (change?.onlyOf === undefined) return false;
+  const session = sessions.get(change.session_id);
+  return session !== undefined && session.creator !== change.onlyOf;
 }
 
 /** The messages of a change, read before anything is written; undefined if the change has no effect. */

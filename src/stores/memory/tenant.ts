@@ -2,6 +2,7 @@ import type { CreatedEntry, Entry, Labels } from "../../core/log.ts";
 import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { LogTail } from "../../core/survey.ts";
+import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Link } from "./chain.ts";
 import { Chain } from "./chain.ts";
@@ -170,6 +171,7 @@ export interface MemorySession extends Link<MemorySession> {
   history: Message[];
   state: StoredSession["state"];
   generation: string | undefined;
+  readonly creator: string | undefined;
   changed_at: number;
   /** False for a session that `prune` found in use. It joins the chain again when its last run ends. */
   inLine: boolean;
@@ -181,6 +183,7 @@ type Filter = Omit<RunQuery, "tenant" | "after" | "limit" | "offset">;
 export function matches({ created, head }: MemoryRun, query: Filter): boolean {
   if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
   if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
+  if (query.creator !== undefined && userOf(created.principal) !== query.creator) return false;
   if (query.roots === true && created.parent !== undefined) return false;
   if (query.parents !== undefined && !query.parents.some((id) => id === created.parent?.run_id)) return false;
   if (query.labels !== undefined && !hasLabels(created, query.labels)) return false;

@@ -64,7 +64,7 @@ function statusesOf({ statuses }: RunQuery, parameters: Parameters): readonly (r
 }
 
 function conditionsOf(schema: string, query: RunQuery, parameters: Parameters, isTimed: boolean): readonly string[] {
-  const { agent_name, session_id, labels = {}, parents, roots, after, createdAfter, createdBefore } = query;
+  const { agent_name, session_id, creator, labels = {}, parents, roots, after, createdAfter, createdBefore } = query;
   const tenant = parameters.text(toText(query.tenant));
   const found = [`r.tenant = ${tenant}`];
   if (isTimed) found.push("r.created_at > '-Infinity'");
@@ -78,6 +78,7 @@ function conditionsOf(schema: string, query: RunQuery, parameters: Parameters, i
       SELECT s.id FROM ${schema}.runs s WHERE s.tenant = ${tenant} AND s.run_id = ${session} AND s.session_id = s.run_id)`);
   }
   if (agent_name !== undefined) found.push(`r.agent_name = ${parameters.text(toText(agent_name))}`);
+  if (creator !== undefined) found.push(`r.creator = ${parameters.text(toText(creator))}`);
   if (parents !== undefined) {
     const ids = parents.map((id) => parameters.text(toText(id))).join(", ");
     found.push(`r.id IN (SELECT c.id FROM ${schema}.runs c WHERE c.tenant = ${tenant} AND c.parent IN (${ids}))`);

@@ -22,7 +22,7 @@ import {
   entriesIn,
   fromJson,
   fromText,
-  generationIn,
+  marksIn,
   runColumns,
   toFoundRun,
   toJson,
@@ -190,7 +190,7 @@ export class Reads {
 
   async session({ tenant, session_id }: SessionKey): Promise<StoredSession | undefined> {
     const rows = await this.#query(
-      `SELECT s.state, s.generation, m.message FROM ${this.#schema}.sessions s LEFT JOIN ${this.#schema}.messages m ON m.session = s.id
+      `SELECT s.state, s.generation, s.creator, m.message FROM ${this.#schema}.sessions s LEFT JOIN ${this.#schema}.messages m ON m.session = s.id
        WHERE s.tenant = $1::text AND s.session_id = $2::text ORDER BY m.position`,
       [toText(tenant), toText(session_id)],
     );
@@ -198,15 +198,15 @@ export class Reads {
     if (first === undefined) return undefined;
     const messages = rows.filter((row) => row["message"] !== null);
     const history = messages.map((row) => fromJson(row["message"]) as unknown as Message);
-    return { history, state: fromJson(first["state"]), ...generationIn(first) };
+    return { history, state: fromJson(first["state"]), ...marksIn(first) };
   }
 
   async sessionHead({ tenant, session_id }: SessionKey): Promise<SessionHead | undefined> {
     const [row] = await this.#query(
-      `SELECT s.length, s.state, s.generation FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`,
+      `SELECT s.length, s.state, s.generation, s.creator FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`,
       [toText(tenant), toText(session_id)],
     );
-    return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...generationIn(row) };
+    return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...marksIn(row) };
   }
 
   async counters(agentName: string): Promise<Counters | undefined> {

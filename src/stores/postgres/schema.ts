@@ -6,7 +6,7 @@ import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { surveyIndexes, tables } from "./tables.ts";
 import { takeFunctions } from "./take-sql.ts";
-import { generationsOfSessions, locksOfKeys, writeFunctions } from "./write-sql.ts";
+import { creators, generationsOfSessions, locksOfKeys, writeFunctions } from "./write-sql.ts";
 
 /**
  * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
@@ -20,6 +20,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   feed,
   generationsOfSessions,
   locksOfKeys,
+  creators,
 ];
 
 /** A name in SQL, whatever it contains. */

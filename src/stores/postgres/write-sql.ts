@@ -10,35 +10,7 @@ import { headColumns, insertedColumns } from "../stored-rows.ts";
 export function writeFunctions(schema: string): string {
   return [
     writeFunction(schema, "CREATE"),
-    // The run that was in the way has been deleted meanwhile.
-    // Adds a run.
-    `
-CREATE FUNCTION ${schema}.create_v1(w jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
-DECLARE
-  added ${schema}.runs := jsonb_populate_record(NULL::${schema}.runs, w || (w -> 'head'));
-  refusal jsonb;
-BEGIN
-  IF added.slot <> '' AND added.holds_slot THEN
-    refusal := ${schema}.used_v1(added);
-    IF refusal IS NULL AND ${schema}.is_full_v1(added.slot, added.slot_max) THEN
-      refusal := '{"conflict": "full"}';
-    END IF;
-  END IF;
-  WHILE refusal IS NULL LOOP
-    INSERT INTO ${schema}.runs (${insertedColumns.join(", ")}) VALUES (${insertedColumns.map((name) => `added.${name}`).join(", ")})
-    ON CONFLICT DO NOTHING RETURNING id INTO added.id;
-    EXIT WHEN added.id IS NOT NULL;
-    refusal := ${schema}.used_v1(added);
-  END LOOP;
-  IF refusal IS NULL THEN
-    INSERT INTO ${schema}.entries (run, position, lines) VALUES (added.id, 0, w ->> 'lines');
-    IF w ? 'labels' THEN
-      INSERT INTO ${schema}.labels (run, name, value, tenant)
-      SELECT added.id, l ->> 0, l ->> 1, added.tenant FROM jsonb_array_elements(w -> 'labels') l;
-    END IF;
-  END IF;
-  RETURN refusal;
-END $function$;`,
+    createFunction(schema, "CREATE", insertedColumns),
     // Why a run with this id or idempotency key cannot be created; null if neither is used, or not any more.
     `
 CREATE FUNCTION ${schema}.used_v1(added ${schema}.runs) RETURNS jsonb LANGUAGE plpgsql AS $function$
@@ -218,6 +190,42 @@ END $function$;`,
   ].join("\n");
 }
 
+/** Adds a run. A run that was in the way may have been deleted meanwhile. `before`: what is looked at first. */
+function createFunction(
+  schema: string,
+  create: "CREATE" | "CREATE OR REPLACE",
+  columns: readonly string[],
+  before = "",
+): string {
+  return `
+${create} FUNCTION ${schema}.create_v1(w jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  added ${schema}.runs := jsonb_populate_record(NULL::${schema}.runs, w || (w -> 'head'));
+  refusal jsonb;
+BEGIN${before}
+  IF added.slot <> '' AND added.holds_slot THEN
+    refusal := ${schema}.used_v1(added);
+    IF refusal IS NULL AND ${schema}.is_full_v1(added.slot, added.slot_max) THEN
+      refusal := '{"conflict": "full"}';
+    END IF;
+  END IF;
+  WHILE refusal IS NULL LOOP
+    INSERT INTO ${schema}.runs (${columns.join(", ")}) VALUES (${columns.map((name) => `added.${name}`).join(", ")})
+    ON CONFLICT DO NOTHING RETURNING id INTO added.id;
+    EXIT WHEN added.id IS NOT NULL;
+    refusal := ${schema}.used_v1(added);
+  END LOOP;
+  IF refusal IS NULL THEN
+    INSERT INTO ${schema}.entries (run, position, lines) VALUES (added.id, 0, w ->> 'lines');
+    IF w ? 'labels' THEN
+      INSERT INTO ${schema}.labels (run, name, value, tenant)
+      SELECT added.id, l ->> 0, l ->> 1, added.tenant FROM jsonb_array_elements(w -> 'labels') l;
+    END IF;
+  END IF;
+  RETURN refusal;
+END $function$;`;
+}
+
 /**
  * Makes the writes of a batch, in their order. Answers a list with null for each write that was made, and else why it was
  * not. Or, if writes have to bring messages with them, changes nothing and answers which: {"wanted": [0, 2]}.
@@ -322,7 +330,33 @@ export function locksOfKeys(schema: string): string {
 export function generationsOfSessions(schema: string): string {
   return `
 ALTER TABLE ${schema}.sessions ADD COLUMN generation text COLLATE "C";
-CREATE OR REPLACE FUNCTION ${schema}.session_v1(its_tenant text, change jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+${sessionFunction(schema, ["generation"])}`;
+}
+
+/**
+ * Runs and sessions are found by the user who has created them, whom an older release does not name. A run is refused if
+ * its session was created by another user than the one whose session the write asks for.
+ */
+export function creators(schema: string): string {
+  const foreign = `
+  IF w -> 'session' ? 'onlyOf' THEN
+    PERFORM 1 FROM ${schema}.sessions s WHERE s.tenant = w ->> 'tenant'
+      AND s.session_id = w -> 'session' ->> 'session_id' AND s.creator IS DISTINCT FROM w -> 'session' ->> 'onlyOf';
+    IF FOUND THEN
+      RETURN '{"conflict": "foreign"}';
+    END IF;
+  END IF;`;
+  return `
+ALTER TABLE ${schema}.runs ADD COLUMN creator text COLLATE "C";
+CREATE INDEX runs_by_creator ON ${schema}.runs (tenant, creator, id) WHERE creator IS NOT NULL;
+ALTER TABLE ${schema}.sessions ADD COLUMN creator text COLLATE "C";
+${createFunction(schema, "CREATE OR REPLACE", [...insertedColumns, "creator"], foreign)}
+${sessionFunction(schema, ["generation", "creator"])}`;
+}
+
+/** Changes a session, as the first one does. `marks`: the columns that the write fills that makes it. */
+function sessionFunction(schema: string, marks: readonly string[]): string {
+  return `CREATE OR REPLACE FUNCTION ${schema}.session_v1(its_tenant text, change jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
 DECLARE
   session ${schema}.sessions;
   is_made boolean := false;
@@ -334,8 +368,8 @@ BEGIN
     IF NOT (change ->> 'create')::boolean THEN
       RETURN NULL;
     END IF;
-    INSERT INTO ${schema}.sessions (tenant, session_id, length, state, changed_at, generation)
-    VALUES (its_tenant, change ->> 'session_id', 0, 'null', (change ->> 'at')::float8, change ->> 'generation')
+    INSERT INTO ${schema}.sessions (tenant, session_id, length, state, changed_at, ${marks.join(", ")})
+    VALUES (its_tenant, change ->> 'session_id', 0, 'null', (change ->> 'at')::float8, ${marks.map((name) => `change ->> '${name}'`).join(", ")})
     ON CONFLICT DO NOTHING;
     is_made := FOUND;
   END LOOP;

@@ -9,6 +9,7 @@ import type {
   SessionKey,
   StoredSession,
 } from "../../core/ports.ts";
+import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
 import { toFeedRow, toJson, toLines, toText, toTextOrNull } from "../stored-rows.ts";
 
@@ -30,6 +31,7 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
   const [created] = write.entries;
   if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
   const labels = Object.entries(created.labels ?? {}).map(([name, value]) => [toText(name), toText(value)]);
+  const creator = userOf(created.principal);
   const json = {
     kind: "create",
     ...keyOf(key),
@@ -42,6 +44,7 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
     slot_max: write.slot?.max ?? 0,
     position: write.entries.length,
     created_at: created.at,
+    ...(creator !== undefined && { creator: toText(creator) }),
     ...(labels.length > 0 && { labels }),
   };
   return withChanges(json, write);
@@ -81,7 +84,7 @@ export function releaseOf(owner: string): PreparedWrite {
 /** Replaces the session as a whole. With `isNew` one that exists stays as it is. */
 export function sessionOf(
   key: SessionKey,
-  { history, state, generation }: StoredSession,
+  { history, state, generation, creator }: StoredSession,
   at: number,
   isNew: boolean,
 ): PreparedWrite {
@@ -93,6 +96,7 @@ export function sessionOf(
     at,
     isWhole: true,
     ...(generation !== undefined && { generation: toText(generation) }),
+    ...(creator !== undefined && { creator: toText(creator) }),
     ...(isNew && { isNew }),
   };
   return { json: { kind: "session", tenant: toText(key.tenant), session } };
@@ -123,13 +127,16 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake, 
 }
 
 /** Messages of a session that may not exist are requested only if it does. */
-function changeOf({ session_id, create, generation, messages, replaces, state, at }: SessionChange): WriteJson {
+function changeOf(change: SessionChange): WriteJson {
+  const { session_id, create, generation, creator, onlyOf, messages, replaces, state, at } = change;
   const isLazy = !create && messages !== undefined;
   return {
     session_id: toText(session_id),
     create,
     at,
     ...(generation !== undefined && { generation: toText(generation) }),
+    ...(creator !== undefined && { creator: toText(creator) }),
+    ...(onlyOf !== undefined && { onlyOf: toText(onlyOf) }),
     ...(replaces === true && { isWhole: true }),
     ...(isLazy ? { isLazy } : { messages: (messages?.() ?? []).map(toJson) }),
     ...(state !== undefined && { state: toJson(state.value) }),

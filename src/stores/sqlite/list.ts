@@ -29,9 +29,10 @@ export function selectPage(connection: Connection, query: RunQuery): Clause {
 
 /** Reads the runs of a time from the newest one on. Undefined: the time is not all, or the query selects fewer runs. */
 function selectByTime(query: RunQuery): Clause | undefined {
-  const { tenant, session_id, parents, statuses, labels, createdAfter, createdBefore, after } = query;
+  const { tenant, session_id, creator, parents, statuses, labels, createdAfter, createdBefore, after } = query;
   if (createdAfter === undefined && createdBefore === undefined) return undefined;
-  const isRare = session_id !== undefined || parents !== undefined || Object.keys(labels ?? {}).length > 0;
+  const isRare =
+    session_id !== undefined || creator !== undefined || parents !== undefined || Object.keys(labels ?? {}).length > 0;
   if (isRare || isLive(statuses)) return undefined;
   const found = [clause("tenant = ?", toText(tenant)), ...conditionsOf({ ...query, after: undefined })];
   if (after !== undefined) {
@@ -48,7 +49,7 @@ function isLive(statuses: RunQuery["statuses"]): boolean {
 
 /** The ids of all runs of a query, in no order yet. */
 function selectIds(connection: Connection, query: RunQuery): Clause {
-  const { session_id, parents, statuses } = query;
+  const { session_id, creator, parents, statuses } = query;
   const tenant = toText(query.tenant);
   const labels = labelsOf(query);
   const others = conditionsOf(query);
@@ -72,6 +73,12 @@ function selectIds(connection: Connection, query: RunQuery): Clause {
     const further = labels.filter((label) => label !== rarest);
     return withLabel(tenant, rarest, [...others, ...status, ...further.map(hasLabel)]);
   }
+  if (creator !== undefined)
+    return select("cadenza_runs INDEXED BY cadenza_runs_by_creator", [
+      clause("tenant = ?", tenant),
+      ...others,
+      ...status,
+    ]);
   if (isLive(statuses)) return liveOnes(tenant, [...new Set(statuses)], others);
   // The tenant '' has all runs of an application without tenants. They are read from the table.
   const ofTenant = tenant === "" ? "+tenant = ?" : "tenant = ? AND tenant <> ''";
@@ -79,13 +86,14 @@ function selectIds(connection: Connection, query: RunQuery): Clause {
 }
 
 function conditionsOf(query: RunQuery): readonly Clause[] {
-  const { tenant, agent_name, parents, roots, after, createdAfter, createdBefore } = query;
+  const { tenant, agent_name, creator, parents, roots, after, createdAfter, createdBefore } = query;
   const found: Clause[] = [];
   if (after !== undefined)
     found.push(
       clause("id < (SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)", toText(tenant), toText(after)),
     );
   if (agent_name !== undefined) found.push(clause("agent_name = ?", toText(agent_name)));
+  if (creator !== undefined) found.push(clause("creator = ?", toText(creator)));
   if (parents !== undefined)
     found.push(clause(`parent IN (${parents.map(() => "?").join(", ")})`, ...parents.map(toText)));
   if (roots === true) found.push(clause("parent IS NULL"));

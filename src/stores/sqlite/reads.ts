@@ -16,7 +16,7 @@ import { distinctAgents } from "../choice.ts";
 import {
   countable,
   fromJson,
-  generationIn,
+  marksIn,
   runColumns,
   toDamagedRun,
   toFoundRun,
@@ -125,14 +125,14 @@ export function blockedRuns(connection: Connection, { agents, limit, after }: Bl
 }
 
 export function readSessionHead(connection: Connection, { tenant, session_id }: SessionKey): SessionHead | undefined {
-  const select = "SELECT length, state, generation FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
+  const select = "SELECT length, state, generation, creator FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
   const row = connection.get(select, toText(tenant), toText(session_id));
-  return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...generationIn(row) };
+  return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...marksIn(row) };
 }
 
 export function readSession(connection: Connection, { tenant, session_id }: SessionKey): StoredSession | undefined {
   const rows = connection.all(
-    `SELECT s.state, s.generation, m.message FROM cadenza_sessions s LEFT JOIN cadenza_messages m ON m.session = s.id
+    `SELECT s.state, s.generation, s.creator, m.message FROM cadenza_sessions s LEFT JOIN cadenza_messages m ON m.session = s.id
      WHERE s.tenant = ? AND s.session_id = ? ORDER BY m.position`,
     toText(tenant),
     toText(session_id),
@@ -143,7 +143,7 @@ export function readSession(connection: Connection, { tenant, session_id }: Sess
   return {
     history: messages.map((row) => fromJson(row["message"]) as unknown as Message),
     state: fromJson(first["state"]),
-    ...generationIn(first),
+    ...marksIn(first),
   };
 }
 

@@ -171,10 +171,25 @@ const feed = `
 /* What made a session, or replaced it, tells its later messages from those of a deleted one. */
 const generations = "ALTER TABLE cadenza_sessions ADD COLUMN generation TEXT;";
 
+/* Runs and sessions are found by the user who has created them. Those of earlier versions have none, nor do many others. */
+const creators = `
+  ALTER TABLE cadenza_runs ADD COLUMN creator TEXT;
+  CREATE INDEX cadenza_runs_by_creator ON cadenza_runs (tenant, creator) WHERE creator IS NOT NULL;
+  ALTER TABLE cadenza_sessions ADD COLUMN creator TEXT;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
-const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys, feed, generations];
+const migrations: readonly string[] = [
+  firstSchema,
+  labelsAndParents,
+  creationTimes,
+  surveys,
+  feed,
+  generations,
+  creators,
+];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */

@@ -8,7 +8,7 @@ import type { Connection } from "./database.ts";
 /* What is written to sessions and counters inside a transaction. */
 
 const insertSession =
-  "INSERT INTO cadenza_sessions (tenant, session_id, length, state, changed_at, generation) VALUES (?, ?, 0, 'null', ?, ?)";
+  "INSERT INTO cadenza_sessions (tenant, session_id, length, state, changed_at, generation, creator) VALUES (?, ?, 0, 'null', ?, ?, ?)";
 const insertMessage = "INSERT INTO cadenza_messages (session, position, message) VALUES (?, ?, ?)";
 const addCounters = `
   INSERT INTO cadenza_counters (agent_name, ${counterNames.join(", ")}) VALUES (?, ${counterNames.map(() => "?").join(", ")})
@@ -24,7 +24,7 @@ export function addSession(connection: Connection, key: SessionKey, session: Sto
 export function replaceSession(
   connection: Connection,
   { tenant, session_id }: SessionKey,
-  { history, state, generation }: StoredSession,
+  { history, state, ...marks }: StoredSession,
   at: number,
 ): void {
   const messages = () => history;
@@ -32,7 +32,7 @@ export function replaceSession(
     session_id,
     create: true,
     replaces: true,
-    generation,
+    ...marks,
     messages,
     state: { value: state },
     at,
@@ -45,7 +45,7 @@ export function changeSession(connection: Connection, tenant: string, change: Se
   let session = findSession(connection, key);
   if (session === undefined) {
     if (!change.create) return;
-    session = makeSession(connection, key, change.at, change.generation);
+    session = makeSession(connection, key, change);
   }
   const messages = change.messages?.() ?? [];
   if (change.replaces === true) emptySession(connection, session.id, change.generation);
@@ -56,6 +56,14 @@ export function changeSession(connection: Connection, tenant: string, change: Se
 
 export function addToCounters(connection: Connection, agentName: string, counters: Counters): void {
   connection.run(addCounters, toText(agentName), ...counterNames.map((name) => counters[name]));
+}
+
+/** Whether the session of a new run was created by another user, or by none that is known. */
+export function isForeign(connection: Connection, tenant: string, change: SessionChange | undefined): boolean {
+  if (change?.onlyOf === undefined) return false;
+  const select = "SELECT creator FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
+  const session = connection.get(select, toText(tenant), toText(change.session_id));
+  return session !== undefined && session["creator"] !== toText(change.onlyOf);
 }
 
 interface SessionRow {
@@ -72,10 +80,10 @@ function findSession(connection: Connection, { tenant, session_id }: SessionKey)
 function makeSession(
   connection: Connection,
   { tenant, session_id }: SessionKey,
-  at: number,
-  generation: string | undefined,
+  { at, generation, creator }: SessionChange,
 ): SessionRow {
-  const values = [toText(tenant), toText(session_id), at, toTextOrNull(generation ?? null)];
+  const marks = [toTextOrNull(generation ?? null), toTextOrNull(creator ?? null)];
+  const values = [toText(tenant), toText(session_id), at, ...marks];
   const { lastInsertRowid } = connection.run(insertSession, ...values);
   return { id: Number(lastInsertRowid), length: 0 };
 }

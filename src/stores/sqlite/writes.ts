@@ -1,5 +1,6 @@
 import type { Labels } from "../../core/log.ts";
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../../core/ports.ts";
+import { userOf } from "../../core/user.ts";
 import {
   countable,
   fromText,
@@ -16,7 +17,7 @@ import { addToFeed } from "./feed.ts";
 import { fromHead } from "./rows.ts";
 import type { RunRow } from "./run-row.ts";
 import { findRow, updateRow } from "./run-row.ts";
-import { addToCounters, changeSession } from "./sessions.ts";
+import { addToCounters, changeSession, isForeign } from "./sessions.ts";
 import { leaseEnd, slotHolders } from "./work.ts";
 
 /*
@@ -24,8 +25,9 @@ import { leaseEnd, slotHolders } from "./work.ts";
  * has to be rolled back.
  */
 
+const inserted = [...insertedColumns, "creator"];
 const insertRun = `
-  INSERT INTO cadenza_runs (${insertedColumns.join(", ")}) VALUES (${insertedColumns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
+  INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 
 /**
  * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other
@@ -54,6 +56,7 @@ export function createRun(
   const tenant = toText(key.tenant);
   const runId = toText(key.run_id);
   const used = toTextOrNull(idempotencyKey);
+  if (isForeign(connection, key.tenant, write.session)) return { conflict: "foreign" };
   if (slot !== undefined && head.holds_slot && isFull(connection, slot))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
   const { changes, lastInsertRowid } = connection.run(
@@ -70,6 +73,7 @@ export function createRun(
     ...fromHead(head),
     write.entries.length,
     created.at,
+    toTextOrNull(userOf(created.principal) ?? null),
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
   addLines(connection, Number(lastInsertRowid), 0, lines);

@@ -134,16 +134,10 @@ const runtime: readonly Mutant[] = [
   ),
   mutant("src/runtime/api/scope.ts", "const key = { tenant: this.#tenant,", 'const key = { tenant: "",', runs),
   mutant("src/runtime/api/scope.ts", "this.#messages.send(this.#tenant,", 'this.#messages.send("",', runs),
-  mutant("src/runtime/api/scope-reads.ts", "current(keyOf(this.#tenant, run_id))", 'current(keyOf("", run_id))', runs),
-  mutant("src/runtime/api/scope-reads.ts", "details(keyOf(this.#tenant, run_id))", 'details(keyOf("", run_id))', runs),
-  mutant(
-    "src/runtime/api/scope-reads.ts",
-    "transcript(keyOf(this.#tenant, run_id))",
-    'transcript(keyOf("", run_id))',
-    runs,
+  ...["current", "details", "transcript", "source"].map((name) =>
+    mutant("src/runtime/api/scope-reads.ts", `.${name}(key)`, `.${name}({ ...key, tenant: "" })`, runs),
   ),
-  mutant("src/runtime/api/scope-reads.ts", "source(keyOf(this.#tenant, run_id))", 'source(keyOf("", run_id))', runs),
-  mutant("src/runtime/api/scope-reads.ts", "readRunQuery(query, this.#tenant)", 'readRunQuery(query, "")', runs),
+  mutant("src/runtime/api/scope-reads.ts", "readRunQuery(query, this.#tenant,", 'readRunQuery(query, "",', runs),
   mutant("src/runtime/api/scope-reads.ts", "findByIdempotencyKey(this.#tenant,", 'findByIdempotencyKey("",', runs),
   mutant(
     "src/runtime/api/scope-reads.ts",
@@ -179,8 +173,8 @@ const runtime: readonly Mutant[] = [
   mutant("src/runtime/runs/message-router.ts", "? { tenant, run_id: to }", '? { tenant: "", run_id: to }', runs),
   mutant(
     "src/runtime/runs/message-router.ts",
-    "      tenant,\n      labels,",
-    '      tenant: "",\n      labels,',
+    "      tenant,\n      creator,",
+    '      tenant: "",\n      creator,',
     runs,
   ),
   mutant(
@@ -189,13 +183,8 @@ const runtime: readonly Mutant[] = [
     'const repeated = await this.#repeated("",',
     runs,
   ),
-  mutant("src/runtime/api/forks.ts", "joinSession(key.tenant,", 'joinSession("",', runs),
-  mutant(
-    "src/runtime/runs/session-entry.ts",
-    "this.#find({ tenant, run_id: sessionId })",
-    'this.#find({ tenant: "", run_id: sessionId })',
-    runs,
-  ),
+  mutant("src/runtime/api/forks.ts", "user = { tenant: key.tenant,", 'user = { tenant: "",', runs),
+  mutant("src/runtime/runs/session-entry.ts", "this.#find(namesake)", 'this.#find({ ...namesake, tenant: "" })', runs),
   mutant(
     "src/runtime/runs/session-entry.ts",
     "const key = { tenant, session_id: sessionId };",
@@ -204,8 +193,8 @@ const runtime: readonly Mutant[] = [
   ),
   mutant(
     "src/runtime/runs/session-entry.ts",
-    "#completedRun({ tenant, run_id: sessionId })",
-    '#completedRun({ tenant: "", run_id: sessionId })',
+    "this.#store.find(namesake)",
+    'this.#store.find({ ...namesake, tenant: "" })',
     runs,
   ),
   mutant("src/runtime/runs/run-reader.ts", "{ tenant, parents: [run_id] }", '{ tenant: "", parents: [run_id] }', runs),
@@ -427,7 +416,7 @@ const sqlite: readonly Mutant[] = [
   bySqlite("sqlite/reads.ts", '"SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?"'),
   bySqlite(
     "sqlite/reads.ts",
-    "SELECT length, state, generation FROM cadenza_sessions WHERE tenant = ? AND session_id = ?",
+    "SELECT length, state, generation, creator FROM cadenza_sessions WHERE tenant = ? AND session_id = ?",
   ),
   bySqlite("sqlite/reads.ts", "WHERE s.tenant = ? AND s.session_id = ? ORDER BY"),
   bySqlite("sqlite/run-row.ts", "FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
