@@ -1,7 +1,8 @@
 /**
  * Four processes run random agent programs on one file, and a random one of them is killed every second.
  * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`. With `--store postgres` on a server of its own.
- * `--webs 1` adds a process that executes nothing.
+ * `--store postgres --clocks wrong` sets the clocks of the processes wrong by up to an hour, again and again. `--punctual` judges delays too, which needs a quiet machine and few
+ * kills: `--kill-every 30`, in seconds. `--webs 1` adds a process that executes nothing.
  */
 import { parseArgs } from "node:util";
 import { newSchemaOn } from "../test/harness/crash/place.ts";
@@ -15,10 +16,15 @@ const { values } = parseArgs({
     webs: { type: "string", default: "0" },
     seconds: { type: "string", default: "900" },
     seed: { type: "string", default: `${Date.now()}` },
+    clocks: { type: "string", default: "right" },
+    "kill-every": { type: "string", default: "1" },
+    punctual: { type: "boolean", default: false },
     store: { type: "string", default: "sqlite" },
   },
 });
 console.log(`seed ${values.seed}`);
+if (values.clocks === "wrong" && values.store !== "postgres")
+  throw new Error("A file has the clock of its processes: --clocks wrong needs --store postgres.");
 const server = values.store === "postgres" ? await startServer(18) : undefined;
 const started = Date.now();
 const { wrong, said, ...figures } = await manyProcesses({
@@ -26,7 +32,9 @@ const { wrong, said, ...figures } = await manyProcesses({
   processes: Number(values.processes),
   webs: Number(values.webs),
   runs: Number(values.runs),
-  killEveryMs: 1_000,
+  killEveryMs: 1_000 * Number(values["kill-every"]),
+  wrongClocks: values.clocks === "wrong",
+  punctual: values.punctual,
   atMostMs: 1_000 * Number(values.seconds),
   place: server && newSchemaOn(server.address),
   onProgress: (progress) => {

@@ -41,13 +41,20 @@ function failing(times: number[], clock: () => { now(): number }): Body {
 }
 
 /** How long a step waits between its attempts when each of them fails. */
-async function pausesOf(durable: boolean, retry: NonNullable<StepOptions["retry"]>): Promise<number[]> {
+async function pausesOf(
+  durable: boolean,
+  retry: NonNullable<StepOptions["retry"]>,
+  firesEarly = false,
+): Promise<number[]> {
   const times: number[] = [];
   const set = withStep(
     durable,
     failing(times, () => set.clock),
     { retry },
   );
+  const { setTimeout } = set.clock;
+  if (firesEarly)
+    set.clock.setTimeout = (callback, ms) => setTimeout.call(set.clock, callback, ms > 100 ? Math.floor(ms / 3) : ms);
   const run_id = await set.begin();
   while ((await set.runtime.getRun(run_id)).status !== "completed") await set.clock.advance(30_000);
   expect(textsOf(await set.runtime.getRun(run_id))).toEqual(["Error: busy"]);
@@ -274,6 +281,12 @@ describe.each([false, true])("a step (durable: %s)", (durable) => {
   });
 
   describe("with retry", () => {
+    unlessReplayed(TOO_LONG)("pauses for the whole time where timers fire early", async () => {
+      const pauses = await pausesOf(durable, { attempts: 3, backoffMs: 1_000, factor: 1 }, true);
+      for (const pause of pauses) expect(pause).toBeGreaterThanOrEqual(500);
+      expect(pauses).toHaveLength(2);
+    });
+
     unlessReplayed(TOO_LONG)("pauses for half to the whole of a back-off that grows up to its limit", async () => {
       const retry = { attempts: 6, backoffMs: 1_000, factor: 3, maxBackoffMs: 10_000 };
       const pauses = await pausesOf(durable, retry);

@@ -282,17 +282,23 @@ export class Steps {
     return pauseAfter(attempt, error, retry, `${this.#run.log.key.run_id} ${key} ${attempt}`);
   }
 
-  /** Waits before the next attempt. Rejects when the run is stopped. */
-  #pause(waitMs: number): Promise<void> {
+  /** Waits until the time of the next attempt. Rejects when the run is stopped. */
+  async #pause(waitMs: number): Promise<void> {
+    const { clock } = this.#run.shared;
+    const until = clock.now() + waitMs;
+    // Timers may fire a little early.
+    for (let left = waitMs; left > 0; left = until - clock.now()) await this.#sleep(left);
+  }
+
+  #sleep(ms: number): Promise<void> {
     const { clock, logger } = this.#run.shared;
-    if (waitMs === 0) return Promise.resolve();
     const { signal } = this.#signal;
     if (signal.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
       const clear = clock.setTimeout(() => {
         unfollow();
         resolve();
-      }, waitMs);
+      }, ms);
       const unfollow = onceAborted(logger, signal, () => {
         clear();
         reject(signal.reason);

@@ -10,6 +10,7 @@ import type { NamedProgram } from "../program.ts";
 import { print } from "../program.ts";
 import { isRaceWithTime, questionsFallAnywhere } from "../program-maker.ts";
 import { namedIn } from "../program-player.ts";
+import { mistimed } from "../time-judge.ts";
 import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
 import type { Place } from "./place.ts";
 import { openPlace } from "./place.ts";
@@ -17,6 +18,10 @@ import { Reference } from "./reference.ts";
 
 /** A lease that leaves a server time to answer on a busy machine. */
 const LONG_MS = 120_000;
+/** How long the other processes need to take over what a killed one has left, in milliseconds. */
+const RECOVERY_MS = 12_000;
+/** By how much a process may misjudge the clock of its store, in milliseconds. */
+const NEAR_MS = 50;
 /** More entries than a log has. */
 const MANY = 1_000_000;
 
@@ -78,7 +83,10 @@ class Inspection {
     this.#lookAtEvents(record, events);
     await this.#lookAtPromises(record, log, run);
     const family = await this.#family(run_id, log);
-    for (const [id, each] of family) await this.#lookAtLog(record, id, each);
+    for (const [id, each] of family) {
+      await this.#lookAtLog(record, id, each);
+      this.#lookAtTimes(record, id, each);
+    }
     if (record.ended) this.wrong.push(...(await misjudged(run_id, (id) => family.get(id))));
     if (run.status === "completed" && record.session_id !== null) {
       const added = transcript(foldEntries(run_id, log)).length;
@@ -125,6 +133,12 @@ class Inspection {
       if (JSON.stringify(event) !== JSON.stringify(seen))
         this.#complain(record, `has ${JSON.stringify(event)} where ${JSON.stringify(seen)} was seen`);
     }
+  }
+
+  #lookAtTimes(record: RunRecord, run_id: string, log: readonly Entry[]): void {
+    const { taken, disturbances } = this.#ledger;
+    const timing = { log, taken: taken.get(run_id) ?? [], disturbances, recoveryMs: RECOVERY_MS, toleranceMs: NEAR_MS };
+    for (const what of mistimed(timing)) this.#complain(record, `${what}: ${wordsOf(log)}`);
   }
 
   async #lookAtPromises(record: RunRecord, log: readonly Entry[], run: Run): Promise<void> {

@@ -2,6 +2,7 @@ import type { StreamedEvent } from "cadenza";
 import type { Mail } from "../answers.ts";
 import { NO_ANSWER } from "../answers.ts";
 import { textOf } from "../program-player.ts";
+import type { Disturbance } from "../time-judge.ts";
 import type { BodyReport, Report } from "./messages.ts";
 
 /** What the driver knows of one run: what it has asked for, and what was acknowledged. */
@@ -49,6 +50,10 @@ export class Ledger {
   readonly steps = new Map<string, StepRecord>();
   /** The acknowledged messages, by the run that they were sent to. */
   readonly sent = new Map<string, Mail[]>();
+  /** When the store has taken the entries of each run, as far as the processes have lived to report it. */
+  readonly taken = new Map<string, number[]>();
+  /** When processes were killed. */
+  readonly disturbances: Disturbance[] = [];
   readonly wrong: string[] = [];
   readonly said: string[] = [];
   unanswered = 0;
@@ -131,6 +136,12 @@ export class Ledger {
         const run = this.#byId.get(report.run_id);
         if (run !== undefined) run.cancel = "accepted";
         return;
+      }
+      case "stored": {
+        const taken = this.taken.get(report.run_id) ?? [];
+        for (let index = 0; index < report.count; index++) taken[report.from + index] = report.at;
+        this.taken.set(report.run_id, taken);
+        break;
       }
       case "began":
         this.#began(worker, report);

@@ -17,6 +17,8 @@ export interface WorkerSettings {
   readonly maxTakeovers: number;
   /** Whether it executes runs. Default: true. */
   readonly work?: boolean;
+  /** The seed by which its clock is set wrong, again and again while it runs. On a server only. Default: its clock is right. */
+  readonly wrongClock?: string | undefined;
 }
 
 /** What a worker has to do. */
@@ -40,6 +42,14 @@ export type Report =
   | { readonly is: "cancelled"; readonly run_id: string }
   | { readonly is: "refused"; readonly order: Order; readonly code: string; readonly message: string }
   | BodyReport
+  /** The store has taken entries of a run, from this position on, at the latest at this time of the machine. */
+  | {
+      readonly is: "stored";
+      readonly run_id: string;
+      readonly from: number;
+      readonly count: number;
+      readonly at: number;
+    }
   | { readonly is: "got"; readonly run_id: string; readonly key: string }
   | { readonly is: "said"; readonly message: string; readonly error: string }
   /** A call of the server took too long. */

@@ -28,6 +28,10 @@ export interface ProcessesOptions {
   readonly atMostMs: number;
   /** Where the runs are kept. Default: a new file. */
   readonly place?: NewPlace | undefined;
+  /** Whether the clocks of the processes are up to an hour off, and jump. A file has the clock of its processes: on a server only. Default: false. */
+  readonly wrongClocks?: boolean | undefined;
+  /** Whether delays are judged, which a busy machine has too. Default: false. */
+  readonly punctual?: boolean | undefined;
   readonly onProgress?: ((figures: KillFigures) => void) | undefined;
 }
 
@@ -94,6 +98,8 @@ class Driver {
     const finished = new Promise<void>((resolve) => {
       this.#finish = resolve;
     });
+    if (this.#options.punctual !== true)
+      this.#client.ledger.disturbances.push({ from: 0, to: Number.POSITIVE_INFINITY });
     for (let count = 0; count < processes + webs; count++) this.#start(count < processes);
     this.#watch();
     const stopLooking = this.#client.attend();
@@ -133,6 +139,7 @@ class Driver {
         scanMs: 100,
         evictAfterMs: this.#random.pick([20, 60_000]),
         maxTakeovers: MAX_TAKEOVERS,
+        wrongClock: this.#options.wrongClocks === true ? `${this.#options.seed} ${name}` : undefined,
       },
       (report) => {
         if (report.is === "ready") this.#ready.set(name, worker);
@@ -180,6 +187,7 @@ class Driver {
     // It gets no more orders; its earlier reports still arrive.
     this.#ready.delete(worker.name);
     worker.kill();
+    this.#client.ledger.disturbances.push({ from: Date.now(), to: Date.now() });
     this.#kills += 1;
     if (this.#kills >= kills) this.#total = 0;
     this.#options.onProgress?.(this.#figures);

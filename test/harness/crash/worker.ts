@@ -5,22 +5,38 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import { AgentRuntime, CadenzaError } from "cadenza";
+import type { RunWrite, Store } from "cadenza/store";
 import { isPromise } from "../../../src/core/promises.ts";
 import { CHILD, inputOf } from "../program.ts";
 import { agentOf } from "../program-player.ts";
+import { Random } from "../random.ts";
+import { hookedStore } from "../store-proxy.ts";
 import type { Order, Receiving, Report, WorkerSettings } from "./messages.ts";
 import { openPlace } from "./place.ts";
 import { programOf } from "./programs.ts";
 
+/** By how much a wrong clock is off at most, and how long it shows the same error at most. In milliseconds. */
+const WRONG_MS = 3_600_000;
+const SAME_MS = 3_000;
+
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
+const machineNow = Date.now;
+if (settings.wrongClock !== undefined) setWrong(new Random(settings.wrongClock));
 const unknownHead = { head: { epoch: 0, owner: `${settings.name}/?` } };
 const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
-const store = await openPlace(settings.place, {
+const opened = await openPlace(settings.place, {
   synchronous,
   durability,
   onLate: (method, ms) => say({ is: "late", method, ms: Math.round(ms) }),
 });
+const store = hookedStore((call, method, parameters) => {
+  const answer = call();
+  if (method !== "append" && method !== "create") return answer;
+  return isPromise(answer)
+    ? answer.then((conflict) => noteStored(parameters, conflict))
+    : noteStored(parameters, answer);
+}, opened);
 let tokens = 0;
 const { work = true } = settings;
 const runtime = new AgentRuntime({
@@ -123,6 +139,28 @@ async function headOf(run_id: string): Promise<{ readonly epoch: number; readonl
   return isPromise(answer) && "finished_at" in found.head && found.head.finished_at !== null
     ? unknownHead.head
     : found.head;
+}
+
+/** Tells when a write was carried out, and gives its answer. */
+function noteStored(parameters: readonly unknown[], conflict: unknown): unknown {
+  const [{ run_id }, expected, write] = parameters as Parameters<Store["append"]>;
+  // The second parameter of `create` is the write.
+  const isNew = "entries" in expected;
+  const { entries } = (isNew ? expected : write) as RunWrite;
+  if (conflict === undefined)
+    say({ is: "stored", run_id, from: isNew ? 0 : expected.position, count: entries.length, at: machineNow() });
+  return conflict;
+}
+
+/** Lets the clock of this process jump. That of a server does not depend on it. */
+function setWrong(random: Random): void {
+  let aheadMs = 0;
+  const jump = (): void => {
+    aheadMs = random.below(2 * WRONG_MS) - WRONG_MS;
+    setTimeout(jump, random.below(SAME_MS)).unref();
+  };
+  jump();
+  Date.now = () => machineNow() + aheadMs;
 }
 
 function say(report: Report): void {
