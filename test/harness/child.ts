@@ -73,7 +73,10 @@ async function floating(): Promise<void> {
   process.stdout.write("went on\n");
 }
 
-/** Trees of runs that are thousands deep, and are cancelled and closed. */
+/** So deep a tree, on a stack of 200 kB, is as one of 5,000 levels on the stack that a process has by default. */
+const DEPTH = 1_000;
+
+/** Trees of runs that are deep for the stack, and are cancelled and closed. */
 async function deep(): Promise<void> {
   const limits = { maxDepth: Number.POSITIVE_INFINITY };
   for (const ends of ["cancelled", "closed", "closed while it asks"]) {
@@ -88,7 +91,7 @@ async function deep(): Promise<void> {
       reachBottom();
       return ends === "closed" ? never() : JSON.stringify(await ask("?"));
     });
-    const { run_id } = await runtime.createRun({ agent_name: "deep", input: "5000", mode: "async" });
+    const { run_id } = await runtime.createRun({ agent_name: "deep", input: String(DEPTH), mode: "async" });
     await bottom;
     await new Promise((resolve) => setTimeout(resolve, 50));
     if (ends === "cancelled") {
@@ -96,7 +99,8 @@ async function deep(): Promise<void> {
       for await (const _ of runtime.events(run_id, { until: "end" })) {
         // Waits for the end of the stream.
       }
-      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      while ((await runtime.listRuns({ status: "in-progress", roots: false, limit: 1 })).length > 0)
+        await new Promise((resolve) => setTimeout(resolve, 10));
     }
     const { left } = await runtime.close({ drainMs: 0 });
     process.stdout.write(`${ends}: ${left.length} left\n`);

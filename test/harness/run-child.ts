@@ -4,12 +4,18 @@ import { promisify } from "node:util";
 
 const script = fileURLToPath(new URL("./child.ts", import.meta.url));
 
-/** Runs a scenario of `child.ts` in a process of its own, and gives its output and exit code. */
-export async function runChild(scenario: string, timeout = 15_000): Promise<{ code: number; out: string }> {
+/** Runs a scenario of `child.ts` in a process of its own, with options for Node, and gives its output and exit code. */
+export async function runChild(
+  scenario: string,
+  timeout = 15_000,
+  options: readonly string[] = [],
+): Promise<{ code: number; out: string }> {
   try {
-    const { stdout, stderr } = await promisify(execFile)(process.execPath, ["--import", "tsx", script, scenario], {
-      timeout,
-    });
+    const { stdout, stderr } = await promisify(execFile)(
+      process.execPath,
+      [...options, "--import", "tsx", script, scenario],
+      { timeout },
+    );
     return { code: 0, out: `${stdout}${stderr}`.trim() };
   } catch (error) {
     const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
