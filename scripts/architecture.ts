@@ -54,12 +54,15 @@ const RULES: readonly Rule[] = [
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
   {
     place: "http/",
-    imports: ["core/background", "core/error", "core/run-map", "core/tenants", "protocol/", "runtime/api/inside"],
+    imports: [
+      ...["core/background", "core/error", "core/run-map", "core/tenants", "core/user", "protocol/"],
+      "runtime/api/inside",
+    ],
     types: ["core/", "runtime/"],
   },
   {
     place: "faces/acp/",
-    imports: ["http/", "core/background", "core/error", "protocol/"],
+    imports: ["http/", "core/background", "core/error", "core/user", "protocol/"],
     types: ["core/", "runtime/"],
     packages: ["zod"],
   },

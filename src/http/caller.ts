@@ -1,6 +1,9 @@
+import type { QuestionKind } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import { userOf } from "../core/user.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import type { AskedQuestion } from "../runtime/agent/answer.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { WireError } from "./errors.ts";
@@ -18,6 +21,10 @@ export interface Caller {
   readonly sees: ((agentName: string) => boolean) | undefined;
   /** Whether a message from the client may have a role, such as `user` or `agent/desk`. */
   speaksAs(role: string): boolean;
+  /** Whether the client may only look, and answer what `mayAnswer` says. */
+  readonly isReader: boolean;
+  /** Whether the client may answer a question that it sees. */
+  mayAnswer(question: AskedQuestion): boolean;
   /**
    * Asks the host about the same request again, which is now known to be about more, and gives the client with the rights
    * that it has then. Undefined: the host is never asked.
@@ -35,14 +42,25 @@ export function callerOf(
   asked: () => AuthorizeRequest,
   logger: Logger,
 ): MaybePromise<Caller> {
-  if (authorize === undefined)
-    return { scope: runtime, tenant: "", principal: null, sees: undefined, speaksAs: isUser, ask: undefined };
+  if (authorize === undefined) return { ...unlimited, scope: runtime, ask: undefined };
   return authorizedCaller(runtime, authorize, asked(), logger);
 }
+
+const unlimited = {
+  tenant: "",
+  principal: null,
+  sees: undefined,
+  speaksAs: isUser,
+  isReader: false,
+  mayAnswer: () => true,
+} as const;
 
 const rights: Rights = {
   tenant: (value) => typeof value === "string",
   principal: isPrincipal,
+  owns: isFlag,
+  readOnly: isFlag,
+  answers: isAnswers,
   agents: isChoice,
   roles: isChoice,
 };
@@ -54,13 +72,20 @@ async function authorizedCaller(
   logger: Logger,
 ): Promise<Caller> {
   const granted = await askHost<Grant>(() => authorize(request), rights, logger);
-  const { tenant = "", principal = null, agents, roles } = granted;
+  const { tenant = "", principal = null, owns = false, readOnly = false, answers, agents, roles } = granted;
+  if (owns && userOf(principal) === undefined)
+    throw misgranted(
+      "with owns the principal has to be a text, or an object with an id, of at most 255 characters",
+      logger,
+    );
   return {
-    scope: runtime.scope({ tenant, principal }),
+    scope: runtime.scope({ tenant, principal, owns }),
     tenant,
     principal,
     sees: agents && choosing("agents", agents, logger),
     speaksAs: roles === undefined ? isUser : choosing("roles", roles, logger),
+    isReader: readOnly,
+    mayAnswer: answering(answers, readOnly, logger),
     ask: async (more) => {
       const about = { ...request, ...more };
       try {
@@ -130,20 +155,39 @@ export function isPrincipal(value: unknown): boolean {
   return value === null || ["string", "number", "boolean", "object"].includes(typeof value);
 }
 
-/** Some texts, listed or chosen by a function. */
-type Choice = readonly string[] | ((text: string) => boolean);
+export function isFlag(value: unknown): boolean {
+  return typeof value === "boolean";
+}
+
+const kinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
+
+/** Whether a value may say which questions are answered. */
+export function isAnswers(value: unknown): boolean {
+  return typeof value === "function" || (Array.isArray(value) && value.every((kind) => kinds.includes(kind)));
+}
+
+/** Which questions a client may answer. Left out: all, and none for one that may only look. */
+export function answering(answers: Grant["answers"], isReader: boolean, logger: Logger): Caller["mayAnswer"] {
+  if (answers === undefined) return () => !isReader;
+  if (typeof answers !== "function") return ({ kind }) => answers.includes(kind);
+  return choosing("answers", answers, logger);
+}
 
 function isChoice(value: unknown): boolean {
   return typeof value === "function" || (Array.isArray(value) && value.every((item) => typeof item === "string"));
 }
 
 /** A function of the host that fails, or answers with anything but true or false, refuses the request. */
-function choosing(right: string, choice: Choice, logger: Logger): (text: string) => boolean {
-  if (typeof choice !== "function") return (text) => choice.includes(text);
-  return (text) => {
+function choosing<Item>(
+  right: string,
+  choice: readonly Item[] | ((item: Item) => boolean),
+  logger: Logger,
+): (item: Item) => boolean {
+  if (typeof choice !== "function") return (item) => choice.includes(item);
+  return (item) => {
     let answer: unknown;
     try {
-      answer = choice(text);
+      answer = choice(item);
     } catch (error) {
       logger.warn("authorize failed; the request was refused.", { error });
       throw markRefused(denied({ status: 403 }), { isExplained: true });
@@ -155,6 +199,16 @@ function choosing(right: string, choice: Choice, logger: Logger): (text: string)
 
 function isUser(role: string): boolean {
   return role === "user";
+}
+
+/** Refuses a client that may only look. */
+export function checkMayWrite(client: Pick<Caller, "isReader" | "tenant" | "principal">): void {
+  if (client.isReader) throw markRefused(denied({ status: 403 }), { client });
+}
+
+/** The refusal of an answer to a question that the client may see. */
+export function mayNotAnswer(client: Pick<Caller, "tenant" | "principal">): WireError {
+  return markRefused(denied({ status: 403, message: "The question may not be answered by this user." }), { client });
 }
 
 function denied({ status, message = "The request is not allowed.", headers = {} }: Denial): WireError {

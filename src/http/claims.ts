@@ -6,7 +6,9 @@ import type { Scope } from "../runtime/api/scope.ts";
 import type { EventStream } from "../runtime/log/events.ts";
 import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "../runtime/runs/requests.ts";
 import type { About, Caller } from "./caller.ts";
+import { checkMayWrite, mayNotAnswer } from "./caller.ts";
 import { WireError } from "./errors.ts";
+import { markRefused } from "./refusals.ts";
 
 /*
  * What a client says on its way to an agent. Every face creates and answers runs through this file: a message of a client
@@ -20,9 +22,9 @@ export const MESSAGE_ID = "chat_message_id";
 export const CALL_ID = "tool_call_id";
 
 /** Who speaks: the scope of the client, the roles that its messages may have, and the host to ask about its answers. */
-export type Speaker = Pick<Caller, "speaksAs"> & {
+export type Speaker = Pick<Caller, "speaksAs" | "isReader" | "tenant" | "principal"> & {
   readonly scope: Scope;
-  readonly ask: ((about: About) => Promise<unknown>) | undefined;
+  readonly ask: ((about: About) => Promise<Pick<Caller, "mayAnswer">>) | undefined;
 };
 
 /** Creates a run for a client, as {@link Scope.createRun} does. Refuses a message in a role that the client may not have. */
@@ -41,6 +43,7 @@ export function createRunFor(
   request: CreateRunRequest,
   options: CreateRunOptions,
 ): Promise<Run> | EventStream {
+  checkMayWrite(speaker);
   const input = spokenBy(speaker, request.input, "input") as RunInput;
   return speaker.scope.createRun({ ...request, input }, options) as Promise<Run> | EventStream;
 }
@@ -66,14 +69,15 @@ export function resumeFor(
 ): Promise<Run> | EventStream {
   const { await_resume } = request;
   const answer = await_resume === undefined ? undefined : answerBy(speaker, await_resume);
-  const asking = speaker.ask === undefined ? options : { ...options, admit: admitting(speaker.ask) };
+  const asking = speaker.ask === undefined ? options : { ...options, admit: admitting(speaker, speaker.ask) };
   return speaker.scope.resume({ ...request, await_resume: answer }, asking) as Promise<Run> | EventStream;
 }
 
-function admitting(ask: (about: About) => Promise<unknown>): ResumeOptions["admit"] {
+function admitting(client: Speaker, ask: NonNullable<Speaker["ask"]>): ResumeOptions["admit"] {
   return async (question) => {
     const { run_id, agent_name, session_id } = question;
-    await ask({ action: "answer", run_id, agent_name, session_id, question });
+    const allowed = await ask({ action: "answer", run_id, agent_name, session_id, question });
+    if (!allowed.mayAnswer(question)) throw mayNotAnswer(client);
   };
 }
 
@@ -93,7 +97,8 @@ function spokenBy(speaker: Speaker, input: unknown, path: string): unknown {
   const { role = null } = input;
   if (role === null || role === "user") return asUser(input);
   if (typeof role !== "string" || speaker.speaksAs(role)) return input;
-  throw new WireError(403, "role_not_allowed", `${path}.role: expected user, received ${role}.`);
+  const message = `${path}.role: expected user, received ${role}.`;
+  throw markRefused(new WireError(403, "role_not_allowed", message), { client: speaker });
 }
 
 function hasParts(value: JsonObject): value is JsonObject & { readonly parts: readonly JsonValue[] } {

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { QuestionKind } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { JSON_LIMITS } from "../protocol/json-text.ts";
 import type { AskedQuestion } from "../runtime/agent/answer.ts";
@@ -53,8 +54,31 @@ export interface Grant {
    * tenant.
    */
   readonly tenant?: string | undefined;
-  /** What agents see as `context.principal`. */
+  /**
+   * What agents see as `context.principal`. A text is the id of a user, and so is the `id` of an object. What the client
+   * creates is that user's.
+   */
   readonly principal?: JsonValue | undefined;
+  /**
+   * Whether only runs, sessions and chats exist for the client that its user has created. The `principal` then has to name a
+   * user. Default: those of the whole tenant do.
+   */
+  readonly owns?: boolean | undefined;
+  /** Whether the client may only look, and answer what `answers` says. Default: false. */
+  readonly readOnly?: boolean | undefined;
+  /**
+   * Which questions the client may answer or decline, of those that it may see: their kinds, or a function of a question.
+   * Default: all, and none with `readOnly`.
+   *
+   * @example
+   * ```ts
+   * import type { Grant } from "cadenza/http";
+   *
+   * const fourEyes: Grant = { principal: "ada", answers: ({ kind, creator }) => kind !== "approval" || creator !== "ada" };
+   * console.log(typeof fourEyes.answers); // → function
+   * ```
+   */
+  readonly answers?: readonly QuestionKind[] | ((question: AskedQuestion) => boolean) | undefined;
   /** The agents that exist for this client. Other agents and their runs do not exist for it. Default: all. */
   readonly agents?: readonly string[] | ((name: string) => boolean) | undefined;
   /**
@@ -89,7 +113,8 @@ export type Authorize = (request: AuthorizeRequest) => Grant | Denial | false | 
 /** How runs are served over HTTP, whatever the protocol. Every property may be left out. */
 export interface FaceOptions {
   /**
-   * The path below which the service is mounted, for example `/acp`. It is stripped from paths that begin with it.
+   * The path below which the service is mounted, for example `/acp`. The service answers below it alone, also if its host
+   * strips it and says so, as Express does. Leave it out for a host that strips it and does not say so, and set `baseUrl`.
    * Default: none.
    */
   readonly basePath?: string | undefined;

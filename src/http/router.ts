@@ -36,7 +36,7 @@ async function settle<Settings extends FaceSettings, Who>(
     checkOrigin(request, settings);
     if (request.method === "OPTIONS" && settings.cors && request.header("origin") !== undefined)
       return { status: 204, headers: preflightHeaders(face.routes), body: "" };
-    const { segments, query } = splitUrl(request.url, settings.basePath);
+    const { segments, query } = splitUrl(request, settings.basePath);
     const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;
     const about = (): AuthorizeRequest => asked(match, query, request);
@@ -89,14 +89,22 @@ function canonical(about: Asked, text: string): string {
   return read.success ? read.data : text;
 }
 
-/** The parts of a path below the base path, and the query. Slashes at the end are ignored. */
-function splitUrl(url: string, basePath: string): { readonly segments: readonly string[]; readonly query: string } {
+/**
+ * The parts of a path below the base path, and the query. Slashes at the end are ignored. A path elsewhere is refused: what
+ * guards the base path would not see it. A host may have stripped the base path, if it reports that.
+ */
+function splitUrl(
+  request: WireRequest,
+  basePath: string,
+): { readonly segments: readonly string[]; readonly query: string } {
+  const { url } = request;
   const mark = url.indexOf("?");
   let path = mark === -1 ? url : url.slice(0, mark);
   const query = mark === -1 ? "" : url.slice(mark + 1);
-  if (basePath !== "" && path.startsWith(basePath)) {
-    const rest = path.slice(basePath.length);
-    if (rest === "" || rest.startsWith("/")) path = rest;
+  if (basePath !== "") {
+    const rest = path.startsWith(basePath) ? path.slice(basePath.length) : undefined;
+    if (rest === "" || rest?.startsWith("/") === true) path = rest;
+    else if (!request.mount().endsWith(basePath)) throw noSuchPath();
   }
   let end = path.length;
   while (end > 0 && path[end - 1] === "/") end -= 1;

@@ -2,11 +2,13 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Session } from "../runtime/runs/requests.ts";
 import type { Caller } from "./caller.ts";
+import { checkMayWrite } from "./caller.ts";
 import { markRefused } from "./refusals.ts";
 
 /* What exists for a caller, by the agents that do. */
 
-const RUNS_LOOKED_AT = 1_000;
+/** How many runs of a session are listed at a time. */
+const PAGE = 1_000;
 
 /** Refuses an agent that does not exist for the caller. The error is that of an agent that does not exist at all. */
 export function checkAgent(client: Caller, name: string): void {
@@ -19,6 +21,13 @@ export function checkAgent(client: Caller, name: string): void {
 /** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */
 export async function checkRun(caller: Caller, runId: string): Promise<void> {
   if (caller.sees !== undefined) checkVisibleRun(caller, await caller.scope.getRun(runId));
+}
+
+/** Refuses to change a run that does not exist for the caller, as {@link checkRun} does, or that it may only look at. */
+export async function checkChange(caller: Caller, runId: string): Promise<void> {
+  if (caller.isReader) checkVisibleRun(caller, await caller.scope.getRun(runId));
+  else await checkRun(caller, runId);
+  checkMayWrite(caller);
 }
 
 /** Refuses a run whose agent does not exist for the caller. */
@@ -37,10 +46,12 @@ export async function checkSession(caller: Caller, id: string): Promise<void> {
 
 /** Refuses a session that does not exist for the caller. The error is that of a session that does not exist at all. */
 export async function checkVisibleSession(client: Caller, session: Session): Promise<void> {
-  if (await isVisible(client, session)) return;
-  const { id: session_id } = session;
+  if (!(await isVisible(client, session))) throw noSession(client, session.id);
+}
+
+function noSession(client: Caller, session_id: string): CadenzaError {
   const message = `There is no session ${session_id}.`;
-  throw markRefused(new CadenzaError("session_not_found", message, { session_id }), { client });
+  return markRefused(new CadenzaError("session_not_found", message, { session_id }), { client });
 }
 
 /** A session does not exist for the caller if an agent that does not exist for the caller takes part in it. */
@@ -50,8 +61,12 @@ async function isVisible({ scope, sees }: Caller, { id, history }: Session): Pro
   const roles = new Set<string>(hidden.map(({ name }) => `agent/${name}`));
   if (history.some(({ role }) => roles.has(role))) return false;
   // Runs that have not completed are not in the session's history.
-  const runs = await scope.listRuns({ session_id: id, limit: RUNS_LOOKED_AT });
-  return runs.every(({ agent_name }) => sees(agent_name));
+  for (let after: string | undefined; ; ) {
+    const runs = await scope.listRuns({ session_id: id, limit: PAGE, after });
+    if (!runs.every(({ agent_name }) => sees(agent_name))) return false;
+    if (runs.length < PAGE) return true;
+    after = runs.at(-1)?.run_id;
+  }
 }
 
 /** The session with this id; undefined if it does not exist for the caller. */

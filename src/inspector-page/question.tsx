@@ -15,7 +15,7 @@ export function AnswerForm({
   const [refused, setRefused] = useState<string | null>(null);
   const { tenant, run_id, await_id } = question;
   const its = { tenant, run_id, await_id };
-  if (start.value?.may_write !== true) return null;
+  if (start.value?.may_answer !== true) return null;
   if (isSent) return <Notice kind="info">The answer was sent.</Notice>;
   const decline = async (): Promise<void> => {
     try {

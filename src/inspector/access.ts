@@ -1,6 +1,6 @@
 import type { Logger } from "../core/ports.ts";
-import type { About, Rights } from "../http/caller.ts";
-import { askHost, isPrincipal, misgranted } from "../http/caller.ts";
+import type { About, Caller, Rights } from "../http/caller.ts";
+import { answering, askHost, isAnswers, isFlag, isPrincipal, misgranted } from "../http/caller.ts";
 import { WireError } from "../http/errors.ts";
 import { markRefused } from "../http/refusals.ts";
 import type { Admit } from "../http/service.ts";
@@ -13,7 +13,11 @@ import type { AuthorizeInspector, InspectorGrant, InspectorRequest, InspectorSet
 export interface Access {
   /** The only tenant that exists for the user; null: all do. */
   readonly tenant: string | null;
-  readonly mayWrite: boolean;
+  /** Whether the user may only look, and answer what `mayAnswer` says. */
+  readonly isReader: boolean;
+  /** Whether the user may answer any question at all. */
+  readonly isAnswerer: boolean;
+  mayAnswer: Caller["mayAnswer"];
   readonly principal: JsonValue;
   /** Asks the host about the same request again. Undefined: there is no host to ask. */
   readonly ask?: ((about: InspectorAbout) => Promise<Access>) | undefined;
@@ -27,7 +31,13 @@ export type InspectorAbout = About & Pick<InspectorRequest, "tenant">;
 /** The user of a request, or why it is refused: the page says it to people, the other endpoints to programs. */
 export type Visitor = { readonly access: Access } | { readonly refused: WireError };
 
-const everything: Access = { tenant: null, mayWrite: true, principal: null };
+const everything: Access = {
+  tenant: null,
+  isReader: false,
+  isAnswerer: true,
+  mayAnswer: () => true,
+  principal: null,
+};
 
 /** Asks the host's `authorize`. */
 export function byHost(authorize: AuthorizeInspector, logger: Logger): Admit<Visitor> {
@@ -41,19 +51,24 @@ export function byHost(authorize: AuthorizeInspector, logger: Logger): Admit<Vis
   };
 }
 
-const isFlag = (value: unknown): boolean => typeof value === "boolean";
-
 const rights: Rights = {
   tenant: (value) => typeof value === "string",
   allTenants: isFlag,
   readOnly: isFlag,
+  answers: isAnswers,
   principal: isPrincipal,
 };
 
 function accessOf(grant: InspectorGrant, logger: Logger): Access {
-  const { tenant, allTenants = false, readOnly = false, principal = null } = grant;
+  const { tenant, allTenants = false, readOnly = false, answers, principal = null } = grant;
   if (allTenants && tenant !== undefined) throw misgranted("it has both a tenant and allTenants", logger);
-  return { tenant: allTenants ? null : (tenant ?? ""), mayWrite: !readOnly, principal };
+  return {
+    tenant: allTenants ? null : (tenant ?? ""),
+    isReader: readOnly,
+    isAnswerer: answers === undefined ? !readOnly : typeof answers === "function" || answers.length > 0,
+    mayAnswer: answering(answers, readOnly, logger),
+    principal,
+  };
 }
 
 /** Refuses everything. */

@@ -4,6 +4,7 @@ import type { Speaker } from "../http/claims.ts";
 import { createRunFor, resumeFor } from "../http/claims.ts";
 import { unfitAt, WireError } from "../http/errors.ts";
 import type { Action } from "../http/options.ts";
+import { markRefused } from "../http/refusals.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { jsonInputFor } from "../runtime/agent/agent-schemas.ts";
 import { resumeOf } from "../runtime/agent/answer.ts";
@@ -49,17 +50,23 @@ function onRun(
 /** The user with the rights that the host gives now that the body has said what the request is about. */
 async function askedAgain(access: Access, about: InspectorAbout): Promise<Access> {
   const user = access.ask === undefined ? access : await access.ask(about);
-  checkMayWrite(user);
+  checkMayDo(user, about.action);
   return user;
 }
 
-/** Refuses a user who may only look. */
-export function checkMayWrite({ mayWrite }: Access): void {
-  if (!mayWrite) throw readOnly();
+/** Refuses a user who may only look, or only answer. Which questions the user may answer is asked when they are known. */
+export function checkMayDo(user: Access, action: Action): void {
+  if (user.isReader && !(action === "answer" && user.isAnswerer)) throw readOnly(user);
 }
 
-export function readOnly(): WireError {
-  return new WireError(403, "read_only", "This inspector is read-only for this user.");
+export function readOnly(user: Access): WireError {
+  return refusedTo(user, "read_only", "This inspector is read-only for this user.");
+}
+
+/** The error for what a user may see, and not do. */
+export function refusedTo({ tenant, principal }: Access, reason: string, message: string): WireError {
+  // Who sees all tenants counts as the empty one.
+  return markRefused(new WireError(403, reason, message), { client: { tenant: tenant ?? "", principal } });
 }
 
 const none = {};
@@ -112,7 +119,7 @@ async function create({ runtime, access: before, body }: Deed): Promise<object> 
   const about = { action: "create", agent_name: text("agent_name", agent_name), session_id: session } as const;
   const access = await askedAgain(before, { ...about, tenant: readTenant(body["tenant"], before) });
   const tenant = readTenant(body["tenant"], access);
-  if (isForeign(tenant, access)) throw new WireError(403, "forbidden", "The user may not create runs of this tenant.");
+  if (isForeign(tenant, access)) throw refusedTo(access, "forbidden", "The user may not create runs of this tenant.");
   const name = about.agent_name;
   const agent = runtime[insideKey].registry.all().find((one) => one.name === name);
   if (agent === undefined)
@@ -128,11 +135,12 @@ async function create({ runtime, access: before, body }: Deed): Promise<object> 
 }
 
 /** Who operates a runtime is a user of its agents. */
-function speakerOf(runtime: AgentRuntime, { principal, ask }: Access, tenant: string): Speaker {
+function speakerOf(runtime: AgentRuntime, { principal, isReader, ask }: Access, tenant: string): Speaker {
   return {
+    ...{ tenant, principal, isReader },
     scope: runtime.scope({ tenant, principal }),
     speaksAs: (role) => role === "user",
-    ask: ask && (async (about) => checkMayWrite(await ask({ ...about, tenant }))),
+    ask: ask && ((about) => ask({ ...about, tenant })),
   };
 }
 

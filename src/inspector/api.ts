@@ -38,8 +38,10 @@ import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
 export interface Start {
   /** The only tenant that the caller may see; null: all tenants. */
   readonly tenant: string | null;
-  /** Whether the caller may answer, cancel, fork, delete and create runs. */
+  /** Whether the caller may cancel, fork, delete and create runs, and send messages. */
   readonly may_write: boolean;
+  /** Whether the caller may answer questions, or some of them. */
+  readonly may_answer: boolean;
   /** The agents that this process knows, each with the version that new runs get. */
   readonly agents: readonly InspectedAgent[];
 }

@@ -18,7 +18,7 @@ import { insideKey } from "../runtime/api/inside.ts";
 import { randomSecret } from "../runtime/log/system.ts";
 import type { Access, Visitor } from "./access.ts";
 import { byHost, byNothing, byToken } from "./access.ts";
-import { actions, checkMayWrite, readOnly } from "./actions.ts";
+import { actions, checkMayDo, readOnly, refusedTo } from "./actions.ts";
 import type { InspectedAgent, Start } from "./api.ts";
 import { questionItemId, runItemId } from "./api.ts";
 import type { Feed } from "./feed.ts";
@@ -51,7 +51,7 @@ import { figuresFeed, stuckFeed } from "./states.ts";
  * // With Hono: app.all("/inspector/*", (context) => handler(context.req.raw));
  * const headers = { authorization: "Bearer of-ada" };
  * const response = await handler(new Request("http://localhost/inspector/api/start", { headers }));
- * console.log(await response.json()); // → { tenant: null, may_write: true, agents: [] }
+ * console.log(await response.json()); // → { tenant: null, may_write: true, may_answer: true, agents: [] }
  * ```
  */
 export function createInspectorHandler(target: InspectorTarget, options: InspectorOptions = {}): Handler {
@@ -149,7 +149,7 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
     feed("stuck", "list", ({ access }) => stuckFeed(inspected, access.tenant ?? undefined)),
     feed("figures", "list", ({ access }) => {
       if (access.tenant !== null)
-        throw new WireError(403, "forbidden", "The figures count the runs of all tenants, which the user may not see.");
+        throw refusedTo(access, "forbidden", "The figures count the runs of all tenants, which the user may not see.");
       return figuresFeed(inspected);
     }),
     feed("run", "read", ({ search, access }) => runFeed(inspected, readRunQuery(search, access)), oneRun),
@@ -187,8 +187,8 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
       route<InspectorSettings, Visitor>("POST", `api/${name}`, action, async (call) => {
         const access = admitted(call);
         const { runtime } = inspected;
-        if (runtime === undefined) throw readOnly();
-        checkMayWrite(access);
+        if (runtime === undefined) throw readOnly(access);
+        checkMayDo(access, action);
         return safe(json(200, await act({ runtime, access, body: await readBody(call, takes) })));
       }),
     ),
@@ -219,7 +219,7 @@ async function getPage(call: InspectorCall): Promise<WireResponse> {
   return pageResponse(cookie && `${cookie}; HttpOnly; SameSite=Strict; Path=${path}`);
 }
 
-function startOf({ runtime }: Inspected, { tenant, mayWrite }: Access): Start {
+function startOf({ runtime }: Inspected, { tenant, isReader, isAnswerer }: Access): Start {
   const agents = (runtime?.[insideKey].registry.all() ?? []).map(({ name, options }): InspectedAgent => {
     const { input, messages, version = null, description = "", durable = false } = options;
     const input_schema = describeSchemas({ input })?.["input"] ?? null;
@@ -232,7 +232,8 @@ function startOf({ runtime }: Inspected, { tenant, mayWrite }: Access): Start {
       messages: Object.keys(messages ?? {}),
     };
   });
-  return { tenant, may_write: mayWrite && runtime !== undefined, agents };
+  const isOpen = runtime !== undefined;
+  return { tenant, may_write: isOpen && !isReader, may_answer: isOpen && isAnswerer, agents };
 }
 
 /** Answers with a feed. Its first event is there before the answer, so that a run that does not exist is refused. */

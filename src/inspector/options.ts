@@ -1,5 +1,5 @@
 import type { OperatedStore } from "../admin/admin.ts";
-import type { Action, Denial, FaceOptions, FaceSettings, RequestedObjects } from "../http/options.ts";
+import type { Action, Denial, FaceOptions, FaceSettings, Grant, RequestedObjects } from "../http/options.ts";
 import { amounts, bad, checkKeys, readFaceOptions } from "../http/options.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
@@ -29,6 +29,8 @@ export interface InspectorGrant {
   readonly allTenants?: boolean | undefined;
   /** Whether the user may only look. Default: false. */
   readonly readOnly?: boolean | undefined;
+  /** Which questions the user may answer or decline, as in `Grant` of `cadenza/http`. Default: all, and none with `readOnly`. */
+  readonly answers?: Grant["answers"];
   /** In whose name the user acts: what agents see as `context.principal`, and logs as `by`. Default: null. */
   readonly principal?: JsonValue | undefined;
 }

@@ -50,6 +50,22 @@ const wrong: Readonly<Record<string, unknown>> = {
       throw new Error("No.");
     },
   },
+  "owns without a principal": { owns: true },
+  "owns with a principal without an id": { owns: true, principal: { name: "Ada" } },
+  "owns with an id that is too long": { owns: true, principal: { id: "a".repeat(256) } },
+  "owns that is a text": { owns: "ada", principal: "ada" },
+  "owns that is undefined": { owns: undefined, principal: "ada" },
+  "owns that is a promise": { owns: Promise.resolve(true), principal: "ada" },
+  "readOnly that is undefined": { readOnly: undefined },
+  "readOnly that is a text": { readOnly: "no" },
+  "readOnly that is a number": { readOnly: 0 },
+  "a misspelt readOnly": { readonly: true },
+  "answers that are undefined": { answers: undefined },
+  "answers that are true": { answers: true },
+  "answers that are a text": { answers: "approval" },
+  "answers that are a set": { answers: new Set(["approval"]) },
+  "answers of an unknown kind": { answers: ["approval", "payment"] },
+  "answers with a hole": { answers: ["approval", undefined] },
   "roles that are a text": { roles: "user" },
   "roles that are true": { roles: true },
   "a list of roles with a hole": { roles: ["user", undefined] },
@@ -101,7 +117,13 @@ describe.each(Object.keys(wrong))("authorize that returns %s", (name) => {
 it.each([
   ["no right", {}],
   ["an object without a prototype", Object.assign(Object.create(null), { tenant: "blue" })],
-  ["all rights", { tenant: "blue", principal: { name: "Ada" }, agents: ["echo"], roles: ["user"] }],
+  [
+    "all rights",
+    {
+      ...{ tenant: "blue", principal: { id: "ada" }, owns: true, readOnly: false, answers: ["approval"] },
+      ...{ agents: ["echo"], roles: ["user"] },
+    },
+  ],
   ["a function of agents", { agents: (name: string) => name === "echo" }],
   ["a promise of rights", Promise.resolve({ tenant: "blue", principal: null })],
 ])("authorize that returns %s lets the request pass", async (_what, answer) => {

@@ -133,10 +133,12 @@ describe.each([
   });
 
   test("has the URL of the service", async () => {
-    const servers = async (options: object) =>
-      (await new Client(await inProcess.open(makeWorld(), options)).get("/openapi.json")).json["servers"];
+    const servers = async (options: object, below = "") => {
+      const place = await inProcess.open(makeWorld(), options);
+      return (await new Client({ ...place, base: place.base + below }).get("/openapi.json")).json["servers"];
+    };
     expect(await servers({})).toEqual([{ url: "/" }]);
-    expect(await servers({ basePath: "acp/" })).toEqual([{ url: "/acp" }]);
+    expect(await servers({ basePath: "acp/" }, "/acp")).toEqual([{ url: "/acp" }]);
     expect(await servers({ baseUrl: "https://a.example/b/" })).toEqual([{ url: "https://a.example/b" }]);
   });
 });

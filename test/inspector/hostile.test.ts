@@ -256,7 +256,12 @@ test("a store without a runtime is shown, and nothing can be done to it", async 
   const runtime = new Runtime({ store }).register("asks", async (_input, { ask }) => ask("Who?"));
   const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });
   const visitor = new Visitor(createInspectorHandler({ store }, everything));
-  expect(await (await visitor.get("api/start")).json()).toEqual({ tenant: null, may_write: false, agents: [] });
+  expect(await (await visitor.get("api/start")).json()).toEqual({
+    tenant: null,
+    may_write: false,
+    may_answer: false,
+    agents: [],
+  });
   for (const path of ["runs", "questions", `run?run_id=${run_id}`]) {
     const response = await visitor.get(`api/feed/${path}`);
     const reader = response.body?.getReader();

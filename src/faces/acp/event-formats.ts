@@ -1,7 +1,9 @@
+import { userOf } from "../../core/user.ts";
 import { readError, retryMsOf } from "../../http/errors.ts";
 import type { EventFormat, EventText } from "../../http/event-text.ts";
 import { escapeBreaks, STREAM_HEARTBEAT } from "../../http/event-text.ts";
 import type { RunEvent } from "../../protocol/event.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { DetailedEvent } from "../../runtime/log/events.ts";
 
 /**
@@ -39,10 +41,13 @@ export function eventListFormat(): EventFormat {
   };
 }
 
-/** Writes an event without its number, which is not in its JSON. */
+/**
+ * Writes an event without its number, which is not in its JSON. Of a principal clients see the user's id: what else the host
+ * has put into it is not for them.
+ */
 function putEvent(event: DetailedEvent, before: string, after: string, out: EventText): void {
   if (!("id" in event)) {
-    out.put(before, event, after);
+    out.put(before, "by" in event ? { ...event, by: userOf(event.by as JsonValue) ?? null } : event, after);
     return;
   }
   const [name, content] = contentOf(event);

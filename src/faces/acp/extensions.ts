@@ -1,9 +1,10 @@
 import { CadenzaError } from "../../core/errors.ts";
+import { userOf } from "../../core/user.ts";
 import { readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
 import { unfitAt } from "../../http/errors.ts";
 import { idempotencyKey, takeBody } from "../../http/service.ts";
-import { checkRun } from "../../http/visibility.ts";
+import { checkChange, checkRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
@@ -20,7 +21,7 @@ export async function getDetails({ caller, parameter }: AcpCall): Promise<WireRe
   await checkRun(caller, parameter);
   const details = await caller.scope.details(parameter);
   const visible = caller.sees === undefined ? details : await visibleDetails(caller, details);
-  return json(200, visible, { "run-id": details.run_id });
+  return json(200, withUserIds(visible), { "run-id": details.run_id });
 }
 
 /** `POST /runs/{run_id}/messages/{message_name}`: sends a message to a run. The whole body is the message. */
@@ -30,10 +31,20 @@ export async function sendMessage(call: AcpCall): Promise<WireResponse> {
   const run_id = readWith(runIdSchema, call.parameter, ["run_id"]);
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
     throw unfitAt(["message_name"], `expected 1 to ${MAX_NAME_LENGTH} characters`);
-  await checkRun(caller, run_id);
+  await checkChange(caller, run_id);
   const data = readJson(await takeBody(call), service.settings.limits);
   await caller.scope.send({ to: run_id, name, data }, { idempotencyKey: key });
   return json(202, { run_id }, { "run-id": run_id });
+}
+
+/** The details with the ids of users in the place of their principals, in which the host may have put what is not for clients. */
+function withUserIds(details: RunDetails): RunDetails {
+  const { cancelled_by, origin } = details;
+  return {
+    ...details,
+    cancelled_by: userOf(cancelled_by) ?? null,
+    origin: origin?.by === undefined ? origin : { ...origin, by: userOf(origin.by) ?? null },
+  };
 }
 
 /** The details without the runs that do not exist for the caller. */

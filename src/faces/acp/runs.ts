@@ -2,9 +2,10 @@ import { inBackground } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { clientLeft, readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
+import { checkMayWrite } from "../../http/caller.ts";
 import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { askAbout, idempotencyKey, queryFlag, queryNumber, takeBody } from "../../http/service.ts";
-import { checkAgent, checkRun, checkSession, checkVisibleRun } from "../../http/visibility.ts";
+import { checkAgent, checkChange, checkRun, checkSession, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import { agentNameSchema } from "../../protocol/agent.ts";
@@ -34,6 +35,7 @@ export async function createRun(given: AcpCall): Promise<WireResponse> {
     const { caller } = call;
     checkAgent(caller, agent_name);
     if (session_id !== undefined) await checkSession(caller, session_id);
+    checkMayWrite(caller);
     const brought = session === undefined ? undefined : await broughtSession(call, session);
     const options: CreateRunOptions = { idempotencyKey: key, session: brought };
     return await answer(call, mode, (mode) => createRunFor(caller, { agent_name, input, session_id, mode }, options));
@@ -61,7 +63,7 @@ export async function resumeRun(call: AcpCall): Promise<WireResponse> {
 
 /** `POST /runs/{run_id}/cancel`: stops a run. A body is ignored. */
 export async function cancelRun({ caller, parameter }: AcpCall): Promise<WireResponse> {
-  await checkRun(caller, parameter);
+  await checkChange(caller, parameter);
   return runResponse(202, await caller.scope.cancel(parameter));
 }
 

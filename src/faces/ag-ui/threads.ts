@@ -1,6 +1,7 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { readJson } from "../../http/body.ts";
+import { checkMayWrite } from "../../http/caller.ts";
 import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
 import { streamHeaders } from "../../http/event-stream.ts";
@@ -78,7 +79,9 @@ export async function followThread(call: Call): Promise<WireResponse> {
 
 /** `DELETE /{name}?threadId=`: stops the open runs of a thread. */
 export async function stopThread(call: Call): Promise<WireResponse> {
-  await cancelRuns(call, await openRuns(call, await checkChat(call, threadOf(call))));
+  const session_id = await checkChat(call, threadOf(call));
+  checkMayWrite(call.caller);
+  await cancelRuns(call, await openRuns(call, session_id));
   return { status: 204, headers: noContentHeaders, body: "" };
 }
 

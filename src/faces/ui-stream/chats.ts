@@ -1,6 +1,7 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { readJson } from "../../http/body.ts";
+import { checkMayWrite } from "../../http/caller.ts";
 import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
 import { lastEventId, streamHeaders } from "../../http/event-stream.ts";
@@ -88,6 +89,7 @@ async function leftOutOf(call: ChatCall, run_id: string): Promise<LeftOut> {
 /** `DELETE /{name}/{chat_id}/stream`: stops the runs that are open in the chat, or one of them. */
 export async function stopChat(call: ChatCall): Promise<WireResponse> {
   const session_id = await checkChat(call, call.second);
+  checkMayWrite(call.caller);
   const open = await openRuns(call, session_id);
   const named = await namedRun(call, session_id);
   await cancelRuns(call, named === undefined ? open : open.filter(({ run_id }) => run_id === named.run_id));

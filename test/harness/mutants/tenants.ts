@@ -542,11 +542,11 @@ const inPostgres: readonly Mutant[] = [
 const faces: readonly Mutant[] = [
   mutant(
     "src/http/caller.ts",
-    "runtime.scope({ tenant, principal })",
-    'runtime.scope({ tenant: "", principal })',
+    "runtime.scope({ tenant, principal, owns })",
+    'runtime.scope({ tenant: "", principal, owns })',
     http,
   ),
-  mutant("src/http/caller.ts", "principal }),\n    tenant,\n", 'principal }),\n    tenant: "",\n', http),
+  mutant("src/http/caller.ts", "owns }),\n    tenant,\n", 'owns }),\n    tenant: "",\n', http),
   mutant("src/faces/acp/streams.ts", "reader.join({ tenant: call.caller.tenant,", 'reader.join({ tenant: "",', http),
   mutant("src/faces/acp/streams.ts", "reader.join({ tenant: caller.tenant,", 'reader.join({ tenant: "",', http),
   mutant("src/faces/chat/run-response.ts", "reader.join({ tenant: caller.tenant,", 'reader.join({ tenant: "",', [
@@ -584,8 +584,8 @@ const faces: readonly Mutant[] = [
   ),
   mutant(
     "src/inspector/actions.ts",
-    "if (isForeign(tenant, access)) throw new WireError(403",
-    "if (false) throw new WireError(403",
+    "if (isForeign(tenant, access)) throw refusedTo(",
+    "if (false) throw refusedTo(",
     inspector,
   ),
   mutant(
