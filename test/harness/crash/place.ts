@@ -24,6 +24,8 @@ export interface NewPlace {
 }
 
 export interface PlaceOptions {
+  /** How long PostgreSQL has for a statement. Default: that of the store. */
+  readonly timeoutMs?: number;
   readonly durability?: DurabilityOptions;
   /** Of a file. */
   readonly synchronous?: "FULL" | "NORMAL";
@@ -49,7 +51,7 @@ export function newSchemaOn(address: ServerAddress): NewPlace {
 /** Opens a place as one more process does. Closing the store closes its connections. */
 export async function openPlace(
   place: Place,
-  { durability, synchronous = "NORMAL", onLate }: PlaceOptions = {},
+  { durability, synchronous = "NORMAL", timeoutMs, onLate }: PlaceOptions = {},
 ): Promise<Store> {
   if ("file" in place) {
     const store = new SqliteStore(openDatabase(place.file), { synchronous, closeDatabase: true });
@@ -58,7 +60,7 @@ export async function openPlace(
   const { host, port, schema, losses } = place;
   const pool = new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 4 });
   const hooked = losses && new HookedPool(pool);
-  const store = await openPostgresStore({ pool: hooked ?? pool, schema, durability });
+  const store = await openPostgresStore({ pool: hooked ?? pool, schema, timeoutMs, durability });
   if (hooked !== undefined && losses !== undefined) hooked.hook = lossy(losses);
   const lateMs = 0.4 * (durability?.leaseMs ?? 10_000) + 1_000;
   const timed = async (method: string, answer: Promise<unknown>): Promise<unknown> => {

@@ -42,13 +42,14 @@ process.on("message", ({ do: what }: ProcessOrder) => {
 
 const { role, replays, seed } = settings;
 const durability = {
-  ...{ leaseMs: 60_000, heartbeatMs: 100, scanMs: 50, alwaysReplay: replays },
+  // No process dies here, and on a busy machine a statement may take as long as the trial has patience.
+  ...{ leaseMs: 5 * PATIENCE_MS, heartbeatMs: 100, scanMs: 50, alwaysReplay: replays },
   evictAfterMs: role === "worker" ? 5 : 60_000,
 };
 const store =
   settings.place === undefined
     ? durable(new MemoryStore(), durability)
-    : await openPlace(settings.place, { durability });
+    : await openPlace(settings.place, { durability, timeoutMs: PATIENCE_MS });
 const said = (message: string, fields?: object): void => {
   if (fields !== undefined && "error" in fields) tell({ is: "said", message: `${message} ${brief(fields.error)}` });
 };
