@@ -34,9 +34,9 @@ export class Disconnects {
     this.#logger = logger;
   }
 
-  /** A client has started or resumed a run, and waits for it. */
-  enter({ scope, tenant }: Caller, run_id: string): Leave {
-    if (this.#cancelAfterMs === Number.POSITIVE_INFINITY) return notCounted;
+  /** A client has started or resumed a run, and waits for it. One that may only answer cancels nothing by leaving. */
+  enter({ scope, tenant, isReader }: Caller, run_id: string): Leave {
+    if (isReader || this.#cancelAfterMs === Number.POSITIVE_INFINITY) return notCounted;
     const key = { tenant, run_id };
     let presence = this.#runs.get(key);
     if (presence === undefined) {

@@ -8,6 +8,7 @@ import { createHandler } from "cadenza/http";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
 import { describe, expect, it, test } from "vitest";
+import { deferred } from "../harness/promises.ts";
 
 /*
  * Action × object × face and inspector, with grants of four kinds. What may not be seen is answered in the bytes of what does
@@ -302,6 +303,40 @@ describe("who may answer", () => {
     });
     expect((await send(acp, ["POST", `/runs/${things.mine.run_id}`, approved])).status).toBe(403);
   });
+});
+
+it("a client that may only answer does not cancel a run by leaving it", async () => {
+  const runtime = new AgentRuntime();
+  const [answered, left] = [deferred<void>(), deferred<void>()];
+  runtime.register("slow", async (_input, { ask }) => {
+    await ask("Well?");
+    answered.resolve();
+    await left.promise;
+    return "done";
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "slow", input: "a" });
+  const acp = createHandler(runtime, {
+    authorize: () => ({ readOnly: true, answers: ["input"] }),
+    onDisconnect: "cancel",
+  });
+  const client = new AbortController();
+  const headers = { "content-type": "application/json" };
+  const body = JSON.stringify({ await_resume: { ok: true }, mode: "sync" });
+  const request = new Request(`http://service/runs/${run_id}`, {
+    method: "POST",
+    headers,
+    body,
+    signal: client.signal,
+  });
+  const answer = acp(request).catch(() => {});
+  await answered.promise;
+  client.abort();
+  await answer;
+  left.resolve();
+  for await (const _ of runtime.events(run_id, { until: "end" })) {
+    // The loop ends when the run has ended.
+  }
+  expect((await runtime.getRun(run_id)).status).toBe("completed");
 });
 
 describe("what clients are not told", () => {

@@ -172,6 +172,16 @@ test("a question says who has created its run", async () => {
   expect(asked).toEqual(["ada", null]);
 });
 
+test("a fork under a key of another user makes a conflict that names no run", async () => {
+  const { ada, bob, runtime } = open({ store: durable(new MemoryStore()) });
+  const { run_id } = await ada.createRun({ agent_name: "echo", input: "a" }, { idempotencyKey: "key" });
+  const own = await bob.createRun({ agent_name: "echo", input: "b" });
+  const error = await refusal(bob.fork(own.run_id, { idempotencyKey: "key" }));
+  expect(error.code).toBe("idempotency_conflict");
+  expect(JSON.stringify([error.message, error])).not.toContain(run_id);
+  await runtime.close();
+});
+
 test("watch is refused", () => {
   const { ada } = open();
   expect(() => ada.watch()).toThrow("cannot watch");

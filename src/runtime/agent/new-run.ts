@@ -121,9 +121,13 @@ export function repeat({ key, created }: StoredRun, request: NewRun): RunElsewhe
     sameJson(created.input, request.input);
   const isSeen = request.onlyOf === undefined || userOf(created.principal) === request.onlyOf;
   if (isSame && isSeen) return { elsewhere: key, of: created, repeated: true };
-  // Clients read the message, and may not see the run.
+  throw keyConflict(isSeen ? key.run_id : undefined);
+}
+
+/** The error for a key that another request has used. Clients read its message, and may not see the run of that request. */
+export function keyConflict(run_id: string | undefined): CadenzaError {
   const message = "The idempotency key was used for another request. Use a new key.";
-  throw new CadenzaError("idempotency_conflict", message, isSeen ? { run_id: key.run_id } : {});
+  return new CadenzaError("idempotency_conflict", message, run_id === undefined ? {} : { run_id });
 }
 
 /** The request for a sub-run. Throws `invalid_argument` for an input that is none. */

@@ -4,6 +4,7 @@ import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, Entry, ForkOrigin, Growing } from "../../core/log.ts";
 import type { RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
+import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent } from "../agent/agent.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
@@ -11,6 +12,7 @@ import { badArgument, checkKey, checkText, maxLengths } from "../agent/check.ts"
 import type { RunInput } from "../agent/input.ts";
 import { readInput } from "../agent/input.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
+import { keyConflict } from "../agent/new-run.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { keySeedOf, seedOf } from "../execution/seed.ts";
 import { readLog } from "../log/fold-log.ts";
@@ -142,8 +144,8 @@ export class Forks {
       created.version === wanted.version &&
       (created.key_seed === key.run_id) === (keys === "new");
     if (isSame) return { elsewhere: key, of: created, repeated: true };
-    const message = `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`;
-    throw new CadenzaError("idempotency_conflict", message, { run_id: key.run_id });
+    const isSeen = userOf(created.principal) === userOf(wanted.principal);
+    throw keyConflict(isSeen ? key.run_id : undefined);
   }
 
   /** The run as it is in the store, with what has been decided here. */
