@@ -115,7 +115,10 @@ describe.each(opened)("%s", (_name, options) => {
     const { ada, bob, all, runtime } = open(options());
     await ada.createRun({ agent_name: "echo", input: "secret", session_id: SESSION });
     const first = await ada.createRun({ agent_name: "echo", input: "first" });
-    for (const id of [SESSION, first.run_id]) {
+    const waiting = await ada.createRun({ agent_name: "desk", input: "waiting" });
+    let announced = 0;
+    runtime.on("run.created", () => (announced += 1));
+    for (const id of [SESSION, first.run_id, waiting.run_id]) {
       const request = { agent_name: "echo", input: "b", session_id: id } as const;
       const missing = await errorOf(bob.getSession(UNKNOWN), UNKNOWN);
       expect(await errorOf(bob.getSession(id), id)).toBe(missing);
@@ -124,7 +127,7 @@ describe.each(opened)("%s", (_name, options) => {
       const emptied = { session: { history: [], state: null } };
       expect(await errorOf(bob.createRun(request, emptied), id)).toBe(missing);
     }
-    expect(await bob.listRuns()).toEqual([]);
+    expect([await bob.listRuns(), announced]).toEqual([[], 0]);
     // An operator may join it, and it stays the user's.
     for (const id of [SESSION, first.run_id]) {
       await all.createRun({ agent_name: "echo", input: "from us", session_id: id });
