@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Interceptor } from "cadenza";
 import { AgentError, AgentRuntime, defineAgent, textOf } from "cadenza";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { replays } from "../harness/always-replay.ts";
 import { deferred } from "../harness/promises.ts";
 import { reply, setUp } from "../harness/runtimes.ts";
@@ -92,6 +92,7 @@ describe("an interceptor of runs", () => {
 
   it("keeps its async context in the agent, also after an answer, in steps, and for sub-runs", async () => {
     const storage = new AsyncLocalStorage<string>();
+    onTestFinished(() => storage.disable());
     const { runtime } = setUp({
       interceptors: [{ run: ({ agent_name, run_id }, next) => storage.run(`${agent_name} ${run_id.length}`, next) }],
     });
@@ -169,6 +170,7 @@ describe("an interceptor of runs", () => {
 describe("an interceptor of new runs", () => {
   it("gives texts that the run carries to each call of its agent, in the context of its creator", async () => {
     const users = new AsyncLocalStorage<string>();
+    onTestFinished(() => users.disable());
     const carried: unknown[] = [];
     const { runtime } = setUp({
       interceptors: [
