@@ -2,7 +2,7 @@ import { useChat } from "@ai-sdk/react";
 import { loadChat } from "cadenza/client";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
-import { useServer } from "../use-server.js";
+import { useServer } from "../use-server.jsx";
 
 const id = new URLSearchParams(location.search).get("chat") ?? "refunds";
 const WISHES = ["I want a refund for my train, please", "Tell me a long story"];

@@ -1,7 +1,7 @@
 import { useRun } from "cadenza/client/react";
 import { useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { useServer } from "../use-server.js";
+import { useServer } from "../use-server.jsx";
 import { clientOf } from "./client.ts";
 import { SchemaForm } from "./schema-form.jsx";
 
