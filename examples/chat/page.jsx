@@ -2,7 +2,7 @@ import { useChat } from "@ai-sdk/react";
 import { loadChat } from "cadenza/client";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
-import { useServer } from "../use-server.jsx";
+import { ServerCard, useServer } from "../server-card.jsx";
 
 const id = new URLSearchParams(location.search).get("chat") ?? "refunds";
 const WISHES = ["I want a refund for my train, please", "Tell me a long story"];
@@ -89,19 +89,17 @@ function Facts({ server: { answer: facts, isAway, timesAway } }) {
   const kill = () => fetch("/kill", { method: "POST" }).catch(() => undefined);
   return (
     <aside>
-      <div className="card">
-        <h2 data-server={isAway ? "away" : "up"}>{isAway ? "The server is away" : "The server is up"}</h2>
-        <p className="soft">
-          {isAway
-            ? "It was killed and is being started again. This page waits for it, and goes on by itself."
-            : "End it in the middle of a word, or while the question waits. Nothing is saved on the way out."}
-        </p>
+      <ServerCard
+        isAway={isAway}
+        up="End it in the middle of a word, or while the question waits. Nothing is saved on the way out."
+        away="It was killed and is being started again. This page waits for it, and goes on by itself."
+      >
         <p className="row">
           <button type="button" id="kill" className="danger" disabled={isAway} onClick={kill}>
             kill -9
           </button>
         </p>
-      </div>
+      </ServerCard>
       <div className="card">
         <h2>What has really happened</h2>
         <dl>

@@ -1,7 +1,7 @@
 import { useRun } from "cadenza/client/react";
 import { useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { useServer } from "../use-server.jsx";
+import { ServerCard, useServer } from "../server-card.jsx";
 import { clientOf } from "./client.ts";
 import { SchemaForm } from "./schema-form.jsx";
 
@@ -89,18 +89,16 @@ function Page() {
 function Server() {
   const { isAway, timesAway } = useServer("/up", true);
   return (
-    <div className="card">
-      <h2 data-server={isAway ? "away" : "up"}>{isAway ? "The server is away" : "The server is up"}</h2>
-      <p className="soft">
-        {isAway
-          ? "Start it again in the terminal: the run goes on where it was, and this page with it."
-          : "End it in the terminal while a colleague speaks, or while the form waits, and start it again."}
-      </p>
+    <ServerCard
+      isAway={isAway}
+      up="End it in the terminal while a colleague speaks, or while the form waits, and start it again."
+      away="Start it again in the terminal: the run goes on where it was, and this page with it."
+    >
       <dl>
         <dt>times it was away while this page was open</dt>
         <dd>{timesAway}</dd>
       </dl>
-    </div>
+    </ServerCard>
   );
 }
 

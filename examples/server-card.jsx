@@ -21,3 +21,14 @@ export function useServer(path, first) {
   }, [path, isAway]);
   return { answer, isAway, timesAway };
 }
+
+/** Says whether the server of a page is there, and what may be tried in either case. */
+export function ServerCard({ isAway, up, away, children }) {
+  return (
+    <div className="card">
+      <h2 data-server={isAway ? "away" : "up"}>{isAway ? "The server is away" : "The server is up"}</h2>
+      <p className="soft">{isAway ? away : up}</p>
+      {children}
+    </div>
+  );
+}
