@@ -1,15 +1,9 @@
-import type {
-  RunKey,
-  RunWrite,
-  SessionChange,
-  SessionHead,
-  SessionKey,
-  StoredSession,
-} from "../../../src/core/ports.ts";
+import type { RunKey, RunWrite, SessionHead, SessionKey, StoredSession } from "../../../src/core/ports.ts";
 import type { RunQuery } from "../../../src/core/run-query.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
+import { withSession } from "./sessions.ts";
 
 /** Faults in whose the runs and sessions are. */
 export const creatorsFaults: readonly BrokenStore[] = [
@@ -53,7 +47,7 @@ export const creatorsFaults: readonly BrokenStore[] = [
   broken(
     "a session has no creator",
     "creators: the write that makes a session says its creator, and other writes keep it",
-    creating(({ creator: _, ...change }) => change),
+    withSession(({ creator: _, ...change }) => change),
   ),
   broken(
     "the head of a session has no creator",
@@ -87,7 +81,7 @@ export const creatorsFaults: readonly BrokenStore[] = [
   broken(
     "a run joins the session of any creator",
     "creators: a run that wants a session of its creator is refused as `foreign` in that of another",
-    creating(({ onlyOf: _, ...change }) => change),
+    withSession(({ onlyOf: _, ...change }) => change),
   ),
   broken(
     "a run joins a session without a creator",
@@ -146,16 +140,6 @@ function listing(change: (query: RunQuery) => RunQuery): typeof MemoryStore {
   return class extends MemoryStore {
     override list(query: RunQuery): ReturnType<MemoryStore["list"]> {
       return super.list(query.creator === undefined ? query : change(query));
-    }
-  };
-}
-
-/** A store that changes what a new run does to its session. */
-function creating(change: (session: SessionChange) => SessionChange): typeof MemoryStore {
-  return class extends MemoryStore {
-    override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
-      const session = write.session && change(write.session);
-      return super.create(key, { ...write, session }, idempotencyKey);
     }
   };
 }

@@ -197,7 +197,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
 ];
 
 /** A store that carries out another session change. */
-function withSession(twist: (change: SessionChange) => SessionChange): new () => Store {
+export function withSession(twist: (change: SessionChange) => SessionChange): new () => Store {
   const twisted = (write: RunWrite): RunWrite =>
     write.session === undefined ? write : { ...write, session: twist(write.session) };
   return class extends MemoryStore {
