@@ -130,6 +130,16 @@ export class AgentError extends Error {
   }
 }
 
+/** The error for an id that no run of the caller has: the same for one that the caller may not see. */
+export function notFound(runId: string): CadenzaError {
+  return new CadenzaError("run_not_found", `There is no run ${runId}.`, { run_id: runId });
+}
+
+/** The error for an id that no session of the caller has: the same for one that the caller may not see. */
+export function noSession(id: string): CadenzaError {
+  return new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
+}
+
 /** Never throws: what was thrown may be a proxy that throws whatever it is asked. */
 function branded(value: unknown, symbol: symbol): boolean {
   if (typeof value !== "object" || value === null) return false;

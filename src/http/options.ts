@@ -61,7 +61,7 @@ export interface Grant {
   readonly principal?: JsonValue | undefined;
   /**
    * Whether only runs, sessions and chats exist for the client that its user has created. The `principal` then has to name a
-   * user. Default: those of the whole tenant do.
+   * user. Default: false, all of the tenant exist.
    */
   readonly owns?: boolean | undefined;
   /** Whether the client may only look, and answer what `answers` says. Default: false. */

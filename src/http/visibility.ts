@@ -1,4 +1,4 @@
-import { CadenzaError } from "../core/errors.ts";
+import { CadenzaError, noSession, notFound } from "../core/errors.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Session } from "../runtime/runs/requests.ts";
 import type { Caller } from "./caller.ts";
@@ -34,7 +34,7 @@ export async function checkChange(caller: Caller, runId: string): Promise<void> 
 export function checkVisibleRun(client: Caller, { agent_name, run_id }: Run): void {
   const { sees } = client;
   if (sees === undefined || sees(agent_name)) return;
-  throw markRefused(new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id }), { client });
+  throw markRefused(notFound(run_id), { client });
 }
 
 /** Refuses to continue an existing session that does not exist for the caller. */
@@ -46,12 +46,7 @@ export async function checkSession(caller: Caller, id: string): Promise<void> {
 
 /** Refuses a session that does not exist for the caller. The error is that of a session that does not exist at all. */
 export async function checkVisibleSession(client: Caller, session: Session): Promise<void> {
-  if (!(await isVisible(client, session))) throw noSession(client, session.id);
-}
-
-function noSession(client: Caller, session_id: string): CadenzaError {
-  const message = `There is no session ${session_id}.`;
-  return markRefused(new CadenzaError("session_not_found", message, { session_id }), { client });
+  if (!(await isVisible(client, session))) throw markRefused(noSession(session.id), { client });
 }
 
 /** A session does not exist for the caller if an agent that does not exist for the caller takes part in it. */

@@ -1,6 +1,6 @@
 import type { Command } from "../../core/commands.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { feedOf } from "../../core/feed.ts";
 import type { Entry, ReceivedEntry } from "../../core/log.ts";
@@ -13,7 +13,7 @@ import { foldLog, foldOn, present, readLog } from "../../runtime/log/fold-log.ts
 import { takenError } from "../../runtime/log/local-ownership.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
-import { notFound, refusalError } from "../../runtime/log/refusals.ts";
+import { refusalError } from "../../runtime/log/refusals.ts";
 import { fullError, isCountedByStore, slotOf } from "../../runtime/runs/admission.ts";
 import { refuseLate } from "../../runtime/runs/late-message.ts";
 import type { AddedRun } from "../../runtime/runs/remote-runs.ts";

@@ -16,7 +16,7 @@ const UNLIMITED = Number.POSITIVE_INFINITY;
 export interface NewRun {
   readonly tenant: string;
   readonly principal: JsonValue;
-  /** The user of whom alone the runs and sessions exist for the caller. Left out: those of the tenant do. */
+  /** The user of whom alone the runs and sessions exist for the caller. Left out: all runs and sessions of the tenant exist. */
   readonly onlyOf?: string;
   readonly agent_name: string;
   readonly input: readonly Message[];

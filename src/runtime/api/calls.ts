@@ -99,10 +99,7 @@ export class Calls {
     const letGo = this.#runs.shared.hold();
     try {
       const { run_id } = key;
-      const make = async () => {
-        if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
-        return this.#forks.make(key, options, this.#principal);
-      };
+      const make = () => this.#reader.ifSeen(key, () => this.#forks.make(key, options, this.#principal));
       const made = await told(this.#trail, "fork", { run_id }, make, endOfFork, commitOf);
       const isAsync = options.mode === "async";
       if ("elsewhere" in made) {
@@ -173,7 +170,13 @@ export class Calls {
     const { wait = false, signal } = options;
     if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
     const { run_id } = key;
-    const { run } = await told(this.#trail, "cancel", { run_id }, () => this.#cancelHere(key), endOfCancel);
+    const { run } = await told(
+      this.#trail,
+      "cancel",
+      { run_id },
+      () => this.#reader.ifSeen(key, () => this.#cancelHere(key)),
+      endOfCancel,
+    );
     if (!wait || isFinal(run.status)) return run;
     const letGo = this.#runs.shared.hold();
     try {
@@ -184,7 +187,6 @@ export class Calls {
   }
 
   async #cancelHere(key: RunKey): Promise<Cancelled> {
-    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
     const live = this.#runs.find(key);
     try {
       if (live !== undefined) return await this.#cancelLive(live);
@@ -233,8 +235,7 @@ export class Calls {
   }
 
   #give(key: RunKey, answer: Answer): MaybePromise<Answered> {
-    if (this.#reader.onlyOf === undefined) return this.#answers.answer(key, answer);
-    return this.#reader.checkCreator(key).then(() => this.#answers.answer(key, answer));
+    return this.#reader.ifSeen(key, () => this.#answers.answer(key, answer));
   }
 
   #readAnswer(request: ResumeRequest, options: ResumeOptions): { readonly key: RunKey; readonly answer: Answer } {

@@ -1,4 +1,4 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, notFound } from "../../core/errors.ts";
 import { cutBefore, cutToTryAgain, forkedLog, operationsOf, stopOf } from "../../core/fork.ts";
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, Entry, ForkOrigin, Growing } from "../../core/log.ts";
@@ -16,7 +16,7 @@ import { keyConflict } from "../agent/new-run.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { keySeedOf, seedOf } from "../execution/seed.ts";
 import { readLog } from "../log/fold-log.ts";
-import { closedError, notFound } from "../log/refusals.ts";
+import { closedError } from "../log/refusals.ts";
 import type { LiveRun } from "../runs/live-run.ts";
 import { checkOptions } from "../runs/requests.ts";
 import type { RunReader } from "../runs/run-reader.ts";

@@ -45,8 +45,7 @@ export class ScopeReads<Names extends string = never> {
   /** The run as it is now. Refused with `run_not_found`. */
   async getRun(run_id: string): Promise<Run> {
     const key = keyOf(this.#tenant, run_id);
-    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
-    return this.#reader.current(key);
+    return this.#reader.ifSeen(key, () => this.#reader.current(key));
   }
 
   /**
@@ -67,8 +66,7 @@ export class ScopeReads<Names extends string = never> {
    */
   async details(run_id: string): Promise<RunDetails> {
     const key = keyOf(this.#tenant, run_id);
-    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
-    return this.#reader.details(key);
+    return this.#reader.ifSeen(key, () => this.#reader.details(key));
   }
 
   /**
@@ -87,8 +85,7 @@ export class ScopeReads<Names extends string = never> {
    */
   async transcript(run_id: string): Promise<readonly Message[]> {
     const key = keyOf(this.#tenant, run_id);
-    if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
-    return this.#reader.transcript(key);
+    return this.#reader.ifSeen(key, () => this.#reader.transcript(key));
   }
 
   /**
@@ -137,12 +134,10 @@ export class ScopeReads<Names extends string = never> {
     return found && (await this.#isSeen(found.key.run_id)) ? this.#reader.record(found) : undefined;
   }
 
-  /** Whether a run is of the user of whom alone the runs exist. True where those of the tenant do. */
+  /** Whether a run exists for the user of the scope. True in a scope for which all runs of the tenant exist. */
   async #isSeen(run_id: string): Promise<boolean> {
-    if (this.#reader.onlyOf === undefined) return true;
     try {
-      await this.#reader.checkCreator({ tenant: this.#tenant, run_id });
-      return true;
+      return await this.#reader.ifSeen({ tenant: this.#tenant, run_id }, () => true);
     } catch (error) {
       if (isNotFound(error)) return false;
       throw error;
@@ -185,8 +180,7 @@ export class ScopeReads<Names extends string = never> {
         throw badArgument("options.until", '"now", "rest" or "end"', until);
       if (typeof detail !== "boolean") throw badArgument("options.detail", "true or false", detail);
       const key = keyOf(this.#tenant, run_id);
-      if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
-      const source = await this.#reader.source(key);
+      const source = await this.#reader.ifSeen(key, () => this.#reader.source(key));
       const details = detail ? new DetailFold(this.#parts.settings.exposeErrors) : undefined;
       return { source, after, until, details };
     }, this.#reader);

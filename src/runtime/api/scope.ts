@@ -41,7 +41,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   readonly #messages: MessageRouter;
   readonly #trail: Trail | undefined;
 
-  /** `onlyOf`: the user of whom alone the runs and sessions exist. Undefined: those of the tenant do. */
+  /** `onlyOf`: the user of whom alone the runs and sessions exist. Undefined: all runs and sessions of the tenant exist. */
   constructor(parts: ScopeParts, tenant: string, principal: JsonValue, onlyOf?: string) {
     const reader = new RunReader(parts.settings, parts.runs, onlyOf);
     super(parts, tenant, reader);
@@ -230,12 +230,9 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const message = readGiven("request", () => readMessageToSend(request, options, this.#principal));
     const { to, name: message_name } = message;
     const asked = { message_name, run_id: typeof to === "string" ? to : undefined };
-    const { onlyOf } = this.#reader;
-    const send = async () => {
-      if (onlyOf !== undefined && typeof to === "string") await this.#reader.checkCreator(keyOf(this.#tenant, to));
-      return this.#messages.send(this.#tenant, message, onlyOf);
-    };
-    const { run_id } = await told(this.#trail, "send", asked, send, (sent) => sent);
+    const send = () => this.#messages.send(this.#tenant, message, this.#reader.onlyOf);
+    const sendSeen = () => (typeof to === "string" ? this.#reader.ifSeen(keyOf(this.#tenant, to), send) : send());
+    const { run_id } = await told(this.#trail, "send", asked, sendSeen, (sent) => sent);
     return { run_id };
   }
 
@@ -259,10 +256,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const objectsOf = (created: CreatedEntry | null): AuditedObjects => {
       return { agent_name: created?.agent_name, session_id: created?.session_id };
     };
-    const remove = async () => {
-      if (this.#reader.onlyOf !== undefined) await this.#reader.checkCreator(key);
-      return this.#runs.delete(key);
-    };
+    const remove = () => this.#reader.ifSeen(key, () => this.#runs.delete(key));
     await told(this.#trail, "delete", { run_id: key.run_id }, remove, objectsOf);
   }
 

@@ -1,9 +1,9 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, noSession } from "../../core/errors.ts";
 import { expectedAfter, localHead } from "../../core/head.ts";
 import type { SessionChange, StoreConflict } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Ownership } from "./ownership.ts";
-import { lostError, noSession } from "./refusals.ts";
+import { lostError } from "./refusals.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
 
 const nothing = (): undefined => undefined;

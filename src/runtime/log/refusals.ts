@@ -47,19 +47,9 @@ export function issuesText(issues: readonly Issue[]): string {
   return issues.map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`)).join("; ");
 }
 
-/** The error for an id that no run of the tenant has. */
-export function notFound(runId: string): CadenzaError {
-  return new CadenzaError("run_not_found", `There is no run ${runId}.`, { run_id: runId });
-}
-
 /** Whether an error says that a run is not in the store. */
 export function isNotFound(error: unknown): boolean {
   return CadenzaError.is(error) && error.code === "run_not_found";
-}
-
-/** The error for an id that no session of the tenant has. */
-export function noSession(id: string): CadenzaError {
-  return new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
 }
 
 /** The error for a call on a closed runtime. */

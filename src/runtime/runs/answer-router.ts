@@ -1,5 +1,5 @@
 import { decide, isRefusal } from "../../core/decide.ts";
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, notFound } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, QuestionRef } from "../../core/log.ts";
 import type { Clock, RunKey, Store } from "../../core/ports.ts";
@@ -12,7 +12,7 @@ import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
 import { admitAnswer, replyCommand } from "../agent/answer.ts";
 import { committedRecord, foldLog } from "../log/fold-log.ts";
-import { isLost, isNotFound, notFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
+import { isLost, isNotFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
 import { answerRun } from "./answering.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RunReader } from "./run-reader.ts";

@@ -1,8 +1,7 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, noSession, notFound } from "../../core/errors.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { FoundRun, RunKey, SessionKey, Store } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
-import { noSession, notFound } from "../log/refusals.ts";
 import { allRuns } from "./all-runs.ts";
 
 /** How many runs are named in one question for the runs below them. */

@@ -1,4 +1,5 @@
 import { aboutStored } from "../../core/about-run.ts";
+import { noSession, notFound } from "../../core/errors.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -16,7 +17,7 @@ import { noLabels } from "../agent/labels.ts";
 import type { LogSource, StreamHost } from "../log/events.ts";
 import { EventStream } from "../log/events.ts";
 import { foldLog } from "../log/fold-log.ts";
-import { closedError, isLost, noSession, notFound } from "../log/refusals.ts";
+import { closedError, isLost } from "../log/refusals.ts";
 import { allRuns } from "./all-runs.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
@@ -30,7 +31,7 @@ export class RunReader {
   readonly #settings: Settings;
   readonly #runs: Runs;
 
-  /** The user of whom alone the runs and sessions exist. Undefined: those of the tenant do. */
+  /** The user of whom alone the runs and sessions exist. Undefined: all runs and sessions of the tenant exist. */
   readonly onlyOf: string | undefined;
 
   constructor(settings: Settings, runs: Runs, onlyOf: string | undefined) {
@@ -40,8 +41,12 @@ export class RunReader {
     this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.shared.hold() };
   }
 
-  /** Throws `run_not_found` for a run that is not of the user in `onlyOf`, which the reader has to have. */
-  async checkCreator(key: RunKey): Promise<void> {
+  /** Calls back for a run that exists for the user in `onlyOf`: the one door to a run. Throws `run_not_found` for others. */
+  ifSeen<T>(key: RunKey, callback: () => MaybePromise<T>): MaybePromise<T> {
+    return this.onlyOf === undefined ? callback() : this.#checkCreator(key).then(callback);
+  }
+
+  async #checkCreator(key: RunKey): Promise<void> {
     const created = await this.#createdOf(key);
     if (created === undefined || userOf(created.principal) !== this.onlyOf) throw notFound(key.run_id);
   }

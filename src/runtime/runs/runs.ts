@@ -1,5 +1,6 @@
 import { inBackground } from "../../core/background.ts";
 import { commandOf } from "../../core/commands.ts";
+import { noSession } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
 import type { CreatedEntry, ParentRun } from "../../core/log.ts";
 import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../../core/ports.ts";
@@ -17,7 +18,7 @@ import type { Execution } from "../execution/execution.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { OneByOne } from "../log/one-by-one.ts";
 import type { Ownership } from "../log/ownership.ts";
-import { closedError, noSession } from "../log/refusals.ts";
+import { closedError } from "../log/refusals.ts";
 import type { RunsReport } from "../log/run-figures.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings } from "../log/shared-by-runs.ts";
