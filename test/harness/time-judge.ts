@@ -17,8 +17,8 @@ export interface Timing {
   readonly log: readonly Entry[];
   /** When the store has taken each entry, in milliseconds since 1970. */
   readonly taken: readonly number[];
-  /** In the order in which they began. */
-  readonly disturbances: readonly Disturbance[];
+  /** In the order in which they began. Undefined: delays are not judged, as where they depend on what else the machine does. */
+  readonly disturbances: readonly Disturbance[] | undefined;
   /** How long processes need after a disturbance until they work as before. */
   readonly recoveryMs: number;
   /** By how much two readings of the store's clock may differ. Default: 0. */
@@ -127,6 +127,7 @@ function isLate(
   due: number,
   at: number,
 ): boolean {
+  if (disturbances === undefined) return false;
   let until = due;
   for (const { from, to } of disturbances)
     if (from <= until + LATE_MS && to + recoveryMs > until) until = to + recoveryMs;

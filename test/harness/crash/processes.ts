@@ -98,8 +98,7 @@ class Driver {
     const finished = new Promise<void>((resolve) => {
       this.#finish = resolve;
     });
-    if (this.#options.punctual !== true)
-      this.#client.ledger.disturbances.push({ from: 0, to: Number.POSITIVE_INFINITY });
+    if (this.#options.punctual === true) this.#client.ledger.disturbances = [];
     for (let count = 0; count < processes + webs; count++) this.#start(count < processes);
     this.#watch();
     const stopLooking = this.#client.attend();
@@ -187,7 +186,7 @@ class Driver {
     // It gets no more orders; its earlier reports still arrive.
     this.#ready.delete(worker.name);
     worker.kill();
-    this.#client.ledger.disturbances.push({ from: Date.now(), to: Date.now() });
+    this.#client.ledger.disturbances?.push({ from: Date.now(), to: Date.now() });
     this.#kills += 1;
     if (this.#kills >= kills) this.#total = 0;
     this.#options.onProgress?.(this.#figures);
