@@ -178,7 +178,7 @@ export interface HttpLimits {
   readonly bodyTimeoutMs?: number | undefined;
   /** Levels of nested objects and lists. Default: 64. */
   readonly maxDepth?: number | undefined;
-  /** Values in a body, in total. Default: 100,000. */
+  /** Values in a body, in total. Default: 50,000. */
   readonly maxNodes?: number | undefined;
   /** Messages in the input of a run, or in a session that a client brings along. Default: 1,000. */
   readonly maxMessages?: number | undefined;

@@ -9,7 +9,7 @@ export interface JsonLimits {
 }
 
 /** The limits on JSON in the text of a part, and the default ones on a body. */
-export const JSON_LIMITS: JsonLimits = { maxDepth: 64, maxNodes: 100_000 };
+export const JSON_LIMITS: JsonLimits = { maxDepth: 64, maxNodes: 50_000 };
 
 /** Why a JSON value is refused, although it is well-formed. The message goes on after "The body", "The text" and the like. */
 export class JsonRefusal extends Error {

@@ -54,7 +54,7 @@ describe("the input of a typed agent", () => {
 
   it.each([
     ["nested more than 64 levels deep", "[".repeat(65) + "]".repeat(65), "is nested more than 64 levels deep."],
-    ["more than 100,000 values", `[${"1,".repeat(100_000)}1]`, "holds more than 100000 values."],
+    ["more than 50,000 values", `[${"1,".repeat(50_000)}1]`, "holds more than 50000 values."],
     ["a key __proto__", '{"text":"A","age":"7","__proto__":{"isAdmin":true}}', 'has a key "__proto__".'],
     [
       "a number that loses digits",
