@@ -1,11 +1,16 @@
 import { useEffect, useState } from "react";
 
-/** What the server of a page answers at a path, asked for three times a second, whether it is away, and how often it was. */
+/**
+ * What the server of a page answers at a path, whether it is away, and how often it was. It is asked again 0.3 s after its
+ * answer: a browser has few connections to a server, which the chat needs too.
+ */
 export function useServer(path, first) {
   const [answer, setAnswer] = useState(first);
   const [isAway, setIsAway] = useState(false);
   const [timesAway, setTimesAway] = useState(0);
   useEffect(() => {
+    let timer;
+    let isOver = false;
     const read = async () => {
       try {
         setAnswer(await (await fetch(path)).json());
@@ -13,11 +18,14 @@ export function useServer(path, first) {
       } catch {
         setIsAway(true);
       }
+      if (!isOver) timer = setTimeout(read, 300);
     };
     if (isAway) setTimesAway((times) => times + 1);
     void read();
-    const timer = setInterval(read, 300);
-    return () => clearInterval(timer);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
   }, [path, isAway]);
   return { answer, isAway, timesAway };
 }

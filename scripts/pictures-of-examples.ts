@@ -8,11 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "puppeteer-core";
-import { click, openBrowser } from "../test/browser/browser.ts";
+import { appears, click, openBrowser, until } from "../test/browser/browser.ts";
 import { freePort, startExample } from "../test/browser/servers.ts";
 
 const FOLDER = fileURLToPath(new URL("../docs/pictures/", import.meta.url));
-const WAIT_MS = 60_000;
 
 const browser = await openBrowser();
 if (browser === undefined) throw new Error("There is no browser.");
@@ -31,13 +30,13 @@ async function takeChat(): Promise<void> {
   await page.keyboard.press("Enter");
   await shows(page, "Penzance");
   await take(page, "chat-before");
-  await click(page, "#kill", WAIT_MS);
-  await page.waitForSelector("[data-server=away]", { timeout: WAIT_MS });
+  await click(page, "#kill");
+  await appears(page, "[data-server=away]");
   await take(page, "chat-killed");
-  await click(page, "#yes", WAIT_MS);
+  await click(page, "#yes");
   await shows(page, "on their way");
-  await page.waitForFunction(`document.querySelector("#refunds").innerText === "1"`, { timeout: WAIT_MS });
-  await page.waitForFunction(`document.querySelector("#status").innerText === "ready"`, { timeout: WAIT_MS });
+  await until(page, `document.querySelector("#refunds").innerText === "1"`);
+  await until(page, `document.querySelector("#status").innerText === "ready"`);
   await take(page, "chat-after");
   await ended(server);
 }
@@ -52,17 +51,17 @@ async function takeDesk(): Promise<void> {
   await page.keyboard.press("Enter");
   await shows(page, "night train");
   await take(page, "desk-before");
-  await page.waitForSelector("#euros", { timeout: WAIT_MS });
-  await click(page, "#approved", WAIT_MS);
+  await appears(page, "#euros");
+  await click(page, "#approved");
   await page.type("#euros", "40");
   await page.select("#reason", "late");
   first.kill("SIGKILL");
   await once(first, "exit");
-  await page.waitForSelector("[data-server=away]", { timeout: WAIT_MS });
+  await appears(page, "[data-server=away]");
   await take(page, "desk-killed");
   const [second] = await start();
-  await page.waitForSelector("[data-server=up]", { timeout: WAIT_MS });
-  await click(page, "#reply", WAIT_MS);
+  await appears(page, "[data-server=up]");
+  await click(page, "#reply");
   await shows(page, "You get 40 €.");
   for (const name of ["refund", "search"]) await shows(page, `${name} (completed)`);
   await take(page, "desk-after");
@@ -73,12 +72,12 @@ async function opened(address: string): Promise<Page> {
   const page = (await browser?.newPage()) as Page;
   await page.setViewport({ width: 960, height: 660 });
   await page.goto(address);
-  await page.waitForSelector("#status", { timeout: WAIT_MS });
+  await appears(page, "#status");
   return page;
 }
 
 async function shows(page: Page, text: string): Promise<void> {
-  await page.waitForFunction(`document.body.innerText.includes(${JSON.stringify(text)})`, { timeout: WAIT_MS });
+  await until(page, `document.body.innerText.includes(${JSON.stringify(text)})`);
 }
 
 async function take(page: Page, name: string): Promise<void> {

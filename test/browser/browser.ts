@@ -17,8 +17,26 @@ export async function openBrowser(): Promise<Browser | undefined> {
   return launch({ executablePath, args: [...chromium.args, "--no-sandbox"], headless: "shell" });
 }
 
+/** How long a page may need for anything on a busy machine. */
+export const PAGE_MS = 40_000;
+
+/** Waits until an expression is true in a page. Fails with what the page shows. */
+export async function until(page: Page, condition: string, timeout = PAGE_MS): Promise<void> {
+  try {
+    await page.waitForFunction(condition, { timeout });
+  } catch (cause) {
+    const shown = await page.evaluate("document.body.innerText").catch(String);
+    throw new Error(`In the page it does not become true that ${condition}. It shows:\n${shown}`, { cause });
+  }
+}
+
+/** Waits until a page has an element. */
+export async function appears(page: Page, selector: string): Promise<void> {
+  await until(page, `document.querySelector(${JSON.stringify(selector)}) !== null`);
+}
+
 /** Clicks a button or an input as soon as it is there and takes it: within the page, since text that streams in above it moves it. */
-export async function click(page: Page, selector: string, timeout: number): Promise<void> {
+export async function click(page: Page, selector: string): Promise<void> {
   const element = `document.querySelector(${JSON.stringify(selector)})`;
-  await page.waitForFunction(`${element}?.disabled === false && (${element}.click(), true)`, { timeout });
+  await until(page, `${element}?.disabled === false && (${element}.click(), true)`);
 }

@@ -1,6 +1,6 @@
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openBrowser } from "./browser.ts";
+import { openBrowser, until } from "./browser.ts";
 import { chatRows, chatTransports, chatVersions, expectedOf } from "./chat-rows.ts";
 import { ChatServer } from "./chat-server.ts";
 
@@ -22,7 +22,7 @@ describe.skipIf(browser === undefined).each(chatVersions)("useChat of %s", (vers
     if (browser === undefined) return;
     page = await browser.newPage();
     await page.goto(server.addressOf(version));
-    await page.waitForFunction("window.doRow !== undefined");
+    await until(page, "window.doRow !== undefined");
   }, 60_000);
   afterAll(() => page?.close());
 

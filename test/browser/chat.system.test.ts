@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { nextTurn } from "../harness/promises.ts";
-import { click, openBrowser } from "./browser.ts";
+import { appears, click, openBrowser, until } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
@@ -27,7 +27,6 @@ afterAll(async () => {
 });
 
 /** The server is started again in between, which takes a while on a busy machine. */
-const WAIT_MS = 40_000;
 const LOOKING = "I am looking for your order. It is the night train to Penzance, which came five hours late. ";
 const PAID = "The 40 € are on their way. ";
 
@@ -43,7 +42,7 @@ class Tab {
     const page = await (browser as Browser).newPage();
     const tab = new Tab(page);
     await page.goto(`${address}/?chat=${chat}`);
-    await page.waitForSelector("#status");
+    await appears(page, "#status");
     return tab;
   }
 
@@ -69,12 +68,12 @@ class Tab {
 
   async #says(how: "startsWith" | "endsWith", text: string, then = "true"): Promise<void> {
     const said = `[...document.querySelectorAll("[data-role=assistant] span")].map((e) => e.textContent).join("")`;
-    await this.page.waitForFunction(`${said}.${how}(${JSON.stringify(text)}) && ${then}`, { timeout: WAIT_MS });
+    await until(this.page, `${said}.${how}(${JSON.stringify(text)}) && ${then}`);
   }
 
   /** Clicks when it is there. What React replaces meanwhile is looked for again. */
   async click(selector: string): Promise<void> {
-    await click(this.page, selector, WAIT_MS);
+    await click(this.page, selector);
   }
 
   async text(selector: string): Promise<string> {
@@ -83,15 +82,13 @@ class Tab {
 
   /** What the assistant has said in the end. */
   async said(): Promise<string> {
-    await this.page.waitForFunction(`document.querySelector("#status").textContent === "ready"`, { timeout: WAIT_MS });
+    await until(this.page, `document.querySelector("#status").textContent === "ready"`);
     return this.page.$$eval("[data-role=assistant] span", (spans) => spans.map((span) => span.textContent).join(""));
   }
 
   /** Waits until the page shows so many refunds. */
   async refunds(count: number): Promise<void> {
-    await this.page.waitForFunction(`document.querySelector("#refunds").textContent === "${count}"`, {
-      timeout: WAIT_MS,
-    });
+    await until(this.page, `document.querySelector("#refunds").textContent === "${count}"`);
   }
 }
 
@@ -126,7 +123,7 @@ test.skipIf(browser === undefined)(
     // Killed while it waits, and answered from a second tab after a reload.
     const waiting = await Tab.open("waiting");
     await waiting.send("Refund it");
-    await waiting.page.waitForSelector("#yes", { timeout: WAIT_MS });
+    await appears(waiting.page, "#yes");
     await waiting.click("#kill");
     await isDown();
     const second = await Tab.open("waiting");

@@ -5,12 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { click, openBrowser } from "./browser.ts";
+import { appears, click, openBrowser, PAGE_MS, until } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
 const folder = mkdtempSync(join(tmpdir(), "cadenza-desk-"));
-const WAIT_MS = 40_000;
 let port: string;
 let server: ChildProcess;
 let address: string;
@@ -23,7 +22,7 @@ beforeAll(async () => {
   if (browser === undefined) return;
   port = await freePort();
   await start();
-}, WAIT_MS);
+}, PAGE_MS);
 
 afterAll(async () => {
   await browser?.close();
@@ -44,7 +43,7 @@ class Tab {
     if (browser === undefined) throw new Error("There is no browser.");
     const tab = new Tab(await browser.newPage());
     await tab.page.goto(`${address}/?${query}`);
-    await tab.page.waitForSelector("#status");
+    await appears(tab.page, "#status");
     return tab;
   }
 
@@ -52,19 +51,19 @@ class Tab {
   async wish(text: string): Promise<string> {
     await this.page.type("[name=wish]", text);
     await this.page.keyboard.press("Enter");
-    await this.page.waitForFunction(`location.search.includes("run=")`, { timeout: WAIT_MS });
+    await until(this.page, `location.search.includes("run=")`);
     return new URL(this.page.url()).search.slice(1);
   }
 
   async click(selector: string): Promise<void> {
-    await click(this.page, selector, WAIT_MS);
+    await click(this.page, selector);
   }
 
   /** Fills in the form, and sends it. */
   async reply(values: { readonly reason: string; readonly euros: string; readonly note?: string }): Promise<void> {
     const isApproved = await this.page
       .locator("#approved")
-      .setTimeout(WAIT_MS)
+      .setTimeout(PAGE_MS)
       .map((box) => (box as unknown as { checked: boolean }).checked)
       .wait();
     if (!isApproved) await this.click("#approved");
@@ -78,7 +77,7 @@ class Tab {
   /** Waits until the text of an element contains a text. */
   async shows(selector: string, text: string): Promise<void> {
     const shown = `(document.querySelector(${JSON.stringify(selector)})?.textContent ?? "")`;
-    await this.page.waitForFunction(`${shown}.includes(${JSON.stringify(text)})`, { timeout: WAIT_MS });
+    await until(this.page, `${shown}.includes(${JSON.stringify(text)})`);
   }
 
   async has(selector: string): Promise<boolean> {

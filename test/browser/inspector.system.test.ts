@@ -18,13 +18,12 @@ import { replay } from "cadenza/testing";
 import Database from "libsql";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { click, openBrowser } from "./browser.ts";
+import { appears, click, openBrowser, until } from "./browser.ts";
 import { bank, chatter, endlessly, hostile, hostileTexts, refund, slow } from "./inspector-agents.ts";
 
 const browser = await openBrowser();
 const TOKEN = "the-token-of-the-test";
 const MOUNT = "/ops/inspector";
-const WAIT_MS = 30_000;
 /** Of the processes on the file. */
 const LEASE_MS = 1_500;
 const SCAN_MS = 300;
@@ -109,7 +108,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     expect(await page.evaluate("document.activeElement.getAttribute('aria-invalid')")).toBe("true");
     expect((await runtime.getRun(run_id)).status).toBe("awaiting");
     await type("note", " doubt");
-    await click(page, "input[type=radio]", WAIT_MS);
+    await click(page, "input[type=radio]");
     await press("Answer");
     await sees("Paid: no doubt.");
     await sees("✓ completed");
@@ -158,7 +157,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await sees("▶ in progress");
     const workerOf =
       "[...document.querySelectorAll('dt')].find((e) => e.textContent === 'Worker')?.nextSibling.textContent";
-    await page.waitForFunction(`${workerOf} !== undefined`, { timeout: WAIT_MS });
+    await until(page, `${workerOf} !== undefined`);
     const before = await page.evaluate(workerOf);
     first.kill("SIGKILL");
     await once(first, "exit");
@@ -167,7 +166,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await sees(`lost slow ${run_id.slice(0, 8)}`);
     await go(`#/run//${run_id}`);
     const second = await startWorker();
-    await page.waitForFunction(`![undefined, ${JSON.stringify(before)}].includes(${workerOf})`, { timeout: WAIT_MS });
+    await until(page, `![undefined, ${JSON.stringify(before)}].includes(${workerOf})`);
     await sees("▶ in progress");
     await press("Send a message");
     await page.type("#message-name", "stop");
@@ -211,9 +210,9 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await sees("Timeline");
     expect(await page.evaluate("location.hash")).toBe(`#/run//${run_id}`);
     await page.keyboard.type("?");
-    await page.waitForSelector("dialog[open]", { timeout: WAIT_MS });
+    await appears(page, "dialog[open]");
     await page.keyboard.press("Escape");
-    await page.waitForSelector("dialog:not([open])", { timeout: WAIT_MS });
+    await appears(page, "dialog:not([open])");
     await runtime.cancel(run_id, { wait: true });
   });
 
@@ -252,7 +251,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     expect(await page.evaluate("document.querySelector('input[name=agent]').value")).toBe("refund");
     expect(await page.evaluate("location.hash")).toBe("#/runs");
     await page.keyboard.press("Enter");
-    await page.waitForFunction("location.hash === '#/runs?agent=refund'", { timeout: WAIT_MS });
+    await until(page, "location.hash === '#/runs?agent=refund'");
     await sees(run_id.slice(0, 8));
     await runtime.cancel(run_id, { wait: true });
   });
@@ -336,22 +335,18 @@ async function go(place: string): Promise<void> {
 async function sees(text: string): Promise<void> {
   const shown = `document.querySelector("main").innerText.replace(/\\s+/g, " ")`;
   const wanted = text.replace(/\s+/g, " ").trim();
-  try {
-    await page.waitForFunction(`${shown}.includes(${JSON.stringify(wanted)})`, { timeout: WAIT_MS });
-  } catch {
-    throw new Error(`The page does not show ${JSON.stringify(wanted)}, but:\n${await page.evaluate(shown)}`);
-  }
+  await until(page, `${shown}.includes(${JSON.stringify(wanted)})`);
 }
 
 /** Presses a button, or follows a link, that is named so. */
 async function press(label: string): Promise<void> {
   const found = `[...document.querySelectorAll("main button, main a.button")].find((e) => e.textContent.trim() === ${JSON.stringify(label)} && !e.disabled)`;
-  await page.waitForFunction(`${found} !== undefined && (${found}.click(), true)`, { timeout: WAIT_MS });
+  await until(page, `${found} !== undefined && (${found}.click(), true)`);
 }
 
 /** Types into the first field of this name. */
 async function type(label: string, text: string): Promise<void> {
   const field = `[...document.querySelectorAll("main label")].find((e) => e.textContent.trim().startsWith(${JSON.stringify(label)}))?.control`;
-  await page.waitForFunction(`${field} != null && (${field}.focus(), true)`, { timeout: WAIT_MS });
+  await until(page, `${field} != null && (${field}.focus(), true)`);
   await page.keyboard.type(text);
 }

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, describe, expect, inject, test } from "vitest";
-import { openBrowser } from "./browser.ts";
+import { appears, openBrowser, until } from "./browser.ts";
 
 const browser = await openBrowser();
 let inspector: ChildProcess | undefined;
@@ -44,13 +44,13 @@ describe.skipIf(browser === undefined)("a newcomer", () => {
     let clicks = 0;
     const follow = async (link: string): Promise<void> => {
       clicks += 1;
-      await page.waitForSelector(link, { timeout: 30_000 });
+      await appears(page, link);
       await page.click(link);
     };
     await follow(`a[href="#/run//${run_id}"]`);
     // A long timeline comes in pieces.
     const shows = (text = ""): string => `document.querySelector("main").innerText.includes(${JSON.stringify(text)})`;
-    await page.waitForFunction(`${shows("Timeline")} && ${shows(asked.at(-1))}`, { timeout: 30_000 });
+    await until(page, `${shows("Timeline")} && ${shows(asked.at(-1))}`);
     // `innerText` has only what can be seen.
     const shown = (await page.evaluate(`document.querySelector("main").innerText.replace(/\\s+/g, " ")`)) as string;
     for (const question of asked) expect(shown).toContain(question);

@@ -13,11 +13,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { deskAgent } from "../../examples/chat/desk.ts";
 import { Ledger } from "../../examples/chat/ledger.ts";
 import { bundleOf } from "../../examples/page-bundle.ts";
-import { click, openBrowser } from "./browser.ts";
+import { appears, click, openBrowser, PAGE_MS, until } from "./browser.ts";
 
 /** The packages of `useChat`, by the version of `ai`. */
 const versions = { "ai 5": "ai-sdk-react-5", "ai 6": "@ai-sdk/react", "ai 7": "ai-sdk-react-7" };
-const WAIT_MS = 40_000;
 const LOOKING = "I am looking for your order. It is the night train to Penzance, which came five hours late. ";
 
 const browser = await openBrowser();
@@ -44,7 +43,7 @@ beforeAll(async () => {
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}, WAIT_MS);
+}, PAGE_MS);
 
 afterAll(async () => {
   await browser?.close();
@@ -58,7 +57,7 @@ async function open(name: string, id: string): Promise<Page> {
   if (browser === undefined) throw new Error("There is no browser.");
   const page = await browser.newPage();
   await page.goto(`${address}/?with=${name}&chat=${encodeURIComponent(`${name} ${id}`)}`);
-  await page.waitForSelector("#status");
+  await appears(page, "#status");
   return page;
 }
 
@@ -70,7 +69,7 @@ async function send(page: Page, text: string): Promise<void> {
 /** Waits until all that the assistant has said begins with a text, or is it. */
 async function hears(page: Page, text: string, how: "startsWith" | "endsWith" = "startsWith"): Promise<void> {
   const said = `[...document.querySelectorAll("[data-role=assistant] span")].map((e) => e.textContent).join("")`;
-  await page.waitForFunction(`${said}.${how}(${JSON.stringify(text)})`, { timeout: WAIT_MS });
+  await until(page, `${said}.${how}(${JSON.stringify(text)})`);
 }
 
 test.skipIf(browser === undefined).each(Object.entries(versions))(
@@ -79,15 +78,15 @@ test.skipIf(browser === undefined).each(Object.entries(versions))(
     const stopped = await open(name, "stopped");
     await send(stopped, "A story, please");
     await hears(stopped, "And then ");
-    await click(stopped, "#stop", WAIT_MS);
-    await stopped.waitForFunction(`document.querySelector("#status").textContent === "ready"`, { timeout: WAIT_MS });
+    await click(stopped, "#stop");
+    await until(stopped, `document.querySelector("#status").textContent === "ready"`);
 
     const page = await open(name, "asked");
     await send(page, "A refund, please");
     await hears(page, LOOKING);
-    await page.waitForSelector("#yes", { timeout: WAIT_MS });
+    await appears(page, "#yes");
     await page.reload();
-    await click(page, "#yes", WAIT_MS);
+    await click(page, "#yes");
     await hears(page, `${LOOKING}The 40 € are on their way. `);
     await page.reload();
     await hears(page, `${LOOKING}The 40 € are on their way. `);

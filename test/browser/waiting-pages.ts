@@ -1,5 +1,6 @@
 import type { Browser, Page } from "puppeteer-core";
 import { expect } from "vitest";
+import { until } from "./browser.ts";
 import type { ChatVersion } from "./chat-rows.ts";
 import { chatVersions } from "./chat-rows.ts";
 import { CHAT_PAGE } from "./chat-server.ts";
@@ -118,6 +119,6 @@ class WaitingPage {
   }
 
   async #wait(condition: string): Promise<void> {
-    await this.#tab?.waitForFunction(condition, { timeout: this.#waitMs });
+    if (this.#tab !== undefined) await until(this.#tab, condition, this.#waitMs);
   }
 }
