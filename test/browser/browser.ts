@@ -40,3 +40,15 @@ export async function click(page: Page, selector: string): Promise<void> {
   const element = `document.querySelector(${JSON.stringify(selector)})`;
   await until(page, `${element}?.disabled === false && (${element}.click(), true)`);
 }
+
+/**
+ * Fills a field of a form and submits it, within the page: keys that a browser gets while it opens another tab may be lost.
+ * React sees a new value by the setter of the browser, and its handlers have it in the next frame.
+ */
+export async function submit(page: Page, selector: string, text: string): Promise<void> {
+  const field = `document.querySelector(${JSON.stringify(selector)})`;
+  const fill = `Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(${field}, ${JSON.stringify(text)})`;
+  const tell = `${field}.dispatchEvent(new Event("input", { bubbles: true }))`;
+  await until(page, `${field}.value === ${JSON.stringify(text)} || (${fill}, ${tell}, false)`);
+  await page.evaluate(`${field}.form.requestSubmit()`);
+}

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { nextTurn } from "../harness/promises.ts";
-import { appears, click, openBrowser, until } from "./browser.ts";
+import { appears, click, openBrowser, submit, until } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
@@ -47,8 +47,7 @@ class Tab {
   }
 
   async send(text: string): Promise<void> {
-    await this.page.type("input", text);
-    await this.page.keyboard.press("Enter");
+    await submit(this.page, "input", text);
   }
 
   /** Waits until the assistant has said all of this, or at least so much of it. */

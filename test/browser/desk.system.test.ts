@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { appears, click, openBrowser, PAGE_MS, until } from "./browser.ts";
+import { appears, click, openBrowser, PAGE_MS, submit, until } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
@@ -49,8 +49,7 @@ class Tab {
 
   /** Sends a wish, and gives the query of the page that shows its run. */
   async wish(text: string): Promise<string> {
-    await this.page.type("[name=wish]", text);
-    await this.page.keyboard.press("Enter");
+    await submit(this.page, "[name=wish]", text);
     await until(this.page, `location.search.includes("run=")`);
     return new URL(this.page.url()).search.slice(1);
   }

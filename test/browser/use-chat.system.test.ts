@@ -13,7 +13,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { deskAgent } from "../../examples/chat/desk.ts";
 import { Ledger } from "../../examples/chat/ledger.ts";
 import { bundleOf } from "../../examples/page-bundle.ts";
-import { appears, click, openBrowser, PAGE_MS, until } from "./browser.ts";
+import { appears, click, openBrowser, PAGE_MS, submit, until } from "./browser.ts";
 
 /** The packages of `useChat`, by the version of `ai`. */
 const versions = { "ai 5": "ai-sdk-react-5", "ai 6": "@ai-sdk/react", "ai 7": "ai-sdk-react-7" };
@@ -62,8 +62,7 @@ async function open(name: string, id: string): Promise<Page> {
 }
 
 async function send(page: Page, text: string): Promise<void> {
-  await page.type("input", text);
-  await page.keyboard.press("Enter");
+  await submit(page, "input", text);
 }
 
 /** Waits until all that the assistant has said begins with a text, or is it. */
