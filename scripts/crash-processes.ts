@@ -1,8 +1,9 @@
 /**
  * Four processes run random agent programs on one file, and a random one of them is killed every second.
  * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`. With `--store postgres` on a server of its own.
- * `--store postgres --clocks wrong` sets the clocks of the processes wrong by up to an hour, again and again. `--punctual` judges delays too, which needs a quiet machine and few
- * kills: `--kill-every 30`, in seconds. `--webs 1` adds a process that executes nothing.
+ * `--clocks wrong` sets the clocks wrong by up to an hour, again and again: each by itself on a server, and on a file, whose
+ * processes have one clock, all at once. `--punctual` judges delays too, which needs a quiet machine and few kills:
+ * `--kill-every 30`, in seconds. `--webs 1` adds a process that executes nothing.
  */
 import { parseArgs } from "node:util";
 import { newSchemaOn } from "../test/harness/crash/place.ts";
@@ -23,8 +24,6 @@ const { values } = parseArgs({
   },
 });
 console.log(`seed ${values.seed}`);
-if (values.clocks === "wrong" && values.store !== "postgres")
-  throw new Error("A file has the clock of its processes: --clocks wrong needs --store postgres.");
 const server = values.store === "postgres" ? await startServer(18) : undefined;
 const started = Date.now();
 const { wrong, said, ...figures } = await manyProcesses({

@@ -46,7 +46,8 @@ function* misdated({ log, taken, toleranceMs = 0, ...timing }: Timing): Iterable
     const { at, type } = entry;
     const what = `${type} at position ${index}`;
     if (at < last && !isPost(entry)) yield `${what} is ${last - at} ms before an earlier entry`;
-    if (at > takenAt + toleranceMs) yield `${what} is ${at - takenAt} ms ahead of the store's clock`;
+    // After the store's clock was set back, the times of a log stand still.
+    if (at > Math.max(takenAt + toleranceMs, last)) yield `${what} is ${at - takenAt} ms ahead of the store's clock`;
     if (isLate(timing, at, takenAt)) yield `${what} is ${takenAt - at} ms behind the store's clock`;
     last = Math.max(last, at);
   }

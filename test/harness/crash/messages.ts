@@ -17,8 +17,15 @@ export interface WorkerSettings {
   readonly maxTakeovers: number;
   /** Whether it executes runs. Default: true. */
   readonly work?: boolean;
-  /** The seed by which its clock is set wrong, again and again while it runs. On a server only. Default: its clock is right. */
-  readonly wrongClock?: string | undefined;
+  /** Default: its clock is right. */
+  readonly wrongClock?: WrongClock | undefined;
+}
+
+/** A clock that is set again and again, up to an hour off. */
+export interface WrongClock {
+  readonly seed: string;
+  /** When that ends, in milliseconds since 1970. The clock is an hour ahead from then on. */
+  readonly until: number;
 }
 
 /** What a worker has to do. */

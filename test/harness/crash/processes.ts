@@ -5,7 +5,7 @@ import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
 import type { KillFigures, KillReport } from "./kill-trial.ts";
 import { holdTrial } from "./kill-trial.ts";
-import type { Order, Report, WorkerSettings } from "./messages.ts";
+import type { Order, Report, WorkerSettings, WrongClock } from "./messages.ts";
 import type { NewPlace, Place } from "./place.ts";
 import { newFile } from "./place.ts";
 
@@ -28,7 +28,7 @@ export interface ProcessesOptions {
   readonly atMostMs: number;
   /** Where the runs are kept. Default: a new file. */
   readonly place?: NewPlace | undefined;
-  /** Whether the clocks of the processes are up to an hour off, and jump. A file has the clock of its processes: on a server only. Default: false. */
+  /** Whether the clocks of the processes are up to an hour off, and jump: on a server each by itself, on a file all at once. Default: false. */
   readonly wrongClocks?: boolean | undefined;
   /** Whether delays are judged, which a busy machine has too. Default: false. */
   readonly punctual?: boolean | undefined;
@@ -75,6 +75,8 @@ class Driver {
    */
   #news = 0;
   #total: number;
+  /** When clocks that are wrong stay as they are, in milliseconds since 1970. */
+  readonly #clocksSettleAt: number;
   #over = false;
   #finish: () => void = () => undefined;
   #stuck: NodeJS.Timeout | undefined;
@@ -84,6 +86,7 @@ class Driver {
     this.#program = program;
     this.#place = place;
     this.#total = options.runs;
+    this.#clocksSettleAt = Date.now() + options.atMostMs;
     this.#random = new Random(options.seed);
     this.#client = new Client(this.#random, options.seed, (order) => {
       const workers = [...this.#ready.values()];
@@ -138,7 +141,7 @@ class Driver {
         scanMs: 100,
         evictAfterMs: this.#random.pick([20, 60_000]),
         maxTakeovers: MAX_TAKEOVERS,
-        wrongClock: this.#options.wrongClocks === true ? `${this.#options.seed} ${name}` : undefined,
+        wrongClock: this.#wrongClockOf(name),
       },
       (report) => {
         if (report.is === "ready") this.#ready.set(name, worker);
@@ -160,6 +163,13 @@ class Driver {
     });
   }
 
+  /** One machine has one clock, so the processes of a file have the same. */
+  #wrongClockOf(name: string): WrongClock | undefined {
+    const { seed, wrongClocks } = this.#options;
+    if (wrongClocks !== true) return undefined;
+    return { seed: "file" in this.#place ? seed : `${seed} ${name}`, until: this.#clocksSettleAt };
+  }
+
   #goOn(): void {
     this.#client.fill(this.#options.atOnce ?? AT_ONCE, this.#total);
     if (this.#client.ledger.open === 0) this.#finish();
@@ -168,7 +178,9 @@ class Driver {
   /** From now on the runs have some time to make progress. */
   #watch(): void {
     clearTimeout(this.#stuck);
-    this.#stuck = setTimeout(() => this.#finish(), STUCK_MS);
+    // A clock that is set back makes waits longer.
+    const unsettledMs = this.#options.wrongClocks === true ? Math.max(this.#clocksSettleAt - Date.now(), 0) : 0;
+    this.#stuck = setTimeout(() => this.#finish(), STUCK_MS + unsettledMs);
   }
 
   #killOne(): void {

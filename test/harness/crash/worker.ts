@@ -11,17 +11,19 @@ import { CHILD, inputOf } from "../program.ts";
 import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";
 import { hookedStore } from "../store-proxy.ts";
-import type { Order, Receiving, Report, WorkerSettings } from "./messages.ts";
+import type { Order, Receiving, Report, WorkerSettings, WrongClock } from "./messages.ts";
 import { openPlace } from "./place.ts";
 import { programOf } from "./programs.ts";
 
-/** By how much a wrong clock is off at most, and how long it shows the same error at most. In milliseconds. */
+/** By how much a wrong clock is off at most, and how long it shows the same error. In milliseconds. */
 const WRONG_MS = 3_600_000;
-const SAME_MS = 3_000;
+const SAME_MS = 1_500;
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const machineNow = Date.now;
-if (settings.wrongClock !== undefined) setWrong(new Random(settings.wrongClock));
+if (settings.wrongClock !== undefined) setWrong(settings.wrongClock);
+/** The clock of the store: a file has that of its processes. */
+const storeNow = "file" in settings.place ? Date.now : machineNow;
 const unknownHead = { head: { epoch: 0, owner: `${settings.name}/?` } };
 const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
@@ -31,11 +33,12 @@ const opened = await openPlace(settings.place, {
   onLate: (method, ms) => say({ is: "late", method, ms: Math.round(ms) }),
 });
 const store = hookedStore((call, method, parameters) => {
+  const since = storeNow();
   const answer = call();
   if (method !== "append" && method !== "create") return answer;
   return isPromise(answer)
-    ? answer.then((conflict) => noteStored(parameters, conflict))
-    : noteStored(parameters, answer);
+    ? answer.then((conflict) => noteStored(parameters, conflict, since))
+    : noteStored(parameters, answer, since);
 }, opened);
 let tokens = 0;
 const { work = true } = settings;
@@ -141,26 +144,33 @@ async function headOf(run_id: string): Promise<{ readonly epoch: number; readonl
     : found.head;
 }
 
-/** Tells when a write was carried out, and gives its answer. */
-function noteStored(parameters: readonly unknown[], conflict: unknown): unknown {
+/** Tells when a write that began then was carried out, and gives its answer. */
+function noteStored(parameters: readonly unknown[], conflict: unknown, since: number): unknown {
   const [{ run_id }, expected, write] = parameters as Parameters<Store["append"]>;
   // The second parameter of `create` is the write.
   const isNew = "entries" in expected;
   const { entries } = (isNew ? expected : write) as RunWrite;
-  if (conflict === undefined)
-    say({ is: "stored", run_id, from: isNew ? 0 : expected.position, count: entries.length, at: machineNow() });
+  const from = isNew ? 0 : expected.position;
+  // The clock may be set back while a file is written.
+  const at = Math.max(since, storeNow());
+  if (conflict === undefined) say({ is: "stored", run_id, from, count: entries.length, at });
   return conflict;
 }
 
-/** Lets the clock of this process jump. That of a server does not depend on it. */
-function setWrong(random: Random): void {
+/**
+ * Lets the clock jump every 1.5 s. The time of the machine and a seed say by how much it is wrong: processes with one seed
+ * have the same clock. In the end it is as far ahead as it ever was, so that all waits end.
+ */
+function setWrong({ seed, until }: WrongClock): void {
+  let last = -1;
   let aheadMs = 0;
-  const jump = (): void => {
-    aheadMs = random.below(2 * WRONG_MS) - WRONG_MS;
-    setTimeout(jump, random.below(SAME_MS)).unref();
+  Date.now = () => {
+    const now = machineNow();
+    const period = Math.floor(now / SAME_MS);
+    if (period !== last) aheadMs = new Random(`${seed} ${period}`).below(2 * WRONG_MS) - WRONG_MS;
+    last = period;
+    return now + (now < until ? aheadMs : WRONG_MS);
   };
-  jump();
-  Date.now = () => machineNow() + aheadMs;
 }
 
 function say(report: Report): void {
