@@ -40,3 +40,36 @@ it("after a crash the attempts of a step go on, with the same idempotency key an
   expect(fourth - third - 500).toBeLessThanOrEqual(400);
   expect(world.violations).toEqual([]);
 });
+
+it("the pause after an attempt outlives its process", async () => {
+  const seen: string[] = [];
+  const world = new World({
+    register: (process) =>
+      void process.runtime.register("agent", { durable: true }, async (_input, { step }) => {
+        const body = ({ attempt }: StepScope): string => {
+          seen.push(`attempt ${attempt}`);
+          if (attempt === 1) throw new Error("busy");
+          return "paid";
+        };
+        return step("pay", body, { retry: { attempts: 2, pauseMs: () => 600_000, maxBackoffMs: 600_000 } });
+      }),
+  });
+  const first = world.start();
+  const created = await world.until(first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" }), first);
+  if (created === undefined || "error" in created) throw new Error("The run was not created.");
+  const { run_id } = created.value;
+  const failed = async () => (await world.log(run_id)).find((entry) => entry.type === "attempt-failed");
+  while ((await failed()) === undefined) await world.step();
+  first.kill();
+  world.start();
+
+  await world.pass(500_000);
+  expect(seen).toEqual(["attempt 1"]);
+  await world.pass(200_000);
+  expect(seen).toEqual(["attempt 1", "attempt 2"]);
+  const until = (await failed())?.until ?? 0;
+  const second = (await world.log(run_id)).findLast((entry) => entry.type === "intent");
+  expect(second?.at).toBeGreaterThanOrEqual(until);
+  expect(second?.at).toBeLessThan(until + 2_000);
+  expect(world.violations).toEqual([]);
+});

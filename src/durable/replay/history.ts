@@ -1,4 +1,12 @@
-import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
+import type {
+  AttemptFailedEntry,
+  AwaitedEntry,
+  EmittedEntry,
+  Entry,
+  IntentEntry,
+  ReceivedEntry,
+  ResultEntry,
+} from "../../core/log.ts";
 import type { RunKey } from "../../core/ports.ts";
 import { subtractUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
@@ -19,7 +27,7 @@ export class History {
   readonly isStopped: boolean;
   readonly #emissions: readonly RecordedEmission[];
   readonly #awaited = new Map<string, AwaitedEntry>();
-  readonly #intents = new Map<string, IntentEntry>();
+  readonly #attempts = new Map<string, IntentEntry | AttemptFailedEntry>();
   readonly #received = new Map<number, ReceivedEntry>();
   readonly #positions = new Map<ResultEntry, number>();
   /** The usage in the log that the replayed agent has not reported again. */
@@ -58,7 +66,10 @@ export class History {
           break;
         case "intent":
           begin(entry.key);
-          this.#intents.set(entry.key, entry);
+          this.#attempts.set(entry.key, entry);
+          break;
+        case "attempt-failed":
+          this.#attempts.set(entry.key, entry);
           break;
         case "step":
           begin(entry.key);
@@ -109,9 +120,9 @@ export class History {
     return this.#received.get(position);
   }
 
-  /** The last attempt at an operation, if there was one. */
-  intent(key: string): IntentEntry | undefined {
-    return this.#intents.get(key);
+  /** The last attempt at an operation, or that it has failed, if there was one. */
+  lastAttempt(key: string): IntentEntry | AttemptFailedEntry | undefined {
+    return this.#attempts.get(key);
   }
 
   /** The next emission in the history. */

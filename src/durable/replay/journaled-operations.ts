@@ -1,7 +1,7 @@
 import { inBackground } from "../../core/background.ts";
 import type { Emission } from "../../core/commands.ts";
 import type { CadenzaError } from "../../core/errors.ts";
-import type { IntentEntry, ReceivedEntry } from "../../core/log.ts";
+import type { AttemptFailedEntry, IntentEntry, ReceivedEntry } from "../../core/log.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
@@ -77,8 +77,8 @@ export class JournaledOperations extends LiveOperations {
     this.#advance();
   }
 
-  override intent(key: string): IntentEntry | undefined {
-    return this.#check?.history.intent(key);
+  override lastAttempt(key: string): IntentEntry | AttemptFailedEntry | undefined {
+    return this.#check?.history.lastAttempt(key);
   }
 
   override received(position: number): ReceivedEntry | undefined {

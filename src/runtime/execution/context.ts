@@ -244,7 +244,7 @@ function runStep(
   if (!run.durable) return run.steps.run(key, fn, options, execution);
   return execution.perform({
     key,
-    start: (given) => run.steps.begin(key, fn, options, execution.operations.intent(key), given),
+    start: (given) => run.steps.begin(key, fn, options, execution.operations.lastAttempt(key), given),
     settle: (entry) => resultOfStep(entry as StepEntry),
   });
 }

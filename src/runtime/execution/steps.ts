@@ -25,6 +25,9 @@ import { TimeLimit } from "./time-limit.ts";
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
 
+/** The last attempt at a step that the log holds, or that it has failed. Undefined: there was none. */
+type LastAttempt = IntentEntry | AttemptFailedEntry | undefined;
+
 /** Executes the bodies of a run's steps. */
 export class Steps {
   readonly #run: AgentRun;
@@ -99,16 +102,16 @@ export class Steps {
         // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
         // may run steps.
         if (execution.over) throw this.#signal.signal.reason;
-        let waitMs: number;
+        let until: number;
         try {
           given.resolve(await this.#call({ key, attempt }, body, options));
           return;
         } catch (error) {
           const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
           if (failed !== undefined) throw failed.error;
-          waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+          until = this.#run.shared.clock.now() + this.#pauseAfter({ key, attempt }, error, retry);
         }
-        await this.#pause(waitMs);
+        await this.#pause(until);
       }
     } catch (error) {
       execution.fail(given, error, key);
@@ -117,17 +120,17 @@ export class Steps {
     }
   }
 
-  /** Runs a body and logs its result. `before` is the last attempt in the log, which was interrupted. `given` is the agent's promise. */
-  begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined, given: Failing): void {
+  /** Runs a body and logs its result. `before` is the last attempt in the log. `given` is the agent's promise. */
+  begin(key: string, body: Body, options: StepOptions, before: LastAttempt, given: Failing): void {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
     this.#run.onStepBegun();
-    inBackground(this.#run.shared.logger, this.#record(key, body, options, before?.attempt ?? 0, given));
+    inBackground(this.#run.shared.logger, this.#record(key, body, options, before, given));
   }
 
-  async #record(key: string, body: Body, options: StepOptions, before: number, given: Failing): Promise<void> {
+  async #record(key: string, body: Body, options: StepOptions, before: LastAttempt, given: Failing): Promise<void> {
     const outcome =
-      options.once === true && before > 0
+      options.once === true && before !== undefined
         ? { error: interrupted(key) }
         : await this.#attempt(key, body, options, before);
     const { log, shared, execution } = this.#run;
@@ -175,16 +178,18 @@ export class Steps {
    * Each attempt is committed before it begins, and begins only while this process owns the run. Undefined: the run was
    * stopped before that.
    */
-  async #attempt(key: string, body: Body, options: StepOptions, before: number): Promise<Outcome | undefined> {
+  async #attempt(key: string, body: Body, options: StepOptions, before: LastAttempt): Promise<Outcome | undefined> {
     const { log, shared } = this.#run;
     const { retry } = options;
     const { clock, settings } = shared;
     const attempts = retry?.attempts ?? 1;
+    // The pause after an attempt outlives its process.
+    if (before?.type === "attempt-failed" && !(await this.#mayTryAgain(before.until))) return undefined;
     for (let tried = 1; ; tried++) {
       if (shared.isHandingOn && this.#run.ownership.mayLeave) await this.#hold();
       const slot = this.#run.takeSlotForBody();
       if (slot !== undefined) await slot;
-      const attempt = before + tried;
+      const attempt = (before?.attempt ?? 0) + tried;
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
@@ -192,7 +197,7 @@ export class Steps {
         await log.outlast(wait);
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;
-      let waitMs: number;
+      let until: number | undefined;
       try {
         const result = await this.#call({ key, attempt }, body, options);
         return outcomeOf(key, result, settings.maxStepBytes);
@@ -201,19 +206,19 @@ export class Steps {
         if (!isLast && this.#isStopped && !isNested(error)) return undefined;
         const failed = failureAfter(error, isLast, retry);
         if (failed !== undefined) return { error: failureOfStep(failed.error) };
-        waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+        const waitMs = this.#pauseAfter({ key, attempt }, error, retry);
         const at = clock.now();
+        until = waitMs > 0 ? at + waitMs : undefined;
         const entry: Growing<AttemptFailedEntry> = {
           type: "attempt-failed",
           ...{ at, key, attempt, failure: failureOfStep(error) },
         };
-        if (waitMs > 0) entry.until = at + waitMs;
+        if (until !== undefined) entry.until = until;
         log.decide({ type: "retry", entry });
         // Without a pause, it is written with the next attempt.
-        if (waitMs > 0) log.flush();
+        if (until !== undefined) log.flush();
       }
-      await this.#pause(waitMs).catch(ignore);
-      if (this.#isStopped) return undefined;
+      if (!(await this.#mayTryAgain(until))) return undefined;
     }
   }
 
@@ -282,12 +287,17 @@ export class Steps {
     return pauseAfter(attempt, error, retry, `${this.#run.log.key.run_id} ${key} ${attempt}`);
   }
 
+  /** Waits until the time of the next attempt, if there is a pause before it. Answers whether the run was not stopped meanwhile. */
+  async #mayTryAgain(until: number | undefined): Promise<boolean> {
+    if (until !== undefined) await this.#pause(until).catch(ignore);
+    return !this.#isStopped;
+  }
+
   /** Waits until the time of the next attempt. Rejects when the run is stopped. */
-  async #pause(waitMs: number): Promise<void> {
+  async #pause(until: number): Promise<void> {
     const { clock } = this.#run.shared;
-    const until = clock.now() + waitMs;
     // Timers may fire a little early.
-    for (let left = waitMs; left > 0; left = until - clock.now()) await this.#sleep(left);
+    for (let left = until - clock.now(); left > 0; left = until - clock.now()) await this.#sleep(left);
   }
 
   #sleep(ms: number): Promise<void> {

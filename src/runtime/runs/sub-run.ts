@@ -91,7 +91,8 @@ export class SubRun {
   }
 
   async #start(): Promise<void> {
-    const intent = this.#execution.operations.intent(this.#key);
+    const before = this.#execution.operations.lastAttempt(this.#key);
+    const intent = before?.type === "intent" ? before : undefined;
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
