@@ -22,6 +22,7 @@ const { values } = parseArgs({
   },
 });
 const seed = Number(values.seed);
+if (!Number.isSafeInteger(seed)) throw new Error(`--seed has to be a whole number: ${values.seed}`);
 const count = Number(values.count);
 const duels = Number(values.duels);
 console.log(`seed ${seed}`);

@@ -44,6 +44,7 @@ const { values } = parseArgs({
   },
 });
 const seed = Number(values.seed);
+if (!Number.isSafeInteger(seed)) throw new Error(`--seed has to be a whole number: ${values.seed}`);
 
 /** What is tried in several processes: a range of seeds, in chunks. After each a process reports. */
 interface Range {
@@ -178,7 +179,7 @@ async function tryInShards(range: Range): Promise<boolean> {
       tryInShard(what, seed + shard * size, Math.min(size, count - shard * size), onProgress),
     ),
   );
-  return all.wrong.length > 0 || all.programs < count;
+  return all.wrong.length > 0 || all.programs < count || all.trials < count;
 }
 
 async function tryChunks(range: Range, onProgress: (findings: Findings) => void): Promise<void> {

@@ -23,6 +23,8 @@ export interface Timing {
   readonly recoveryMs: number;
   /** By how much two readings of the store's clock may differ. Default: 0. */
   readonly toleranceMs?: number;
+  /** Whether the store's clock is set meanwhile: an entry may have its time from before or after. Default: false. */
+  readonly isSet?: boolean;
 }
 
 /** How much later than its time a wait may end at most, while processes and store work. */
@@ -42,19 +44,21 @@ function* misdated({ log, taken, toleranceMs = 0, ...timing }: Timing): Iterable
   for (const index of ownOf(log)) {
     const entry = log[index];
     const takenAt = taken[index];
-    if (entry === undefined || takenAt === undefined) continue;
+    if (entry === undefined) continue;
     const { at, type } = entry;
     const what = `${type} at position ${index}`;
     if (at < last && !isPost(entry)) yield `${what} is ${last - at} ms before an earlier entry`;
-    // After the store's clock was set back, the times of a log stand still.
-    if (at > Math.max(takenAt + toleranceMs, last)) yield `${what} is ${at - takenAt} ms ahead of the store's clock`;
-    if (isLate(timing, at, takenAt)) yield `${what} is ${takenAt - at} ms behind the store's clock`;
+    if (takenAt !== undefined) {
+      // After the store's clock was set back, the times of a log stand still.
+      if (at > Math.max(takenAt + toleranceMs, last)) yield `${what} is ${at - takenAt} ms ahead of the store's clock`;
+      if (isLate(timing, at, takenAt)) yield `${what} is ${takenAt - at} ms behind the store's clock`;
+    }
     last = Math.max(last, at);
   }
 }
 
 /** Waits, pauses between attempts at steps, and attempts with a time limit that end before their time, or long after it. */
-function* misended({ log, taken, toleranceMs = 0, ...timing }: Timing): Iterable<string> {
+function* misended({ log, taken, toleranceMs = 0, isSet = false, ...timing }: Timing): Iterable<string> {
   /** When each wait ends that nothing else ends before. */
   const waits = new Map<string, number>();
   const pauses = new Map<string, number>();
@@ -64,7 +68,7 @@ function* misended({ log, taken, toleranceMs = 0, ...timing }: Timing): Iterable
     const [entry, takenAt] = [log[index], taken[index]];
     periods.delete(key);
     if (until === undefined || entry === undefined || takenAt === undefined) return;
-    const early = until - Math.min(entry.at, takenAt + toleranceMs);
+    const early = until - Math.min(isSet ? takenAt : entry.at, takenAt + toleranceMs);
     if (isByTime && early > 0) yield `${key} ends ${early} ms before its time, at position ${index}`;
     if (isLate(timing, until, takenAt)) yield `${key} ends ${takenAt - until} ms after its time, at position ${index}`;
   };

@@ -136,8 +136,9 @@ class Inspection {
   }
 
   #lookAtTimes(record: RunRecord, run_id: string, log: readonly Entry[]): void {
-    const { taken, disturbances } = this.#ledger;
-    const timing = { log, taken: taken.get(run_id) ?? [], disturbances, recoveryMs: RECOVERY_MS, toleranceMs: NEAR_MS };
+    const { taken, disturbances, isClockSet: isSet } = this.#ledger;
+    const times = { taken: taken.get(run_id) ?? [], disturbances, isSet };
+    const timing = { log, ...times, recoveryMs: RECOVERY_MS, toleranceMs: NEAR_MS };
     for (const what of mistimed(timing)) this.#complain(record, `${what}: ${wordsOf(log)}`);
   }
 

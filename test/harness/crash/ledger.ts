@@ -54,6 +54,8 @@ export class Ledger {
   readonly taken = new Map<string, number[]>();
   /** When processes were killed. Undefined: delays are not judged, since a busy machine has them too. */
   disturbances: Disturbance[] | undefined;
+  /** Whether the store's clock is set again and again. */
+  isClockSet = false;
   readonly wrong: string[] = [];
   readonly said: string[] = [];
   unanswered = 0;

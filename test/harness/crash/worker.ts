@@ -15,15 +15,14 @@ import type { Order, Receiving, Report, WorkerSettings, WrongClock } from "./mes
 import { openPlace } from "./place.ts";
 import { programOf } from "./programs.ts";
 
-/** By how much a wrong clock is off at most, and how long it shows the same error. In milliseconds. */
+/** By how much a wrong clock is off at most, and how long it shows the same error, which is longer than a write takes. In milliseconds. */
 const WRONG_MS = 3_600_000;
-const SAME_MS = 1_500;
+const SAME_MS = 4_000;
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const machineNow = Date.now;
-if (settings.wrongClock !== undefined) setWrong(settings.wrongClock);
-/** The clock of the store: a file has that of its processes. */
-const storeNow = "file" in settings.place ? Date.now : machineNow;
+const { wrongClock } = settings;
+if (wrongClock !== undefined) Date.now = () => wrongNow(wrongClock, machineNow());
 const unknownHead = { head: { epoch: 0, owner: `${settings.name}/?` } };
 const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
@@ -33,12 +32,11 @@ const opened = await openPlace(settings.place, {
   onLate: (method, ms) => say({ is: "late", method, ms: Math.round(ms) }),
 });
 const store = hookedStore((call, method, parameters) => {
-  const since = storeNow();
   const answer = call();
   if (method !== "append" && method !== "create") return answer;
   return isPromise(answer)
-    ? answer.then((conflict) => noteStored(parameters, conflict, since))
-    : noteStored(parameters, answer, since);
+    ? answer.then((conflict) => noteStored(parameters, conflict))
+    : noteStored(parameters, answer);
 }, opened);
 let tokens = 0;
 const { work = true } = settings;
@@ -144,33 +142,32 @@ async function headOf(run_id: string): Promise<{ readonly epoch: number; readonl
     : found.head;
 }
 
-/** Tells when a write that began then was carried out, and gives its answer. */
-function noteStored(parameters: readonly unknown[], conflict: unknown, since: number): unknown {
+/** Tells when a write was carried out, and gives its answer. */
+function noteStored(parameters: readonly unknown[], conflict: unknown): unknown {
   const [{ run_id }, expected, write] = parameters as Parameters<Store["append"]>;
   // The second parameter of `create` is the write.
   const isNew = "entries" in expected;
   const { entries } = (isNew ? expected : write) as RunWrite;
   const from = isNew ? 0 : expected.position;
-  // The clock may be set back while a file is written.
-  const at = Math.max(since, storeNow());
-  if (conflict === undefined) say({ is: "stored", run_id, from, count: entries.length, at });
+  if (conflict === undefined) say({ is: "stored", run_id, from, count: entries.length, at: storedAt() });
   return conflict;
 }
 
+/** When the store has taken an entry, at the latest, by its own clock. A file has the clock of its processes. */
+function storedAt(): number {
+  const now = machineNow();
+  if (wrongClock === undefined || !("file" in settings.place)) return now;
+  // What is on its way when the clock is set has its time from before.
+  return Math.max(wrongNow(wrongClock, now), wrongNow(wrongClock, now - (now % SAME_MS) - 1));
+}
+
 /**
- * Lets the clock jump every 1.5 s. The time of the machine and a seed say by how much it is wrong: processes with one seed
- * have the same clock. In the end it is as far ahead as it ever was, so that all waits end.
+ * What a wrong clock shows. It is set anew every few seconds: the time of the machine and a seed say by how much it is wrong,
+ * so that processes with one seed have the same clock. In the end it is as far ahead as it ever was, and all waits end.
  */
-function setWrong({ seed, until }: WrongClock): void {
-  let last = -1;
-  let aheadMs = 0;
-  Date.now = () => {
-    const now = machineNow();
-    const period = Math.floor(now / SAME_MS);
-    if (period !== last) aheadMs = new Random(`${seed} ${period}`).below(2 * WRONG_MS) - WRONG_MS;
-    last = period;
-    return now + (now < until ? aheadMs : WRONG_MS);
-  };
+function wrongNow({ seed, until }: WrongClock, now: number): number {
+  if (now >= until) return now + WRONG_MS;
+  return now + new Random(`${seed} ${Math.floor(now / SAME_MS)}`).below(2 * WRONG_MS) - WRONG_MS;
 }
 
 function say(report: Report): void {
