@@ -58,10 +58,15 @@ function hostOf(request: WireRequest): string {
   return request.header("host") ?? request.header(":authority") ?? "";
 }
 
-/** Behind a proxy only the host can be compared, since the scheme that the client used is not known. */
+/**
+ * Behind a proxy only the host can be compared, unless `baseUrl` is set: the scheme that the client used is not known. A
+ * connection that is encrypted here is so for the client too.
+ */
 function isSameOrigin(origin: string, request: WireRequest, { baseUrl }: FaceSettings): boolean {
   if (!URL.canParse(origin)) return false;
-  const { host } = new URL(origin);
   if (baseUrl !== undefined && new URL(baseUrl).origin === origin) return true;
+  const { host, protocol } = new URL(origin);
+  const secure = baseUrl ?? request.origin();
+  if (protocol !== "https:" && secure.startsWith("https:")) return false;
   return host !== "" && host === hostOf(request).toLowerCase();
 }

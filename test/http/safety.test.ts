@@ -44,6 +44,17 @@ describe("a page of another origin", () => {
     refused(await client.with({ origin: "https://app.example.com.evil.example" }).get("/ping"), 403, "invalid_input");
   });
 
+  test("with the same host is refused if it is not encrypted and the address is", async () => {
+    const client = await clientOf({ baseUrl: "https://public.example.com/acp" });
+    const page = { host: "public.example.com", origin: "http://public.example.com" };
+    refused(await client.with(page).get("/ping"), 403, "invalid_input", "cross_site");
+    const handler = createHandler(makeWorld());
+    const headers = { origin: "http://app.example.com" };
+    const plain = await handler(new Request("http://app.example.com/ping", { headers }));
+    const encrypted = await handler(new Request("https://app.example.com/ping", { headers }));
+    expect([plain.status, encrypted.status]).toEqual([200, 403]);
+  });
+
   test("gets CORS headers only if they are configured and its origin is allowed", async () => {
     const silent = await clientOf({ allowedOrigins: [origin] });
     expect((await silent.with({ origin }).get("/ping")).headers.has("access-control-allow-origin")).toBe(false);
