@@ -12,6 +12,7 @@ import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { loadStart, messageOf, start } from "./server.ts";
 import { StuckView } from "./stuck.tsx";
+import { showOrder } from "./visible-order.ts";
 import { Contained, Notice } from "./words.tsx";
 
 const views: readonly (readonly [name: string, label: string, isForAllTenants?: true])[] = [
@@ -121,4 +122,5 @@ function focusMain(): void {
 }
 
 const root = document.getElementById("app");
+showOrder();
 if (root !== null) render(<App />, root);

@@ -292,6 +292,9 @@ describe.skipIf(browser === undefined)("the inspector", () => {
       await page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true");
       await sees(tenant);
     }
+    // The last ones turn the order of what follows: that is shown, and does not happen.
+    await sees("\\u202e");
+    expect(await page.evaluate("document.body.innerText.includes('\\u202e')")).toBe(false);
     for (const place of ["#/runs", "#/questions", "#/stuck", "#/new", "#/figures"]) {
       await go(place);
       await sees(place === "#/runs" ? "hostile" : "");
