@@ -37,7 +37,9 @@ const server = createServer((request, response) => {
   if (request.url?.startsWith("/chat/")) return chat(request, response);
   if (request.url === "/page.js") return void send(response, "text/javascript", bundle);
   if (request.url === "/facts") return void send(response, "application/json", JSON.stringify(ledger.facts));
-  if (request.url === "/kill" && request.method === "POST") process.kill(process.pid, "SIGKILL");
+  // A button of this page, and of no other.
+  const isOwn = request.headers["sec-fetch-site"] === "same-origin";
+  if (request.url === "/kill" && request.method === "POST" && isOwn) process.kill(process.pid, "SIGKILL");
   return void send(response, "text/html", html);
 });
 
