@@ -95,6 +95,20 @@ it.each([60, 61, 62, 63, 64])(
   },
 );
 
+// What an agent reads outside of its log it gets in a turn of its own, when its other branches wait.
+it("an agent that reads its history in a branch is judged by what its other branches do before", async () => {
+  const reads: Statement = {
+    does: "race",
+    branches: [[{ does: "history" }, said("one")], [said("other")]],
+    leaves: true,
+  };
+  const { world, run_id, log } = await played(reads);
+  expect(emittedIn(log)).toEqual(["other 1 ", "won by 1, 32 "]);
+  expect(await misjudged(run_id, (id) => world.log(id))).toEqual([]);
+  const early = log.flatMap((entry) => (isSaid(entry, "other") ? [withText(entry, "one 1 "), entry] : [entry]));
+  expect((await misjudged(run_id, () => early)).join()).toMatch(/must emit other 1 \|won by/);
+});
+
 describe("the messages of a program", () => {
   const received = (name: string, value: number): Entry => ({
     type: "received",
@@ -156,6 +170,10 @@ function said(what: string): Statement {
 
 function isSaid(entry: Entry, what: string): boolean {
   return entry.type === "emitted" && entry.kind === "part" && entry.part.content?.startsWith(what) === true;
+}
+
+function withText(entry: Entry, content: string): Entry {
+  return entry.type === "emitted" && entry.kind === "part" ? { ...entry, part: { ...entry.part, content } } : entry;
 }
 
 /** The results of the two branches, each in the place of the other. */

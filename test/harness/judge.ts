@@ -30,13 +30,9 @@ export interface Verdict {
   readonly lateTokens: number;
 }
 
-export async function judge(
-  program: NamedProgram,
-  runId: string,
-  log: readonly Entry[],
-  promises: Promises = { history: 0, yields: 0 },
-): Promise<Verdict> {
-  return new Judge(program, runId, log, promises).verdict();
+/** `yields`: how many promises lie between what the agent yields and its next statement. */
+export async function judge(program: NamedProgram, runId: string, log: readonly Entry[], yields = 0): Promise<Verdict> {
+  return new Judge(program, runId, log, yields).verdict();
 }
 
 /**
@@ -82,25 +78,17 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
   }
   let own: string[] = [];
   // The order in which branches begin operations side by side depends on the number of promises before each.
-  for (const promises of PROMISES) {
-    for (const yields of PROMISES) {
-      own = await judge(named, run_id, log, { history: promises, yields }).then(
-        (verdict) => misjudgedBy(verdict, run_id, log, used),
-        (error: unknown) => [String(error)],
-      );
-      if (own.length === 0) return wrong;
-    }
+  for (const yields of PROMISES) {
+    own = await judge(named, run_id, log, yields).then(
+      (verdict) => misjudgedBy(verdict, run_id, log, used),
+      (error: unknown) => [String(error)],
+    );
+    if (own.length === 0) return wrong;
   }
   return [...wrong, ...own.map((what) => `${named.name} (${run_id}) ${what}\n${describe(log)}`)];
 }
 
 const PROMISES = [0, 1, 3, 8];
-
-/** How many promises lie between the agent and its session's history, and between what it yields and its next statement. */
-interface Promises {
-  readonly history: number;
-  readonly yields: number;
-}
 
 /** After so many emissions an agent waits a turn of the event loop, while its other branches go on. */
 const EMITTED_AT_ONCE = 64;
@@ -165,7 +153,7 @@ class Judge {
   readonly #program: NamedProgram;
   readonly #seed: string;
   readonly #log: readonly Entry[];
-  readonly #promises: Promises;
+  readonly #yields: number;
   readonly #counts = new Map<string, number>();
   readonly #waiting = new Map<string, Waiting>();
   readonly #withdrawn: Waiting[] = [];
@@ -174,7 +162,7 @@ class Judge {
   readonly #emitted: string[] = [];
   /** How often the agent has emitted something. */
   #emissions = 0;
-  /** Resolves when the agent may go on that has emitted a great deal. */
+  /** Resolves when the agent may go on that has emitted a great deal, or reads. */
   #turns: Promise<void> = Promise.resolve();
   /** How often the agent has closed a message that may not have been open, since the last result. */
   #closings = 0;
@@ -186,8 +174,8 @@ class Judge {
   #lateTokens = 0;
   #ending: Verdict["ending"] = "open";
 
-  constructor(program: NamedProgram, runId: string, log: readonly Entry[], promises: Promises) {
-    this.#promises = promises;
+  constructor(program: NamedProgram, runId: string, log: readonly Entry[], yields: number) {
+    this.#yields = yields;
     this.#program = program;
     const [created] = log;
     this.#seed = created?.type === "created" ? seedOf(created, runId) : runId;
@@ -251,7 +239,7 @@ class Judge {
         else {
           const accepted = this.#emit(value);
           if (accepted !== undefined) await accepted;
-          for (let each = 0; each < this.#promises.yields; each++) await undefined;
+          for (let each = 0; each < this.#yields; each++) await undefined;
         }
       }
       this.#ending = "completed";
@@ -266,6 +254,11 @@ class Judge {
     else this.#emitted.push(wordOf(value));
     this.#emissions += 1;
     if (this.#emissions % EMITTED_AT_ONCE !== 0) return undefined;
+    return this.#turn();
+  }
+
+  /** Resolves in a turn of the event loop of its own, after the turns that were asked for before. */
+  #turn(): Promise<void> {
     this.#turns = this.#turns.then(turn);
     return this.#turns;
   }
@@ -380,10 +373,8 @@ class Judge {
       session: {
         getState: () => this.#operation("session.getState"),
         setState: () => this.#operation("session.setState"),
-        history: async () => {
-          for (let each = 0; each < this.#promises.history; each++) await undefined;
-          return [];
-        },
+        // A durable agent gets what it reads in a turn of its own, when its other branches wait.
+        history: () => this.#turn().then(() => []),
       },
       now: () => this.#now,
       uuid: () => random.uuid(),
