@@ -104,12 +104,11 @@ export class JournaledOperations extends LiveOperations {
    * by side goes on in the same order. It receives nothing meanwhile.
    */
   override emit(emission: Emission, at: number): undefined | Promise<void> {
-    const { log, clock, settings } = this.host;
+    const { log, settings } = this.host;
     this.#emitted += 1;
     if (!this.#isEmittedAgain(emission)) log.decide({ type: "emit", at, item: emission });
     if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
-    const accepted = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
-    return this.#order.holdUntil(accepted ?? clock.turn());
+    return this.#order.holdUntil(log.backlog >= settings.maxBacklog ? log.commit() : undefined);
   }
 
   /** Whether the history holds what the agent emits. */
@@ -130,8 +129,7 @@ export class JournaledOperations extends LiveOperations {
    */
   override async read<Value>(value: MaybePromise<Value>): Promise<Value> {
     const reading = Promise.resolve(value);
-    const turn = (): Promise<void> => this.host.clock.turn();
-    await this.#order.holdUntil(reading.then(turn, turn));
+    await this.#order.holdUntil(reading.then(ignore, ignore));
     return reading;
   }
 

@@ -1,6 +1,7 @@
 import { inBackground } from "../../core/background.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
 import type { Delivery, LiveOperations } from "../../runtime/execution/live-operations.ts";
 import type { JournalHost } from "./journal-host.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
@@ -84,8 +85,12 @@ export class LogOrder {
     this.advance();
   }
 
-  holdUntil(wait: Promise<void>): Promise<void> {
-    const held = this.#held === undefined ? wait : this.#held.then(() => wait);
+  /**
+   * Hands nothing over until the promise resolves, and until the turn after it. Branches that wait side by side go on in
+   * the order in which they began to wait, each in its own turn, whichever promise resolves first.
+   */
+  holdUntil(wait: MaybePromise<void>): Promise<void> {
+    const held = this.#turnAfter(this.#held, wait);
     this.#held = held;
     this.advance();
     return held;
@@ -97,6 +102,12 @@ export class LogOrder {
     this.#queue = undefined;
     this.#next = 0;
     this.#tellIdle();
+  }
+
+  async #turnAfter(before: Promise<void> | undefined, wait: MaybePromise<void>): Promise<void> {
+    await before;
+    await wait;
+    await this.#clock.turn();
   }
 
   async #release(held: Promise<void>): Promise<void> {
