@@ -50,23 +50,16 @@ test("a feed that a user wrote keeps the contract, without a fault", async () =>
     });
 });
 
-// Each row is a store with one fault, and names the check that must find it.
+// Each row is a store with one fault, and names the check that must find it. The other checks may find it, too.
 test.each(brokenStores.map((store) => [store.fault, store] as const))(
   "the contract finds: %s",
   async (_fault, broken) => {
-    const found: string[] = [];
-    for (const { name, run } of storeContract) {
-      const outcome = run((options) => {
-        const opened = broken.open(options);
-        const stores = "first" in opened ? opened : { first: opened, second: opened };
-        return { ...stores, close: () => stores.first.close() };
-      });
-      await outcome.catch((error: Error) => {
-        expect(error.message).not.toBe("");
-        found.push(name);
-      });
-    }
-
-    expect(found).toContain(broken.caughtBy);
+    const check = storeContract.find(({ name }) => name === broken.caughtBy);
+    const outcome = check?.run((options) => {
+      const opened = broken.open(options);
+      const stores = "first" in opened ? opened : { first: opened, second: opened };
+      return { ...stores, close: () => stores.first.close() };
+    });
+    await expect(outcome).rejects.toThrow(/./);
   },
 );
