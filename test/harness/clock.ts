@@ -1,3 +1,4 @@
+import { getActiveResourcesInfo, nextTick } from "node:process";
 import { setImmediate as inNextTurn } from "node:timers";
 import type { Clock } from "cadenza";
 import { T0 } from "./logs.ts";
@@ -65,7 +66,11 @@ export class FakeClock implements Clock {
 
   /** Lets all events happen that are due now. */
   async settle(): Promise<void> {
-    for (let turn = 0; turn < this.#turns; turn++) await this.turn();
+    for (let turn = 0; turn < this.#turns; turn++) {
+      await this.turn();
+      await new Promise((resolve) => nextTick(resolve));
+      if (isAtRest()) return;
+    }
   }
 
   /** Lets time pass. Timers fire in their order, and the consequences of one have happened before the next fires. */
@@ -91,6 +96,14 @@ export class FakeClock implements Clock {
     const due = this.#timers.filter(({ at }) => at <= until);
     return due.sort((a, b) => a.at - b.at || a.serial - b.serial)[0];
   }
+}
+
+/**
+ * Whether nothing more can happen in this process but a real timer: nothing waits for a turn of the event loop, and no
+ * request, file or socket is open. The pipes are those to the process that runs the tests. Asked when no promise reaction is due.
+ */
+function isAtRest(): boolean {
+  return getActiveResourcesInfo().every((kind) => kind === "Timeout" || kind === "PipeWrap");
 }
 
 interface Timer {

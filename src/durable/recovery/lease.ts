@@ -124,16 +124,10 @@ export class Lease {
     const waitMs = OUTAGE * settings.leaseMs;
     let clear: () => void = ignore;
     const late = new Promise<never>((_resolve, reject) => {
-      const error = new CadenzaError("store_failed", `The store did not answer within ${waitMs} ms.`);
+      const fail = (): void =>
+        reject(new CadenzaError("store_failed", `The store did not answer within ${waitMs} ms.`));
       // After a freeze of the process an answer may be there too.
-      clear = clock.setTimeout(
-        () =>
-          inBackground(
-            logger,
-            clock.turn().then(() => reject(error)),
-          ),
-        waitMs,
-      );
+      clear = clock.setTimeout(() => inBackground(logger, clock.turn().then(fail)), waitMs);
     });
     await Promise.race([Promise.all(answers), late]).finally(() => clear());
   }
