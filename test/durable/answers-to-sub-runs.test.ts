@@ -2,6 +2,7 @@ import type { RunKey } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { deferred, nextTurn } from "../harness/promises.ts";
 import { Random } from "../harness/random.ts";
+import { share } from "../harness/share.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import type { Replica } from "../harness/world/replicas.ts";
 import { inMemory } from "../harness/world/replicas.ts";
@@ -11,7 +12,7 @@ import { inMemory } from "../harness/world/replicas.ts";
  * question as open, whatever the calls of the store took.
  */
 
-const TRIALS = 150;
+const TRIALS = share(150, 40);
 const durability = { leaseMs: 60_000, heartbeatMs: 20_000, scanMs: 50 };
 
 /** Lets each call of the store take some turns of the event loop, before its effect and after it. */

@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import { resultKey } from "../../src/core/operation-keys.ts";
 import { Random } from "../harness/random.ts";
 import { textsOf } from "../harness/runtimes.ts";
+import { share } from "../harness/share.ts";
 import { inMemory } from "../harness/world/replicas.ts";
 import type { Outcome, Process } from "../harness/world/world.ts";
 import { World } from "../harness/world/world.ts";
@@ -12,7 +13,7 @@ import { World } from "../harness/world/world.ts";
 /** The answer comes after at most this many steps of the world. Nothing happens after them. */
 const MAX_STEPS = 40;
 /** How many random orders are tried. */
-const MAX_SEEDS = 300;
+const MAX_SEEDS = share(300, 75);
 
 async function createIn(world: World, process: Process): Promise<string> {
   const creating = process.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });

@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import type { FakeClock } from "../harness/clock.ts";
 import { deferred } from "../harness/promises.ts";
 import { Random } from "../harness/random.ts";
+import { share } from "../harness/share.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import type { Replica } from "../harness/world/replicas.ts";
 import { inMemory } from "../harness/world/replicas.ts";
@@ -13,7 +14,8 @@ import { inMemory } from "../harness/world/replicas.ts";
  * is done where it began, and begins nowhere else. At any time at most `max` runs have a step at work.
  */
 
-const CLOSES = 200;
+/** On a store that answers at once, and on one that takes some time. */
+const CLOSES = { atOnce: share(200, 50), slow: share(20, 10) };
 const CLOSES_PER_TRIAL = 5;
 const MAX = 3;
 const WORKERS = 3;
@@ -93,7 +95,7 @@ async function talk({ runtime }: Replica, ids: readonly string[], random: Random
 /** The store answers at once, or takes some time before and after it does what it is asked for, as over a network. */
 it.each([0, 12])("nothing begins twice, and max holds (a store that takes up to %d ms)", async (storeMs) => {
   const seed = Number(process.env["SEED"] ?? 27);
-  const closes = storeMs === 0 ? CLOSES : Number(process.env["CLOSES"] ?? 20);
+  const closes = storeMs === 0 ? CLOSES.atOnce : Number(process.env["CLOSES"] ?? CLOSES.slow);
   for (let trial = 0; trial < closes / CLOSES_PER_TRIAL; trial++) {
     const random = new Random(`${seed}/${trial}`);
     const replicas = inMemory();

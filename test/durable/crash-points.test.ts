@@ -6,9 +6,9 @@ import { scenarios } from "../harness/world/scenarios.ts";
 import type { World } from "../harness/world/world.ts";
 
 /** One of so many crashes is tried here, on stores of each kind; `npm run test:durable` tries all. */
-const SHARE = { atOnce: 3, late: 8 };
+const SHARE = { atOnce: 10, late: 25 };
 /** And at most about so many of a scenario: a run that takes a minute makes 845 calls, most of them to look for work. */
-const MOST = 60;
+const MOST = 20;
 
 describe.each([
   { store: "a store that answers at once", late: false },

@@ -6,6 +6,8 @@ import { World } from "../harness/world/world.ts";
 
 /** How long the child works after its answer, in milliseconds: longer than each of these tests takes. */
 const WORK_MS = 10_000_000;
+/** Within this time another process has taken over what a killed one has left, and done it. */
+const RECOVERY_MS = 6_000;
 
 /** Two agents: the child asks and works; the parent waits for it, or ends before it. */
 function register(runtime: AgentRuntime, work: (ms: number) => Promise<void>, leaves: boolean): void {
@@ -111,7 +113,7 @@ describe("the end of a run whose sub-run another process executes", () => {
         await world.pass(3_000);
         if (first.state !== "dead") first.kill();
         world.start();
-        await world.pass(30_000);
+        await world.pass(RECOVERY_MS);
         const [parentIs, childIs] = [(await world.stateOf(run_id)).status, (await world.stateOf(child)).status];
         const isOver = parentIs === "cancelled" || parentIs === "completed";
         if (isOver && childIs !== "cancelled") orphans.push([call, parentIs, childIs]);

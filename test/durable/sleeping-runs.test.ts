@@ -8,7 +8,8 @@ import { inMemory, onFile } from "../harness/world/replicas.ts";
 /* Runs that sleep or wait for messages: without an owner, out of memory, and over a restart. */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 200 };
-const MINUTE = 60_000;
+/** A tenth of the sleep. To scan takes real time, and a sleep of a minute is as good as a longer one. */
+const TENTH_MS = 6_000;
 
 const opened = [
   { on: "in memory", open: inMemory },
@@ -18,7 +19,7 @@ const opened = [
 function registerSleeper({ runtime }: Replica): void {
   runtime.register("sleeper", { durable: true }, async function* (_input, { sleep }) {
     yield "before";
-    await sleep(10 * MINUTE, { name: "long" });
+    await sleep(10 * TENTH_MS, { name: "long" });
     yield null;
     yield "after";
   });
@@ -52,16 +53,16 @@ it.each(opened)(
     const { run_id } = await first.runtime.createRun({ agent_name: "sleeper", input: "", mode: "async" });
     await clock.advance(100);
     const headOf = async () => (await first.store.find({ tenant: "", run_id }))?.head;
-    const wakesAt = clock.now() - 100 + 10 * MINUTE;
+    const wakesAt = clock.now() - 100 + 10 * TENTH_MS;
     expect(await headOf()).toMatchObject({ owner: null, status: "in-progress", due_at: wakesAt });
     expect((await first.runtime.stats()).live).not.toEqual({});
     await clock.advance(1_000);
     expect((await first.runtime.stats()).live).toEqual({});
     const before = reads();
-    await clock.advance(9 * MINUTE);
+    await clock.advance(9 * TENTH_MS);
     expect(reads()).toBe(before);
     expect(await headOf()).toMatchObject({ owner: null, status: "in-progress", due_at: wakesAt });
-    await clock.advance(MINUTE);
+    await clock.advance(TENTH_MS);
     expect(textsOf(await first.runtime.getRun(run_id))).toEqual(["before", "after"]);
   },
 );
@@ -72,12 +73,12 @@ it.each(opened)("a sleeping run wakes after a restart, at its time ($on)", async
   const first = replicas.start({ durability });
   registerSleeper(first);
   const { run_id } = await first.runtime.createRun({ agent_name: "sleeper", input: "", mode: "async" });
-  await clock.advance(MINUTE);
+  await clock.advance(TENTH_MS);
   first.kill();
-  await clock.advance(4 * MINUTE);
+  await clock.advance(4 * TENTH_MS);
   const second = replicas.start({ durability });
   registerSleeper(second);
-  await clock.advance(5 * MINUTE - 1_000);
+  await clock.advance(5 * TENTH_MS - 1_000);
   expect((await second.runtime.getRun(run_id)).status).toBe("in-progress");
   await clock.advance(1_200);
   expect(textsOf(await second.runtime.getRun(run_id))).toEqual(["before", "after"]);
@@ -93,7 +94,7 @@ it.each(opened)(
     const { run_id } = await first.runtime.createRun({ agent_name: "sleeper", input: "", mode: "async" });
     await clock.advance(1_000);
     first.kill();
-    await clock.advance(20 * MINUTE);
+    await clock.advance(20 * TENTH_MS);
     const second = replicas.start({ durability });
     registerSleeper(second);
     await clock.advance(500);
@@ -106,7 +107,7 @@ it.each(opened)(
   async ({ open }) => {
     const replicas = open();
     const { clock } = replicas;
-    const first = replicas.start({ durability: { ...durability, evictAfterMs: 20 * MINUTE } });
+    const first = replicas.start({ durability: { ...durability, evictAfterMs: 20 * TENTH_MS } });
     registerSleeper(first);
     const { run_id } = await first.runtime.createRun({ agent_name: "sleeper", input: "", mode: "async" });
     await clock.advance(1_000);
@@ -117,7 +118,7 @@ it.each(opened)(
     });
     const second = replicas.start({ durability });
     registerSleeper(second);
-    await clock.advance(10 * MINUTE);
+    await clock.advance(10 * TENTH_MS);
     expect(textsOf(await second.runtime.getRun(run_id))).toEqual(["before", "after"]);
   },
 );

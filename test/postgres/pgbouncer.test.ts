@@ -8,6 +8,7 @@ import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { missingPgBouncer, startPgBouncer } from "../harness/pgbouncer.ts";
 import { missingServer, newSchema, openTwice } from "../harness/postgres-stores.ts";
 import { textsOf } from "../harness/runtimes.ts";
+import { oneOf } from "../harness/share.ts";
 
 const missing = missingServer(18) ?? missingPgBouncer;
 const AGENTS = 20;
@@ -28,7 +29,7 @@ describe.skipIf(missing !== undefined)(
       pooler.stop();
     });
 
-    for (const { name, run } of storeContract) test(name, () => run(open));
+    for (const { name, run } of oneOf(3, storeContract)) test(name, () => run(open));
 
     test("notices that hints do not arrive, and two processes execute and answer runs by polling", async () => {
       const schema = newSchema();

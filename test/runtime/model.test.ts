@@ -6,9 +6,9 @@ const FIRST_SEED = 1;
 
 describe("In any order of actions of callers, agents, the clock and the store, the rules hold", () => {
   test.each([
-    ["at once", 7_000],
-    ["late", 4_000],
-    ["failing", 3_000],
+    ["at once", 2_000],
+    ["late", 1_000],
+    ["failing", 1_000],
   ] as const)("over a store that answers %s", { timeout: 300_000 }, async (store, count) => {
     const { schedules, failures } = await playAll({ from: FIRST_SEED, count, stores: [store] });
     const [first] = failures;
