@@ -41,7 +41,7 @@ export class Handover {
       if (log.writing !== undefined) await log.writing;
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
-      const released = this.#head.released(log.state, head);
+      const released = this.#head.headFor(log.state, noEntries, head, true);
       const write = { entries: noEntries, head: released, wake: log.key };
       const told = fed(this.#store, write, log.state, log.committed, head, 0);
       const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), told);

@@ -5,6 +5,8 @@ import type { Expected, Mismatch, RunHead } from "../../core/ports.ts";
 import type { RunState } from "../../core/state.ts";
 import { isFinal, isStopped, isWaiting, startTime } from "../../core/state.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
+import type { Situation } from "./head-tables.ts";
+import { situations } from "./head-tables.ts";
 
 /** What the head says beside the status. */
 export interface HeadFacts {
@@ -38,7 +40,7 @@ export class LeasedHead {
   /** The head that is being written gives the slot back. */
   #isGivingSlot = false;
   /** The head that was last made leaves the run to any process, since no slot is free here. */
-  #leavesForSlot = false;
+  #isQueueing = false;
   #hasLeftForSlot = false;
   #blocked: Mismatch | null = null;
 
@@ -81,11 +83,6 @@ export class LeasedHead {
     this.#isReleased = true;
   }
 
-  /** The head with which the run is released. */
-  released(state: RunState, before: RunHead): RunHead {
-    return this.#headOf(state, [], before, true);
-  }
-
   /** Blocks the run: it has no owner, and no process takes it before other code is registered. Null: unblocks it. */
   block(mismatch: Mismatch | null): void {
     this.#blocked = mismatch;
@@ -115,25 +112,20 @@ export class LeasedHead {
     return wakes === 0 ? { epoch, position: committed, owner } : { epoch, position: committed, owner, wakes };
   }
 
-  /** Most writes of a stream leave the head as it is. */
-  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
-    return this.#headOf(state, entries, before, false);
-  }
-
-  #headOf(state: RunState, entries: readonly Entry[], before: RunHead | undefined, isRelease: boolean): RunHead {
+  /** Most writes of a stream leave the head as it is. `isRelease`: the write of the head alone that releases the run. */
+  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined, isRelease = false): RunHead {
     const { status, ended } = state;
     const blocked = isFinal(status) ? null : this.#blocked;
-    const asksForSlot = this.#asksForSlot(state, blocked);
-    this.#leavesForSlot = asksForSlot && this.#isSlotFull && this.#facts.mayLeave;
-    const isFree = isRelease || this.#leavesForSlot || (!asksForSlot && this.#isFree(state, entries, blocked, before));
-    const owner = isFree ? null : this.#owner;
+    const situation = this.#situationOf(state, entries, before, isRelease);
+    const [whose, due, slot] = situations[situation];
+    const owner = whose && this.#owner;
+    const takenAt = before?.owner === owner ? before.due_at : null;
+    const due_at = due === "taken" ? takenAt : due && this.#dueAt(state);
+    const holds_slot = slot === "take" || (slot === "keep" && before?.holds_slot === true && this.#needsSlot(state));
+    this.#isQueueing = situation === "queueing";
+    this.#isGivingSlot = before?.holds_slot === true && !holds_slot;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
-    const deadline = blocked === null && !this.#leavesForSlot ? this.#dueAt(state) : null;
-    const holds_slot = asksForSlot ? !this.#isSlotFull : this.#keepsSlot(state, blocked, before);
-    this.#isGivingSlot = before?.holds_slot === true && !holds_slot;
-    // For an owned run, `due_at` is the time at which the store has given it to the owner.
-    const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
     const isSame =
       before?.status === status &&
       before.owner === owner &&
@@ -141,31 +133,43 @@ export class LeasedHead {
       before.blocked === blocked &&
       before.holds_slot === holds_slot &&
       before.takeovers === takeovers;
-    // Each change of the owner raises the epoch, and so does the end.
-    // Several processes may have loaded a run without an owner. It belongs to the first that writes.
-    const isIdle = before?.owner === null && (entries.length > 0 || !isSame);
-    const isHandedOver = before !== undefined && (isIdle || (this.#isTakenOver && before.owner !== null));
-    // Giving up ownership raises the epoch, so that a writer with the old head cannot restore the owner.
-    const isGivenUp = before !== undefined && owner === null && entries.length === 0 && !isSame;
-    const epoch =
-      (before?.epoch ?? 0) + (isHandedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    // Several processes may have loaded a run without an owner: it belongs to the first that writes. The epoch also
+    // refuses a writer with the head from before a take-over, or before the owner gave the run up.
+    const isHandedOn =
+      before?.owner === null
+        ? entries.length > 0 || !isSame
+        : before !== undefined && (this.#isTakenOver || (owner === null && entries.length === 0 && !isSame));
+    const epoch = (before?.epoch ?? 0) + (isHandedOn ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     if (isSame && before.epoch === epoch) return before;
     return { status, epoch, owner, due_at, blocked, holds_slot, finished_at: ended?.at ?? null, takeovers };
   }
 
+  #situationOf(state: RunState, entries: readonly Entry[], before: RunHead | undefined, isRelease: boolean): Situation {
+    const facts = this.#facts;
+    if (isFinal(state.status)) return "ended";
+    if (this.#blocked !== null) return "blocked";
+    if (isRelease) return "released";
+    if (this.#asksForSlot(state)) return this.#isSlotFull ? (facts.mayLeave ? "queueing" : "refused") : "asking";
+    // A run that begins later belongs to no process until then. It is not claimed for that.
+    if (entries.at(-1)?.type === "created" && startTime(state) > 0) return "later";
+    const isUnowned = before?.owner === null;
+    // The release makes the run due, which no write before it does.
+    if (this.#isReleased) return isUnowned && entries.length === 0 ? "released" : "working";
+    if (state.status === "created") return "working";
+    // The store does not count the wake-ups of a run without an owner, and this write may replace one.
+    if (isUnowned && entries.length > 0 && facts.hasSubRuns) return "working";
+    return facts.isIdle && !entries.some(isResult) ? "waiting" : "working";
+  }
+
   /** Whether the agent cannot go on without a slot, and the run has none. */
-  #asksForSlot(state: RunState, blocked: Mismatch | null): boolean {
+  #asksForSlot(state: RunState): boolean {
     const { slot } = this.#facts;
-    if (slot?.isQueued !== true || this.#isReleased || blocked !== null) return false;
+    if (slot?.isQueued !== true || this.#isReleased) return false;
     return (slot.hasQueuedBodies || !isWaiting(state)) && !isStopped(state);
   }
 
-  /**
-   * A run that waits gives its slot back, unless it keeps it or a step or a sub-run is at work. One that is left to another process
-   * goes on with it.
-   */
-  #keepsSlot(state: RunState, blocked: Mismatch | null, before: RunHead | undefined): boolean {
-    if (before?.holds_slot !== true || isFinal(state.status) || blocked !== null) return false;
+  /** A run that waits needs none, unless the slot is kept, or a step or a sub-run is at work. */
+  #needsSlot(state: RunState): boolean {
     return this.#facts.slot?.isKept === true || this.#facts.isAtWork || !this.#waits(state);
   }
 
@@ -173,19 +177,7 @@ export class LeasedHead {
     this.#isTakenOver = false;
     if (before?.owner !== head.owner) this.#wakes = 0;
     this.#isGivingSlot = false;
-    this.#hasLeftForSlot = this.#leavesForSlot;
-  }
-
-  #isFree(state: RunState, entries: readonly Entry[], blocked: Mismatch | null, before: RunHead | undefined): boolean {
-    if (isFinal(state.status) || blocked !== null) return true;
-    // A run that begins later belongs to no process until then. It is not claimed for that.
-    if (entries.at(-1)?.type === "created" && startTime(state) > 0) return true;
-    // The release makes the run due, which no write before it does.
-    if (this.#isReleased) return entries.length === 0 && before?.owner === null;
-    if (state.status === "created") return false;
-    // The store does not count the wake-ups of a run without an owner, and this write may replace one.
-    if (before?.owner === null && entries.length > 0 && this.#facts.hasSubRuns) return false;
-    return this.#facts.isIdle && !entries.some(isResult);
+    this.#hasLeftForSlot = this.#isQueueing;
   }
 
   /**

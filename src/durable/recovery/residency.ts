@@ -13,8 +13,8 @@ import { History, subRunsBegun } from "../replay/history.ts";
 import type { JournalHost } from "../replay/journal-host.ts";
 import { JournaledOperations } from "../replay/journaled-operations.ts";
 import type { Handover } from "./handover.ts";
-import type { ResidencyRule } from "./residency-rules.ts";
-import { activityOf, ruleFor } from "./residency-rules.ts";
+import type { ResidencyRule } from "./head-tables.ts";
+import { activities, activityOf } from "./head-tables.ts";
 import type { Worker } from "./worker.ts";
 
 /**
@@ -205,16 +205,15 @@ export class Residency {
   }
 
   get #rule(): ResidencyRule {
-    return ruleFor(
-      activityOf({
-        isInStep: this.#run.isInStep,
-        subRuns: this.#subRuns?.values() ?? [],
-        checks: this.#checks,
-        isReplaying: this.#ready !== undefined,
-        isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state),
-        isSettled: this.#operations?.isIdle !== false,
-      }),
-    );
+    const activity = activityOf({
+      isInStep: this.#run.isInStep,
+      subRuns: this.#subRuns?.values() ?? [],
+      checks: this.#checks,
+      isReplaying: this.#ready !== undefined,
+      isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state),
+      isSettled: this.#operations?.isIdle !== false,
+    });
+    return activities[activity];
   }
 
   get #isCommitted(): boolean {

@@ -15,12 +15,6 @@ export interface ResidencyFacts {
   readonly isSettled: boolean;
 }
 
-/**
- * `working`: a step or a sub-run is at work. `expecting`: it may go on at once, because it is replayed, checks what it
- * waits for, or has an expired question. `settling`: the agent may still begin something. `idle`: it only waits.
- */
-export type Activity = "working" | "expecting" | "settling" | "idle";
-
 /** What is done with a waiting run. */
 export interface ResidencyRule {
   /** Whether this process claims the run if it has no owner. */
@@ -31,12 +25,18 @@ export interface ResidencyRule {
   readonly evicts: boolean;
 }
 
-const table = {
+/**
+ * `working`: a step or a sub-run is at work. `expecting`: it may go on at once, because it is replayed, checks what it
+ * waits for, or has an expired question. `settling`: the agent may still begin something. `idle`: it only waits.
+ */
+export type Activity = keyof typeof activities;
+
+export const activities = {
   working:   { claims: true,  keeps: true,  evicts: false },
   expecting: { claims: false, keeps: true,  evicts: false },
   settling:  { claims: false, keeps: true,  evicts: true },
   idle:      { claims: false, keeps: false, evicts: true },
-} as const satisfies Record<Activity, ResidencyRule>; // biome-ignore format: a table is read in columns
+} as const satisfies Record<string, ResidencyRule>; // biome-ignore format: a table is read in columns
 
 /** What a waiting run does. */
 export function activityOf(facts: ResidencyFacts): Activity {
@@ -50,7 +50,28 @@ export function activityOf(facts: ResidencyFacts): Activity {
   return facts.isSettled ? "idle" : "settling";
 }
 
-/** What the table says. */
-export function ruleFor(activity: Activity): ResidencyRule {
-  return table[activity];
-}
+/**
+ * How a write finds the run. `asking`: the agent cannot go on without a slot, and the run has none. No slot is free for
+ * the next two: `refused` stays here without one, `queueing` leaves to wait for one in any process. `later`: it was
+ * just accepted, and has a start time. `released`: this process leaves it. `waiting`: it waits, and needs no process.
+ */
+export type Situation = keyof typeof situations;
+
+/**
+ * How a write leaves the run. The owner is this process (`self`) or none. `due_at` says when a run without an owner is
+ * due `next`, by its deadline or start, or when this process has `taken` the run. `keep`: as long as the run needs it.
+ */
+type HeadRule = readonly [owner: "self" | null, due_at: "taken" | "next" | null, slot: "take" | "keep" | "give"];
+
+export const situations = {
+  //           owner   due_at   slot
+  ended:     [ null,   null,    "give" ],
+  blocked:   [ null,   null,    "give" ],
+  asking:    [ "self", "taken", "take" ],
+  refused:   [ "self", "taken", "give" ],
+  queueing:  [ null,   null,    "give" ],
+  later:     [ null,   "next",  "keep" ],
+  released:  [ null,   "next",  "keep" ],
+  waiting:   [ null,   "next",  "keep" ],
+  working:   [ "self", "taken", "keep" ],
+} as const satisfies Record<string, HeadRule>; // biome-ignore format: a table is read in columns
