@@ -132,11 +132,7 @@ export class LeasedOwnership implements Ownership, Followed {
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
 
-  isOwn(stored: RunHead, created: RunHead): boolean {
-    // With another epoch the next write is refused, and tells that the run has another owner.
-    return stored.epoch !== created.epoch || stored.owner === created.owner;
-  }
-
+  /** The run was loaded from the store. */
   onLoaded(): void {
     this.#head.takeOver();
   }
@@ -208,11 +204,6 @@ export class LeasedOwnership implements Ownership, Followed {
     else log.onStored({ is: "behind" });
   }
 
-  get takenAt(): number {
-    const { head } = this.log;
-    return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
-  }
-
   // The execution.
 
   slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined {
@@ -278,8 +269,10 @@ export class LeasedOwnership implements Ownership, Followed {
   onGone(): void {
     this.residency.end();
     this.#owner.onGone(this.run);
+    for (const child of this.run.children) leased(child)?.onParentGone();
   }
 
+  /** The parent of this run has left this process. */
   onParentGone(): void {
     const { parent } = this.run;
     this.run.follow(undefined);
@@ -291,11 +284,6 @@ export class LeasedOwnership implements Ownership, Followed {
     if (this.run.durable) this.residency.setSubRun(key, activity);
   }
 
-  get isIdle(): boolean {
-    const { head } = this.log;
-    return this.run.durable && head?.status === "in-progress" && head.owner === null;
-  }
-
   settle(): void {
     if (this.run.durable) this.residency.settleOwner();
   }
@@ -305,7 +293,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { run } = this;
     if (!run.durable) return;
     if (run.execution !== undefined) measureAgain(run.execution);
-    const checks = [...run.family.children].map((child) => leased(child)?.catchUpSurely());
+    const checks = [...run.children].map((child) => leased(child)?.catchUpSurely());
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));
   }

@@ -1,4 +1,5 @@
 import { endOf, inBackground } from "../../core/background.ts";
+import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
@@ -97,12 +98,15 @@ export class Residency {
     });
   }
 
+  /** The agent has caught up, unless its next replay is due already. The run goes on, and may be left to any process. */
   caughtUp(): void {
-    // The next replay is due already.
-    if (this.#isReplayDue) return;
-    this.tellReady();
-    this.#ready = undefined;
-    inBackground(this.#worker.logger, this.#forgetTakeovers());
+    if (!this.#isReplayDue) {
+      this.tellReady();
+      this.#ready = undefined;
+      inBackground(this.#worker.logger, this.#forgetTakeovers());
+    }
+    this.#run.goOn();
+    this.settleOwner();
   }
 
   /** A run that has caught up, and then only waits for answers and sub-runs, has not crashed its owners. */
@@ -224,7 +228,7 @@ export class Residency {
   /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
     const { deadline } = this;
-    return deadline !== null && deadline <= Math.max(this.#worker.clock.now(), this.#run.ownership.takenAt);
+    return deadline !== null && deadline <= Math.max(this.#worker.clock.now(), takenAt(this.#run.log.head));
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
@@ -335,7 +339,6 @@ export class Residency {
     this.#isReplayDue = false;
     if (this.#run.log.lost || this.#operations?.isCatchingUp === true) return;
     this.caughtUp();
-    this.#run.goOn();
   }
 }
 

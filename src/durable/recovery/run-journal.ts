@@ -57,7 +57,6 @@ export class RunJournal implements JournalHost {
   onCaughtUp(): void {
     this.#run.execution?.onCaughtUp();
     this.#residency.caughtUp();
-    this.#run.goOn();
   }
 
   onDifference(): void {

@@ -282,6 +282,7 @@ export class RunLoader {
     const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head);
+    leased(run)?.onLoaded();
     runs.add(run);
     this.#worker.follower.onLoaded(key);
     return run;

@@ -314,10 +314,6 @@ export class Execution {
     return this.run.shared.logger;
   }
 
-  get takenAt(): number {
-    return this.run.ownership.takenAt;
-  }
-
   /** See {@link Operations.settled}. */
   settled(): Promise<void> {
     return this.operations.settled();

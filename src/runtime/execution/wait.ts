@@ -2,6 +2,7 @@ import { onceAborted } from "../../core/background.ts";
 import type { Command } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import type { CadenzaError } from "../../core/errors.ts";
+import { takenAt } from "../../core/head.ts";
 import type { ResultEntry } from "../../core/log.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkSignal } from "../agent/check.ts";
 import { isStandardSchema } from "../agent/standard-schema.ts";
@@ -98,7 +99,7 @@ export abstract class Wait implements Operation {
     if (deadline === undefined) return;
     const { clock } = this.execution;
     // This clock may be behind the store's clock, by which the deadline has passed.
-    const left = (): number => (this.execution.takenAt >= deadline ? 0 : deadline - clock.now());
+    const left = (): number => (takenAt(this.execution.log.head) >= deadline ? 0 : deadline - clock.now());
     this.#clearDeadline = clock.setTimeout(
       // Timers may fire a little early.
       () => (left() > 0 ? this.watchDeadline() : this.onDeadline()),

@@ -30,12 +30,8 @@ export interface Ownership {
   told(): undefined | Promise<void>;
   /** After the readers and callers of a write that has woken a run were told. */
   onWakeWritten(key: RunKey): void;
-  /** Whether a run in the store can be the one that this process has created with a head: no other process did. */
-  isOwn(stored: RunHead, created: RunHead): boolean;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
-  /** The run was loaded from the store. */
-  onLoaded(): void;
   /** Readers of the log begin or end to wait, or the head has changed. */
   onReaders(): void;
 
@@ -47,8 +43,6 @@ export interface Ownership {
   catchUpSurely(): undefined | Promise<void>;
   /** As {@link catchUp}, but only if any process may write to the run now. */
   refresh(): undefined | Promise<void>;
-  /** When the store made the run due, by its clock; 0: it did not. In milliseconds since 1970. */
-  readonly takenAt: number;
 
   /** The run's slot, if the store counts the slots. Undefined: this process does. */
   slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined;
@@ -65,13 +59,9 @@ export interface Ownership {
   onCommit(head: RunHead): void;
   /** The run is not loaded here any more. */
   onGone(): void;
-  /** The parent of this run has left this process. */
-  onParentGone(): void;
   /** Notes what a sub-run of this run does. Undefined: the agent has its result. */
   setSubRun(key: string, activity: SubRunActivity | undefined): void;
-  /** Whether the run is left to any process until something happens that it waits for, such as the end of a sub-run. */
-  readonly isIdle: boolean;
-  /** Work of the run has ended. A run that waits may be left to any process then. */
+  /** A step of the run has ended. A run that waits may be left to any process then. */
   settle(): void;
   /** Whether other processes can go on with the run when this one closes. */
   readonly mayLeave: boolean;

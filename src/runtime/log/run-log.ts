@@ -8,6 +8,7 @@ import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import { newerPart } from "../../core/format.ts";
+import { mayBeOf } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Logger, RunHead, RunKey, SessionChange, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -145,7 +146,6 @@ export class RunLog {
     this.#committed = state.position;
     this.#others = state.position;
     this.#head = head;
-    this.#ownership.onLoaded();
   }
 
   /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless a caller forces it. */
@@ -584,7 +584,7 @@ export class RunLog {
     while (isWritten === undefined && !this.lost) {
       try {
         const stored = await this.#run.shared.store.find(this.key);
-        isWritten = stored !== undefined && this.#ownership.isOwn(stored.head, attempt.write.head);
+        isWritten = stored !== undefined && mayBeOf(attempt.write.head, stored.head);
       } catch {
         this.refuse(failure);
         await this.#outage?.pause();

@@ -4,6 +4,7 @@ import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { failureOf } from "../../core/failure.ts";
+import { isLeft, takenAt } from "../../core/head.ts";
 import type { Entry, ParentRun } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
@@ -160,7 +161,7 @@ export class LiveRun implements LogRun, StepsRun {
   /** How long it takes until the agent may begin, in milliseconds. The store may have given the run away for that time. */
   get #untilStart(): number {
     const startAt = startTime(this.log.state);
-    return this.ownership.takenAt >= startAt ? 0 : startAt - this.shared.clock.now();
+    return takenAt(this.log.head) >= startAt ? 0 : startAt - this.shared.clock.now();
   }
 
   /** Lets the agent begin as soon as it has a slot, or at its time. With its first commit the run may leave before. */
@@ -191,7 +192,7 @@ export class LiveRun implements LogRun, StepsRun {
   /** Whether a step of the run, or one of its sub-runs here, is at work, whatever it waits for. They work in its slot. */
   get isAtWork(): boolean {
     if (this.isInStep || (this.#family?.beginning.size ?? 0) > 0) return true;
-    for (const child of this.#family?.children ?? []) if (!child.waits || child.isAtWork) return true;
+    for (const child of this.children) if (!child.waits || child.isAtWork) return true;
     return false;
   }
 
@@ -205,7 +206,8 @@ export class LiveRun implements LogRun, StepsRun {
 
   /** Whether the run waits for something, whatever is at work beside it: the run that has started it waits with it. */
   get waits(): boolean {
-    return isWaiting(this.log.state) || this.ownership.isIdle;
+    const { head, state } = this.log;
+    return isWaiting(state) || (head !== undefined && isLeft(head));
   }
 
   /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
@@ -292,6 +294,11 @@ export class LiveRun implements LogRun, StepsRun {
     return this.#family;
   }
 
+  /** The sub-runs that this process executes. */
+  get children(): Iterable<LiveRun> {
+    return this.#family?.children ?? [];
+  }
+
   /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
   #tellParent(): void {
     if (this.#family?.onProgress !== undefined) this.shared.telling.do(() => this.#family?.onProgress?.());
@@ -365,10 +372,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.#clearStart?.();
     this.#slot?.give();
     this.#resting?.reject(error);
-    for (const child of this.#family?.children ?? []) {
-      child.ownership.onParentGone();
-      child.follow(undefined);
-    }
+    for (const child of this.children) child.follow(undefined);
     this.#tellParent();
     this.runs.onGone(this);
   }
@@ -416,7 +420,6 @@ export class LiveRun implements LogRun, StepsRun {
     else {
       this.settleActiveTime();
       this.#lookAtMail();
-      this.ownership.settle();
     }
   }
 
