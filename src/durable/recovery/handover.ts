@@ -11,20 +11,20 @@ export class Handover {
   readonly #head: LeasedHead;
   readonly #store: Store;
   /** Reads what other processes have written to the run, after what this process is writing. */
-  readonly #catchUp: () => Promise<void>;
+  readonly #sync: () => Promise<void>;
   readonly #onReleased: (head: RunHead) => void;
 
   constructor(
     log: RunLog,
     head: LeasedHead,
     store: Store,
-    catchUp: () => Promise<void>,
+    sync: () => Promise<void>,
     onReleased: (head: RunHead) => void,
   ) {
     this.#log = log;
     this.#head = head;
     this.#store = store;
-    this.#catchUp = catchUp;
+    this.#sync = sync;
     this.#onReleased = onReleased;
   }
 
@@ -53,7 +53,7 @@ export class Handover {
       else if (conflict.conflict === "woken") this.#head.handled(conflict.wakes);
       else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
       // Another process has posted a cancel. The run is released with it.
-      else await this.#catchUp();
+      else await this.#sync();
     }
   }
 
@@ -87,7 +87,7 @@ export class Handover {
     if (log.lost) return false;
     const { epoch } = log.head ?? head;
     if (epoch !== head.epoch - 1 || position !== log.committed || log.writing !== undefined) {
-      await this.#catchUp();
+      await this.#sync();
       return false;
     }
     log.replaceHead(head);

@@ -10,7 +10,7 @@ import { createdEntry, isFinal } from "../../core/state.ts";
 import type { ConcurrencyOptions } from "../../runtime/agent/agent.ts";
 import { measureAgain } from "../../runtime/execution/waits.ts";
 import type { Operations } from "../../runtime/log/operations.ts";
-import type { Ownership, SubRunActivity } from "../../runtime/log/ownership.ts";
+import type { Ownership, SubRunActivity, Sync } from "../../runtime/log/ownership.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
@@ -57,7 +57,7 @@ export class LeasedOwnership implements Ownership, Followed {
       this.log,
       this.#head,
       this.store,
-      () => this.catchUpSurely(),
+      () => this.#compareWithStore(true),
       (head) => this.#owner.worker.onReleased(this.log.key, head),
     );
     return this.#handover;
@@ -146,7 +146,7 @@ export class LeasedOwnership implements Ownership, Followed {
 
   /** The store has more of the run than this process has read, or the run has another owner. */
   onMoved(): void {
-    inBackground(this.#owner.worker.logger, this.catchUp().catch(ignore));
+    inBackground(this.#owner.worker.logger, this.#compareWithStore(false).catch(ignore));
   }
 
   /** A run without an owner may be written by another process. For readers here the store is polled. */
@@ -160,37 +160,25 @@ export class LeasedOwnership implements Ownership, Followed {
     }
   }
 
-  verify(): undefined | Promise<void> {
-    return this.#owner.lease.ensure(this.run);
+  sync(how: Sync): undefined | Promise<void> {
+    if (how === "before work") return this.#owner.lease.ensure(this.run);
+    const isFree = this.log.head?.owner === null && this.store.persistent;
+    return how === "if left" && !isFree ? undefined : this.#compareWithStore(how === "after writing");
   }
 
-  refresh(): undefined | Promise<void> {
-    return this.log.head?.owner === null && this.store.persistent ? this.catchUp() : undefined;
-  }
-
-  /** Compares the run with the store, unless this process is writing to it. */
-  async catchUp(): Promise<void> {
-    const { head, committed } = this.log;
-    const stored = await this.store.find(this.log.key);
-    const isSame = this.log.head === head && this.log.committed === committed;
-    // What the store has answered may be older than what this process has written meanwhile.
-    if (isSame && this.log.writing === undefined) this.#compare(stored?.position, stored?.head);
-  }
-
-  /** As {@link catchUp}, after what this process is writing. */
-  async catchUpSurely(): Promise<void> {
+  async #compareWithStore(isSure: boolean): Promise<void> {
     const { log } = this;
-    for (;;) {
-      if (log.writing !== undefined) await log.writing;
+    do {
+      if (isSure && log.writing !== undefined) await log.writing;
       const { head, committed } = log;
       const stored = await this.store.find(log.key);
-      if (log.lost) return;
+      // What the store has answered may be older than what this process has written meanwhile.
       if (log.head !== head || log.committed !== committed || log.writing !== undefined) continue;
       this.#compare(stored?.position, stored?.head);
       // What other processes have written is being read.
-      await log.writing;
+      if (isSure) await log.writing;
       return;
-    }
+    } while (isSure && !log.lost);
   }
 
   #compare(position: number | undefined, head: RunHead | undefined): void {
@@ -293,7 +281,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { run } = this;
     if (!run.durable) return;
     if (run.execution !== undefined) measureAgain(run.execution);
-    const checks = [...run.children].map((child) => leased(child)?.catchUpSurely());
+    const checks = [...run.children].map((child) => child.ownership.sync("after writing"));
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));
   }

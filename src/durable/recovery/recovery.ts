@@ -251,7 +251,7 @@ export class Recovery {
 
   /** Compares what this process executes with what the store says. */
   async onHeartbeat(): Promise<void> {
-    await this.#catchUpMoved(this.#worker.runs);
+    await this.#syncMoved(this.#worker.runs);
     for (const key of await this.#unloaded.find((one) => this.#isKnown(one))) await this.#beginUnloaded(key);
   }
 
@@ -285,7 +285,7 @@ export class Recovery {
       while (this.#hinted.size > 0) {
         const hinted = [...this.#hinted];
         this.#hinted.clear();
-        await this.#catchUpMoved(hinted);
+        await this.#syncMoved(hinted);
       }
     } catch (error) {
       this.#worker.logger.warn(
@@ -297,19 +297,19 @@ export class Recovery {
   }
 
   /** Reads what other processes have written to runs that are loaded here. */
-  async #catchUpMoved(loaded: Iterable<LiveRun>): Promise<void> {
+  async #syncMoved(loaded: Iterable<LiveRun>): Promise<void> {
     const { store, clock } = this.#worker;
     const known = [...loaded].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
     for (let from = 0; from < known.length; from += COMPARED_AT_ONCE) {
       if (from > 0) await clock.turn();
-      for (const { key } of await store.moved(known.slice(from, from + COMPARED_AT_ONCE))) await this.#catchUp(key);
+      for (const { key } of await store.moved(known.slice(from, from + COMPARED_AT_ONCE))) await this.#sync(key);
     }
   }
 
   /** A run that cannot be read does not keep the others from being read. */
-  async #catchUp(key: RunKey): Promise<void> {
+  async #sync(key: RunKey): Promise<void> {
     try {
-      await this.#worker.runs.find(key)?.ownership.catchUp();
+      await this.#worker.runs.find(key)?.ownership.sync("unless writing");
     } catch (error) {
       this.#worker.logger.warn(
         "The store failed to read what another process has written to a run. The next heartbeat reads it again.",

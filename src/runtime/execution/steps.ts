@@ -95,7 +95,11 @@ export class Steps {
       for (let attempt = 1; ; attempt++) {
         const slot = this.#run.takeSlotForBody();
         if (slot !== undefined) await slot;
-        for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
+        for (
+          let wait = this.#run.ownership.sync("before work");
+          wait !== undefined;
+          wait = this.#run.ownership.sync("before work")
+        ) {
           await this.#run.log.outlast(wait);
           if (this.#isStopped) throw this.#signal.signal.reason;
         }
@@ -193,7 +197,11 @@ export class Steps {
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
-      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify())
+      for (
+        let wait = this.#run.ownership.sync("before work");
+        wait !== undefined;
+        wait = this.#run.ownership.sync("before work")
+      )
         await log.outlast(wait);
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;

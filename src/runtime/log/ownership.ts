@@ -14,6 +14,12 @@ import type { Attempt, Outcome } from "./run-write.ts";
 export type SubRunActivity = "at work" | "sought" | "idle";
 
 /**
+ * `if left`: if any process may write to the run now. `unless writing`: unless this process is writing to it, which tells
+ * as much. `before work`: if this process may have lost the run. Ask again when it resolves; for a lost run it never does.
+ */
+export type Sync = "if left" | "unless writing" | "after writing" | "before work";
+
+/**
  * Who may write to a run, and where it is executed. It varies by store. In a store of one process the owner of a run
  * never changes, and the run stays loaded until it ends. In a durable store other processes may take the run over.
  */
@@ -35,14 +41,8 @@ export interface Ownership {
   /** Readers of the log begin or end to wait, or the head has changed. */
   onReaders(): void;
 
-  /** Resolves when it is certain that this process may still execute the run. Undefined: it is certain now. */
-  verify(): undefined | Promise<void>;
-  /** Reads what other processes have written to the run, unless this one is writing to it. Undefined: none can have. */
-  catchUp(): undefined | Promise<void>;
-  /** As {@link catchUp}, after what this process is writing. */
-  catchUpSurely(): undefined | Promise<void>;
-  /** As {@link catchUp}, but only if any process may write to the run now. */
-  refresh(): undefined | Promise<void>;
+  /** Reads what other processes have written to the run. Undefined: nothing is to be read. */
+  sync(how: Sync): undefined | Promise<void>;
 
   /** The run's slot, if the store counts the slots. Undefined: this process does. */
   slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined;

@@ -218,7 +218,7 @@ export class Runs implements LiveRuns {
 
   async findSubRun(key: RunKey): Promise<SubRunFound> {
     // Another process may have written to a run that is loaded here, and may have ended it.
-    const checked = this.find(key)?.ownership.refresh();
+    const checked = this.find(key)?.ownership.sync("if left");
     if (checked !== undefined) await checked;
     return this.find(key) ?? this.remote.findSubRun(key);
   }

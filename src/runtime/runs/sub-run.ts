@@ -110,7 +110,8 @@ export class SubRun {
     await undefined;
     const parent = this.#parent.ownership;
     // A run that another process has taken over starts no sub-run. That process ends or finds it.
-    for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await this.#parent.log.outlast(wait);
+    for (let wait = parent.sync("before work"); wait !== undefined; wait = parent.sync("before work"))
+      await this.#parent.log.outlast(wait);
     if (this.#execution.isStopped) return;
     const created = intent === undefined ? this.#create(runId) : Promise.resolve(false);
     if (created !== undefined && !(await created)) await this.#attach(runId);
