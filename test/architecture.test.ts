@@ -202,6 +202,7 @@ describe("the objects of the two rooms know each other", () => {
       "Owner: DurableRuns",
       "SpendingRun: LiveRun",
       "StepsRun: LiveRun",
+      "WriteRules: LeasedOwnership",
     ]);
   });
 

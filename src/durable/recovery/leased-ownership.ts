@@ -2,7 +2,7 @@ import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
 import type { Entry } from "../../core/log.ts";
 import { isWait, questionId } from "../../core/operation-keys.ts";
-import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
+import type { Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
@@ -14,7 +14,7 @@ import type { Ownership, SubRunActivity, Sync } from "../../runtime/log/ownershi
 import { lostError } from "../../runtime/log/refusals.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
-import type { Attempt, Outcome } from "../../runtime/log/run-write.ts";
+import type { Attempt, Outcome, WritePlan, WriteRules } from "../../runtime/log/run-write.ts";
 import { isCountedByStore } from "../../runtime/runs/admission.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { blockedError } from "../replay/blocked-error.ts";
@@ -29,7 +29,7 @@ import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
 /** The ownership of a run that may change its owner: its head, its residency, and what other processes write to it. */
-export class LeasedOwnership implements Ownership, Followed {
+export class LeasedOwnership implements Ownership, WriteRules, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
   readonly #owner: Owner;
@@ -42,6 +42,7 @@ export class LeasedOwnership implements Ownership, Followed {
     this.run = run;
     this.residency = new Residency(owner.worker, run, () => this.handover);
     this.#head = new LeasedHead(owner.worker.name, this.residency);
+    run.log.rules = this;
   }
 
   get log(): RunLog {
@@ -65,15 +66,13 @@ export class LeasedOwnership implements Ownership, Followed {
 
   // Writing.
 
-  expected(head: RunHead, committed: number): Expected {
-    return this.#head.expected(head, committed);
+  plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan {
+    const head = this.#head.headFor(state, entries, before);
+    const expected = before && this.#head.expected(before, committed);
+    return { head, expected, wake: this.#wakeFor(entries, head) };
   }
 
-  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
-    return this.#head.headFor(state, entries, before);
-  }
-
-  wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
+  #wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
     const { parent, budget } = createdEntry(this.log.state);
     if (parent !== undefined && this.store.persistent) {
       // A parent with a budget counts what the sub-run uses.
@@ -84,7 +83,7 @@ export class LeasedOwnership implements Ownership, Followed {
     return this.#head.isDueNow(head, this.log.state) ? this.log.key : undefined;
   }
 
-  onWritten({ write }: Attempt, before: RunHead | undefined): void {
+  onWritten({ write }: Attempt, before: RunHead | undefined): undefined | (() => void) {
     this.#head.onWritten(write.head, before);
     // A sub-run may have woken the run before, which made it due. The write has replaced that.
     const isClaimed = before?.owner === null && write.head.owner !== null;
@@ -92,13 +91,17 @@ export class LeasedOwnership implements Ownership, Followed {
     if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
     if (before?.holds_slot === true && !write.head.holds_slot) this.#owner.worker.onSlotFree();
     this.#owner.ancestors.tell(this.run, write.entries);
+    this.onReaders();
+    const { wake } = write;
+    return wake && (() => this.#onWoke(wake));
   }
 
   told(): undefined | Promise<void> {
     return this.#owner.ancestors.told(this.run);
   }
 
-  onWakeWritten(key: RunKey): void {
+  /** A write has woken a run. */
+  #onWoke(key: RunKey): void {
     const { parent } = this.run;
     if (parent === undefined) this.#owner.worker.onWake(key);
     else leased(parent)?.handover.noteWake();
@@ -257,6 +260,7 @@ export class LeasedOwnership implements Ownership, Followed {
   onGone(): void {
     this.residency.end();
     this.#owner.onGone(this.run);
+    this.onReaders();
     for (const child of this.run.children) leased(child)?.onParentGone();
   }
 

@@ -3,8 +3,7 @@ import { copyJson, sameJson } from "../../core/json.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Store, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { takenError } from "../../runtime/log/local-ownership.ts";
-import { lostError } from "../../runtime/log/refusals.ts";
+import { lostError, takenError } from "../../runtime/log/refusals.ts";
 import type { Attempt, Outcome } from "../../runtime/log/run-write.ts";
 
 /** The meaning of a conflict that needs no write to be recognised. */

@@ -1,11 +1,8 @@
 import type { Entry } from "../../core/log.ts";
-import type { Expected, Mismatch, RunHead, RunKey, StoreConflict } from "../../core/ports.ts";
-import type { MaybePromise } from "../../core/promises.ts";
-import type { RunState } from "../../core/state.ts";
+import type { Mismatch, RunHead } from "../../core/ports.ts";
 import type { ConcurrencyOptions } from "../agent/agent.ts";
 import type { Operations } from "./operations.ts";
 import type { RunSlot } from "./run-slot.ts";
-import type { Attempt, Outcome } from "./run-write.ts";
 
 /**
  * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
@@ -20,27 +17,12 @@ export type SubRunActivity = "at work" | "sought" | "idle";
 export type Sync = "if left" | "unless writing" | "after writing" | "before work";
 
 /**
- * Who may write to a run, and where it is executed. It varies by store. In a store of one process the owner of a run
+ * Where a run is executed. It varies by store. In a store of one process the owner of a run
  * never changes, and the run stays loaded until it ends. In a durable store other processes may take the run over.
  */
 export interface Ownership {
-  /** What a write expects of the run in the store. */
-  expected(head: RunHead, committed: number): Expected;
-  /** The head of the run after these entries. `before` itself: the head does not change. */
-  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead;
-  /** The run to wake with a write: one that is due then. */
-  wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined;
-  /** The store has accepted a write. `before`: the head until then. */
-  onWritten(attempt: Attempt, before: RunHead | undefined): void;
   /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
   told(): undefined | Promise<void>;
-  /** After the readers and callers of a write that has woken a run were told. */
-  onWakeWritten(key: RunKey): void;
-  /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
-  onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
-  /** Readers of the log begin or end to wait, or the head has changed. */
-  onReaders(): void;
-
   /** Reads what other processes have written to the run. Undefined: nothing is to be read. */
   sync(how: Sync): undefined | Promise<void>;
 

@@ -1,6 +1,7 @@
 import type { Refusal } from "../../core/decide.ts";
 import type { Issue } from "../../core/errors.ts";
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, noSession } from "../../core/errors.ts";
+import type { SessionChange, StoreConflict } from "../../core/ports.ts";
 import type { RunState } from "../../core/state.ts";
 import { openQuestions } from "../../core/state.ts";
 
@@ -86,4 +87,16 @@ export function lostError(runId: string, why = "belongs to another process now",
 /** Whether {@link lostError} has made the error. */
 export function isLost(error: unknown): error is CadenzaError {
   return CadenzaError.is(error) && error.code === "lost_ownership";
+}
+
+/**
+ * The error for a new run whose idempotency key another request has used, or whose session another user has made
+ * meanwhile. Undefined: it is another conflict.
+ */
+export function takenError(conflict: StoreConflict, session: SessionChange | undefined): CadenzaError | undefined {
+  if (conflict.conflict === "foreign" && session !== undefined) return noSession(session.session_id);
+  if (conflict.conflict !== "key_used") return undefined;
+  const { run_id } = conflict;
+  const message = "The idempotency key was used by another request at the same time.";
+  return new CadenzaError("idempotency_conflict", message, { run_id });
 }

@@ -8,7 +8,7 @@ import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import { newerPart } from "../../core/format.ts";
-import { mayBeOf } from "../../core/head.ts";
+import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Logger, RunHead, RunKey, SessionChange, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -20,10 +20,9 @@ import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
 import { Outage } from "./outage.ts";
-import type { Ownership } from "./ownership.ts";
 import { lostError } from "./refusals.ts";
-import type { Attempt, Outcome } from "./run-write.ts";
-import { bothChanges, fed, writeOf } from "./run-write.ts";
+import type { Attempt, Outcome, WriteRules } from "./run-write.ts";
+import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
 
 const noEntries: readonly Entry[] = [];
@@ -56,8 +55,9 @@ export class RunLog {
   readonly key: RunKey;
   /** Of a run whose active time has a limit, once its agent is called. */
   activeTime: ActiveTime | undefined;
+  /** Set by the residence of the run. */
+  rules: WriteRules | undefined;
   readonly #run: LogRun;
-  readonly #ownership: Ownership;
   /** What has been decided. It is replaced after a conflict alone. */
   #state: RunState;
   /** The decided entries that are not handed to the store yet. */
@@ -92,10 +92,9 @@ export class RunLog {
   /** How many calls that the agent waits for the store has failed to answer, and is asked again. */
   #failingCalls = 0;
 
-  constructor(key: RunKey, run: LogRun, ownership: Ownership) {
+  constructor(key: RunKey, run: LogRun) {
     this.key = key;
     this.#run = run;
-    this.#ownership = ownership;
     this.#state = initialState(key.run_id);
   }
 
@@ -323,12 +322,12 @@ export class RunLog {
   watch(callback: () => void): void {
     this.#readers ??= [];
     this.#readers.push(callback);
-    this.#ownership.onReaders();
+    this.rules?.onReaders();
   }
 
   unwatch(callback: () => void): void {
     this.#readers = this.#readers?.filter((reader) => reader !== callback);
-    this.#ownership.onReaders();
+    this.rules?.onReaders();
   }
 
   /** Whether readers wait for the next commit. */
@@ -354,7 +353,6 @@ export class RunLog {
     this.#entries = undefined;
     this.refuse(reason);
     this.#waiters = undefined;
-    this.#ownership.onReaders();
     this.tellReaders();
   }
 
@@ -370,17 +368,17 @@ export class RunLog {
     const before = this.#head;
     this.#entries = undefined;
     this.#session = undefined;
-    const head = this.#ownership.headFor(this.#state, entries, before);
+    const plan = this.rules?.plan(this.#state, entries, before, this.#committed);
+    const head = plan === undefined ? localHead(this.#state, entries, before) : plan.head;
     this.#isHeadDue = false;
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
-    const wake = this.#ownership.wakeFor(entries, head);
-    const write = writeOf(this.#state, entries, head, wake, session, () => this.#run.sessionAtEnd());
+    const write = writeOf(this.#state, entries, head, plan?.wake, session, () => this.#run.sessionAtEnd());
     const attempt: Attempt = {
       key: this.key,
       write: fed(shared.store, write, this.#state, this.#committed, before, this.#others),
       session,
-      expected: before && this.#ownership.expected(before, this.#committed),
+      expected: plan === undefined ? before && expectedAfter(before, this.#committed) : plan.expected,
       idempotencyKey: this.#idempotencyKey,
     };
     this.activeTime?.count();
@@ -410,7 +408,8 @@ export class RunLog {
   }
 
   #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
-    const outcome = this.#ownership.onConflict(conflict, attempt, this.#outage?.attempts ?? []);
+    const failed = this.#outage?.attempts ?? [];
+    const outcome = this.rules?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
     return isPromise(outcome) ? outcome.catch((error: unknown) => this.#failedToSend(error, attempt)) : outcome;
   }
 
@@ -462,8 +461,7 @@ export class RunLog {
     const before = this.#head;
     this.#outage = undefined;
     this.#head = write.head;
-    this.#ownership.onWritten(attempt, before);
-    this.#ownership.onReaders();
+    const onTold = this.rules?.onWritten(attempt, before);
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Without readers nothing is kept for them.
@@ -472,7 +470,7 @@ export class RunLog {
     this.#tellWaiters();
     this.tellReaders();
     this.#run.onCommit();
-    if (write.wake !== undefined) this.#ownership.onWakeWritten(write.wake);
+    onTold?.();
     this.flush();
   }
 

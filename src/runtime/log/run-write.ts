@@ -1,9 +1,11 @@
 import type { CadenzaError } from "../../core/errors.ts";
 import { feedOf } from "../../core/feed.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store } from "../../core/ports.ts";
+import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store, StoreConflict } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
+import { lostError, takenError } from "./refusals.ts";
 
 /** A write that was handed to the store. */
 export interface Attempt {
@@ -28,6 +30,38 @@ export type Outcome =
   | { readonly is: "behind" }
   | { readonly is: "lost"; readonly error: CadenzaError; readonly after?: () => void }
   | { readonly is: "failed"; readonly failure: CadenzaError };
+
+/** What a write expects of the run in a store of several processes, and what it leaves there. */
+export interface WritePlan {
+  /** The head after the write. The head before it: it does not change. */
+  readonly head: RunHead;
+  /** Undefined: that the run is not there. */
+  readonly expected: Expected | undefined;
+  /** The run to wake with the write: one that is due then. */
+  readonly wake: RunKey | undefined;
+}
+
+/** How a run is written that other processes may write, too. A run that only this process writes has none. */
+export interface WriteRules {
+  plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan;
+  /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
+  onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
+  /** The store has accepted a write. The result is called after its readers and callers were told. */
+  onWritten(attempt: Attempt, before: RunHead | undefined): undefined | (() => void);
+  /** Readers of the log begin or end to wait. */
+  onReaders(): void;
+}
+
+/** What a conflict means if no other process writes: it comes from an attempt of this one whose answer was lost. */
+export function localOutcome(conflict: StoreConflict, attempt: Attempt, failed: readonly Attempt[]): Outcome {
+  const { expected, key, write } = attempt;
+  const position = expected?.position ?? 0;
+  const own = failed.find(
+    (one) => conflict.conflict === "changed" && conflict.position === position + one.write.entries.length,
+  );
+  if (own !== undefined) return { is: "recognised", own };
+  return { is: "lost", error: takenError(conflict, write.session) ?? lostError(key.run_id) };
+}
 
 /** Makes the write for these entries. `state` is the state after the entries, `end` the session change of the run's end. */
 export function writeOf(

@@ -102,8 +102,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.runs = runs;
     this.shared = runs.shared;
     this.agent = agent;
+    this.log = new RunLog(key, this);
     this.ownership = runs.ownershipOf(this);
-    this.log = new RunLog(key, this, this.ownership);
   }
 
   get durable(): boolean {
