@@ -200,9 +200,10 @@ describe("the objects of the two rooms know each other", () => {
       "LiveRuns: Runs",
       "LogRun: LiveRun",
       "Owner: DurableRuns",
+      "Residence: LeasedResidence",
       "SpendingRun: LiveRun",
       "StepsRun: LiveRun",
-      "WriteRules: LeasedOwnership",
+      "WriteRules: LeasedResidence",
     ]);
   });
 
@@ -213,7 +214,7 @@ describe("the objects of the two rooms know each other", () => {
       "Execution, LiveOperations",
       "Execution, LiveRun",
       "JournaledOperations, LogOrder",
-      "LeasedOwnership, LiveRun",
+      "LeasedResidence, LiveRun",
       "LiveRun, RunLog",
       "LiveRun, Runs",
       "LiveRun, Steps",

@@ -14,8 +14,7 @@ import type { Answer } from "../../runtime/agent/answer.ts";
 import { measureAgain } from "../../runtime/execution/waits.ts";
 import type { LogSource } from "../../runtime/log/events.ts";
 import { foldLog } from "../../runtime/log/fold-log.ts";
-import { localOwnership } from "../../runtime/log/local-ownership.ts";
-import type { Ownership } from "../../runtime/log/ownership.ts";
+import type { Residence } from "../../runtime/log/residence.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../../runtime/log/retry-pause.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "../../runtime/runs/live-run.ts";
@@ -24,7 +23,7 @@ import { blockedError } from "../replay/blocked-error.ts";
 import { Ancestors } from "./ancestors.ts";
 import { DetachedLogs } from "./detached-logs.ts";
 import { Lease } from "./lease.ts";
-import { LeasedOwnership } from "./leased-ownership.ts";
+import { LeasedResidence } from "./leased-residence.ts";
 import { Offers } from "./offers.ts";
 import type { DurabilitySettings } from "./options.ts";
 import type { Owner } from "./owner.ts";
@@ -67,9 +66,9 @@ export class DurableRuns implements RemoteRuns, Owner {
   // The loaded runs.
 
   /** A plain run in a store that ends with its process cannot change its owner. */
-  ownershipOf(run: LiveRun): Ownership {
+  residenceOf(run: LiveRun): Residence | undefined {
     const mayChangeOwner = this.worker.store.persistent || run.agent.options.durable === true;
-    return mayChangeOwner ? new LeasedOwnership(this, run) : localOwnership;
+    return mayChangeOwner ? new LeasedResidence(this, run) : undefined;
   }
 
   loadAgain(run: LiveRun): void {

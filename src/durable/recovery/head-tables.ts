@@ -1,4 +1,4 @@
-import type { SubRunActivity } from "../../runtime/log/ownership.ts";
+import type { SubRunActivity } from "../../runtime/log/residence.ts";
 
 /** What keeps a waiting run busy in this process. */
 export interface ResidencyFacts {

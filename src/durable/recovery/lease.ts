@@ -184,7 +184,7 @@ export class Lease {
         await this.renew();
         // No process can have claimed the run since the renewal. If one has claimed it before, the epoch differs.
         this.#doubted.delete(run);
-        await run.ownership.sync("after writing");
+        await run.residence?.sync("after writing");
         if (this.isHeld && !this.#doubted.has(run)) break;
       } catch (error) {
         this.#doubted.add(run);

@@ -4,7 +4,7 @@ import { isSameRun } from "../../core/run-map.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Lease } from "./lease.ts";
-import { leased } from "./leased-ownership.ts";
+import { leased } from "./leased-residence.ts";
 import type { RunLoader } from "./run-loader.ts";
 import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
 import { UnloadedRuns } from "./unloaded-runs.ts";
@@ -309,7 +309,7 @@ export class Recovery {
   /** A run that cannot be read does not keep the others from being read. */
   async #sync(key: RunKey): Promise<void> {
     try {
-      await this.#worker.runs.find(key)?.ownership.sync("unless writing");
+      await this.#worker.runs.find(key)?.residence?.sync("unless writing");
     } catch (error) {
       this.#worker.logger.warn(
         "The store failed to read what another process has written to a run. The next heartbeat reads it again.",

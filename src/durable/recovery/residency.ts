@@ -7,7 +7,7 @@ import type { RunState } from "../../core/state.ts";
 import { isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
-import type { SubRunActivity } from "../../runtime/log/ownership.ts";
+import type { SubRunActivity } from "../../runtime/log/residence.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
@@ -146,7 +146,7 @@ export class Residency {
     this.#run.leave("The code of the agent does not match the history of the run.");
   }
 
-  /** See {@link Ownership.setSubRun}. While a sub-run is `sought`, the run keeps its owner if it has one. */
+  /** See {@link ResidenceEvent}. While a sub-run is `sought`, the run keeps its owner if it has one. */
   setSubRun(key: string, activity: SubRunActivity | undefined): void {
     this.#subRuns ??= new Map();
     if (activity === undefined) this.#subRuns.delete(key);

@@ -17,7 +17,7 @@ import { subRunsBegun } from "../replay/history.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import type { DetachedLogs } from "./detached-logs.ts";
 import type { Lease } from "./lease.ts";
-import { leased } from "./leased-ownership.ts";
+import { leased } from "./leased-residence.ts";
 import type { Worker } from "./worker.ts";
 
 /** After so many take-overs without progress, a run is suspected to crash its process. */
@@ -89,7 +89,7 @@ export class RunLoader {
   /** Tries the blocked runs of an agent once with the code that was just registered. */
   tryBlocked({ name, options: { version } }: Agent): void {
     for (const run of this.#worker.runs) {
-      if (run.agent.name === name && run.ownership.mismatch !== undefined) this.loadAgain(run);
+      if (run.agent.name === name && run.residence?.phase === "blocked") this.loadAgain(run);
     }
     const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
       .catch((error: unknown) =>

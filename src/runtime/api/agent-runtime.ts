@@ -295,7 +295,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   async #close(drainMs: number): Promise<CloseReport> {
     const { store, logger } = this.#settings;
     const end = async (run: LiveRun): Promise<void> => {
-      const released = run.ownership.release();
+      const released = run.mayLeave ? run.residence?.release() : undefined;
       if (released !== undefined) {
         await released;
         run.leave("The runtime was closed.");

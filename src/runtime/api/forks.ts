@@ -212,7 +212,7 @@ function createdEntryOf(
 
 /** Lets the agent of a fork begin with what it has to do again. */
 export function beginFork({ run, entries }: Forked): void {
-  if (run.log.state.started !== null) run.ownership.prepare(entries);
+  if (run.log.state.started !== null) run.residence?.note({ redoes: entries });
   run.begin();
 }
 

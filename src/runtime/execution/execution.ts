@@ -23,8 +23,8 @@ import type { AwaitYield } from "../agent/yields.ts";
 import { meaningOf } from "../agent/yields.ts";
 import { ActiveTime } from "../log/active-time.ts";
 import type { Operation, Operations } from "../log/operations.ts";
-import type { Ownership } from "../log/ownership.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
+import type { Residence } from "../log/residence.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
@@ -47,7 +47,9 @@ export interface AgentRun extends SpendingRun {
   readonly shared: SharedByRuns;
   readonly agent: Agent;
   readonly durable: boolean;
-  readonly ownership: Ownership;
+  readonly residence: Residence | undefined;
+  /** Whether other processes can go on with the run when this one closes. */
+  readonly mayLeave: boolean;
   readonly execution: Execution | undefined;
   /** One signal for the run, whichever of its executions asks for it. */
   readonly signal: AbortSignal;
@@ -110,7 +112,7 @@ export class Execution {
     this.run = run;
     if (budget !== undefined) run.family.spending ??= new Spending(budget);
     log.activeTime ??= activeTimeOf(run);
-    this.operations = run.ownership.operations() ?? new LiveOperations(this);
+    this.operations = run.residence?.operations() ?? new LiveOperations(this);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */

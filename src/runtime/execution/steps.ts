@@ -95,11 +95,7 @@ export class Steps {
       for (let attempt = 1; ; attempt++) {
         const slot = this.#run.takeSlotForBody();
         if (slot !== undefined) await slot;
-        for (
-          let wait = this.#run.ownership.sync("before work");
-          wait !== undefined;
-          wait = this.#run.ownership.sync("before work")
-        ) {
+        for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) {
           await this.#run.log.outlast(wait);
           if (this.#isStopped) throw this.#signal.signal.reason;
         }
@@ -122,6 +118,11 @@ export class Steps {
     } finally {
       this.#onOver(key);
     }
+  }
+
+  /** Resolves when to ask again whether this process may execute the run. Undefined: it may now. */
+  #untilOurs(): undefined | Promise<void> {
+    return this.#run.residence?.sync("before work");
   }
 
   /** Runs a body and logs its result. `before` is the last attempt in the log. `given` is the agent's promise. */
@@ -190,19 +191,14 @@ export class Steps {
     // The pause after an attempt outlives its process.
     if (before?.type === "attempt-failed" && !(await this.#mayTryAgain(before.until))) return undefined;
     for (let tried = 1; ; tried++) {
-      if (shared.isHandingOn && this.#run.ownership.mayLeave) await this.#hold();
+      if (shared.isHandingOn && this.#run.mayLeave) await this.#hold();
       const slot = this.#run.takeSlotForBody();
       if (slot !== undefined) await slot;
       const attempt = (before?.attempt ?? 0) + tried;
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
-      // Each body checks the ownership itself, with nothing between the check and the body.
-      for (
-        let wait = this.#run.ownership.sync("before work");
-        wait !== undefined;
-        wait = this.#run.ownership.sync("before work")
-      )
-        await log.outlast(wait);
+      // Each body checks that itself, with nothing between the check and the body.
+      for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) await log.outlast(wait);
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;
       let until: number | undefined;

@@ -55,7 +55,7 @@ export class AnswerRouter {
     if (live === undefined) return this.#answerAnywhere(key, answer);
     // The client may have seen a question that another process has written, and that this one has not read.
     const mayBeBehind = !isAsked(live.log.state, answer) && !live.log.isRetrying;
-    const reading = mayBeBehind ? live.ownership.sync("after writing") : undefined;
+    const reading = mayBeBehind ? live.residence?.sync("after writing") : undefined;
     return reading === undefined
       ? this.#answerLoaded(live, key, answer)
       : reading.then(() => {

@@ -25,7 +25,7 @@ type Answered = MaybePromise<Run | undefined>;
  * the run before its agent goes on.
  */
 export function answerRun(run: LiveRun, answer: Answer): Answered {
-  const ready = run.ownership.whenAnswerable();
+  const ready = run.residence?.whenAnswerable();
   return ready === undefined ? answerNow(run, answer) : ready.then(() => answerNow(run, answer));
 }
 

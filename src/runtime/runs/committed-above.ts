@@ -5,8 +5,8 @@ import type { LiveRun } from "./live-run.ts";
  * Resolves when the entries of a run's ancestors are committed, or their writes have failed. Undefined: they are
  * committed.
  */
-export function committedAbove({ parent, ownership }: LiveRun): undefined | Promise<void> {
-  return parent === undefined ? ownership.told() : committedUpwards(parent);
+export function committedAbove({ parent, residence }: LiveRun): undefined | Promise<void> {
+  return parent === undefined ? residence?.told() : committedUpwards(parent);
 }
 
 /** As {@link committedAbove}, with the entries of the run itself. */

@@ -52,7 +52,7 @@ export class Draining {
   #handOnIdle(): void {
     for (const run of [...this.#runs]) {
       const isAtWork = !run.areStepsHeld || isStopped(run.log.state);
-      if (isAtWork || !run.ownership.mayLeave || this.#handedOn.has(run)) continue;
+      if (isAtWork || !run.mayLeave || this.#handedOn.has(run)) continue;
       this.#handedOn.add(run);
       this.#handOn(run);
     }

@@ -29,9 +29,8 @@ import { sessionAtEnd } from "../execution/run-session.ts";
 import { RunSignal } from "../execution/run-signal.ts";
 import { Steps } from "../execution/steps.ts";
 import { askByYield } from "../execution/waits.ts";
-
-import type { Ownership } from "../log/ownership.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
+import type { Residence } from "../log/residence.ts";
 import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
@@ -51,8 +50,7 @@ export interface LiveRuns extends Iterable<LiveRun> {
   find(key: RunKey): LiveRun | undefined;
   /** Adds a run that was loaded from the store. */
   add(run: LiveRun): void;
-  /** Who may write to a run, and where it is executed. */
-  ownershipOf(run: LiveRun): Ownership;
+  residenceOf(run: LiveRun): Residence | undefined;
   runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run>;
   /** Accepts a sub-run. A promise of undefined: another process executes it. Throws `agent_not_found` or `limit_reached`. */
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined>;
@@ -77,7 +75,7 @@ export class LiveRun implements LogRun, StepsRun {
   cause: unknown;
   readonly runs: LiveRuns;
   readonly shared: SharedByRuns;
-  readonly ownership: Ownership;
+  readonly residence: Residence | undefined;
   #execution: Execution | undefined;
   /** Made on first use. */
   #signal: RunSignal | undefined;
@@ -103,11 +101,16 @@ export class LiveRun implements LogRun, StepsRun {
     this.shared = runs.shared;
     this.agent = agent;
     this.log = new RunLog(key, this);
-    this.ownership = runs.ownershipOf(this);
+    this.residence = runs.residenceOf(this);
   }
 
   get durable(): boolean {
     return createdEntry(this.log.state).durable === true;
+  }
+
+  /** Whether other processes can go on with the run when this one closes. */
+  get mayLeave(): boolean {
+    return this.residence !== undefined && this.durable && this.shared.store.persistent;
   }
 
   get #runSignal(): RunSignal {
@@ -347,7 +350,7 @@ export class LiveRun implements LogRun, StepsRun {
       this.#resting.resolve(this.log.record());
       this.#resting = undefined;
     }
-    this.ownership.onCommit(head);
+    this.residence?.note("committed");
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     if (this.waits) this.parent?.settleSlot();
     this.settleActiveTime();
@@ -368,7 +371,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.#execution?.fence();
     // A listener of the signal would take an evicted run for a stopped one.
     if (how !== "evicted" && this.#execution !== undefined) this.abortSignal(() => error);
-    this.ownership.onGone();
+    this.residence?.note("gone");
     this.#clearStart?.();
     this.#slot?.give();
     this.#resting?.reject(error);
@@ -405,7 +408,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.#isMailDue = true;
     const looked = this.shared.clock.turn().then(() => {
       this.#isMailDue = false;
-      if (this.log.lost || this.ownership.isCatchingUp || this.#execution?.isStopped !== false) return;
+      const mayTake = this.residence === undefined || this.residence.phase === "live";
+      if (this.log.lost || !mayTake || this.#execution?.isStopped !== false) return;
       takeMail(this.#execution.operations);
       answerOffers(this.#execution, this.shared);
     });
@@ -450,11 +454,11 @@ export class LiveRun implements LogRun, StepsRun {
     // A cancel that is not committed yet may be lost: it stops the agent when it is.
     if (this.#isCancelPending) return;
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
-    const { isCatchingUp, mismatch } = this.ownership;
-    if (isCatchingUp && mismatch === undefined && this.#slot?.isQueued !== true) return;
+    const phase = this.residence?.phase;
+    if (phase === "catching up" && this.#slot?.isQueued !== true) return;
     this.onEnd();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
-    if (mismatch !== undefined) this.#execution?.fence();
+    if (phase === "blocked") this.#execution?.fence();
     else if (this.#execution !== undefined) {
       this.#execution.abort(reason);
       return;
@@ -505,7 +509,7 @@ export class LiveRun implements LogRun, StepsRun {
 
   onStepEnded(): void {
     this.settleActiveTime();
-    this.ownership.settle();
+    this.residence?.note("step ended");
     if (this.isWaiting && !this.log.lost) this.settleHold();
     this.settleSlot();
     this.shared.onProgress?.();
@@ -526,7 +530,7 @@ export class LiveRun implements LogRun, StepsRun {
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
-    if ((isActive || head?.status === "cancelling") && !lost && this.ownership.mismatch === undefined)
+    if ((isActive || head?.status === "cancelling") && !lost && this.residence?.phase !== "blocked")
       this.#letGo ??= this.shared.hold();
     else {
       this.#letGo?.();
@@ -538,7 +542,7 @@ export class LiveRun implements LogRun, StepsRun {
     const { concurrency } = this.agent.options;
     if (slotKey !== undefined && concurrency !== undefined)
       this.#slot =
-        this.ownership.slotOf(concurrency) ??
+        this.residence?.slotOf(concurrency) ??
         new LocalSlot(this.shared.slots, slotKey, concurrency, this.log.key.tenant);
   }
 }

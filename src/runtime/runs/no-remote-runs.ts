@@ -5,8 +5,6 @@ import type { RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { LogSource } from "../log/events.ts";
-import { localOwnership } from "../log/local-ownership.ts";
-import type { Ownership } from "../log/ownership.ts";
 import { closedError, lostError } from "../log/refusals.ts";
 import { EndedLog } from "./ended-log.ts";
 import { refuseLate } from "./late-message.ts";
@@ -29,8 +27,8 @@ export class NoRemoteRuns implements RemoteRuns {
     return false;
   }
 
-  ownershipOf(): Ownership {
-    return localOwnership;
+  residenceOf(): undefined {
+    return undefined;
   }
 
   start(): void {

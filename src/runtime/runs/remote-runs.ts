@@ -6,7 +6,7 @@ import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
 import type { LogSource } from "../log/events.ts";
-import type { Ownership } from "../log/ownership.ts";
+import type { Residence } from "../log/residence.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
 
@@ -68,7 +68,8 @@ export interface AddedRun {
 export interface RemoteRuns {
   /** Whether the store counts the slots of runs over all processes. */
   readonly sharesSlots: boolean;
-  ownershipOf(run: LiveRun): Ownership;
+  /** Undefined: no other process can execute the run. */
+  residenceOf(run: LiveRun): Residence | undefined;
   /** The first run is about to be written. */
   start(): void;
   /**

@@ -60,7 +60,7 @@ export class RunReader {
   }
 
   /** Commits what was decided here, and reads what other processes have written to a run that waits. */
-  async #refresh({ log, ownership }: LiveRun): Promise<void> {
+  async #refresh({ log, residence }: LiveRun): Promise<void> {
     // If the store fails to write, the caller gets the committed record.
     if (log.head === undefined || !log.isRetrying) {
       try {
@@ -69,7 +69,7 @@ export class RunReader {
         if (log.head === undefined) throw error;
       }
     }
-    const refreshed = ownership.sync("if left");
+    const refreshed = residence?.sync("if left");
     if (refreshed !== undefined) await refreshed;
   }
 
@@ -191,7 +191,7 @@ export class RunReader {
   /** The record of a run that the store has found. The live run may be ahead of it. */
   async record(stored: StoredRun): Promise<Run> {
     const live = this.#runs.find(stored.key);
-    if (live !== undefined && stored.position > live.log.committed) await live.ownership.sync("unless writing");
+    if (live !== undefined && stored.position > live.log.committed) await live.residence?.sync("unless writing");
     // Of a new run that the store failed to acknowledge, nothing is committed here yet.
     if (live?.log.head !== undefined && !live.log.lost) return live.log.record();
     const { key, position } = stored;

@@ -17,8 +17,8 @@ import type { Registry } from "../agent/registry.ts";
 import type { Execution } from "../execution/execution.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { OneByOne } from "../log/one-by-one.ts";
-import type { Ownership } from "../log/ownership.ts";
 import { closedError } from "../log/refusals.ts";
+import type { Residence } from "../log/residence.ts";
 import type { RunsReport } from "../log/run-figures.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings } from "../log/shared-by-runs.ts";
@@ -70,8 +70,8 @@ export class Runs implements LiveRuns {
     return this.#options.ids;
   }
 
-  ownershipOf(run: LiveRun): Ownership {
-    return this.remote.ownershipOf(run);
+  residenceOf(run: LiveRun): Residence | undefined {
+    return this.remote.residenceOf(run);
   }
 
   /** The run, if this process executes it. */
@@ -218,7 +218,7 @@ export class Runs implements LiveRuns {
 
   async findSubRun(key: RunKey): Promise<SubRunFound> {
     // Another process may have written to a run that is loaded here, and may have ended it.
-    const checked = this.find(key)?.ownership.sync("if left");
+    const checked = this.find(key)?.residence?.sync("if left");
     if (checked !== undefined) await checked;
     return this.find(key) ?? this.remote.findSubRun(key);
   }

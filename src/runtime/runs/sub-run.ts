@@ -21,6 +21,7 @@ import { notLogged, onceCommitted, onceInLog } from "../execution/once-committed
 import { parentOf } from "../execution/seed.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/spending-tree.ts";
 import { resultOfStep } from "../execution/steps.ts";
+import type { SubRunActivity } from "../log/residence.ts";
 import type { LiveRun, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
 import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
@@ -93,7 +94,7 @@ export class SubRun {
   async #start(): Promise<void> {
     const before = this.#execution.operations.lastAttempt(this.#key);
     const intent = before?.type === "intent" ? before : undefined;
-    this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
+    this.#note(intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
     this.#isStored = intent?.stored === true;
@@ -108,9 +109,9 @@ export class SubRun {
     }
     // A new stack for each level, because agents that run each other may be nested deeply.
     await undefined;
-    const parent = this.#parent.ownership;
+    const { residence } = this.#parent;
     // A run that another process has taken over starts no sub-run. That process ends or finds it.
-    for (let wait = parent.sync("before work"); wait !== undefined; wait = parent.sync("before work"))
+    for (let wait = residence?.sync("before work"); wait !== undefined; wait = residence?.sync("before work"))
       await this.#parent.log.outlast(wait);
     if (this.#execution.isStopped) return;
     const created = intent === undefined ? this.#create(runId) : Promise.resolve(false);
@@ -159,6 +160,11 @@ export class SubRun {
       this.#parent.shared.logger.warn("A sub-run could not be stored. It is tried again.", this.#about(runId, error));
     }
     return false;
+  }
+
+  /** What the sub-run does. Undefined: the agent has its result. */
+  #note(activity: SubRunActivity | undefined): void {
+    this.#parent.residence?.note({ subRun: this.#key, activity });
   }
 
   /** A sub-run is of the tenant of its parent. */
@@ -276,7 +282,7 @@ export class SubRun {
       this.#spend(this.#keyOf(runId), state.usage);
     }
     this.#readTo = elsewhere.position;
-    this.#parent.ownership.setSubRun(this.#key, "idle");
+    this.#note("idle");
   }
 
   #watch(child: LiveRun): void {
@@ -306,18 +312,18 @@ export class SubRun {
     // What the sub-run has emitted comes before its question and its end.
     const copying = this.#shown?.copy(committed);
     if (copying !== undefined) {
-      this.#parent.ownership.setSubRun(this.#key, "at work");
+      this.#note("at work");
       this.#relay(state, committed, true);
       this.#goOnAfter(copying, child);
       return;
     }
-    this.#parent.ownership.setSubRun(this.#key, lost || !child.waits ? "at work" : "idle");
+    this.#note(lost || !child.waits ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
       this.#do(this.#finishWith(child, state));
     } else if (lost) {
       this.#unfollow(child);
-      this.#parent.ownership.setSubRun(this.#key, "sought");
+      this.#note("sought");
       this.#do(this.#seekAgain(child.log));
     } else this.#relay(state, committed);
   }
@@ -419,10 +425,10 @@ export class SubRun {
     const { log } = this.#parent;
     log.decide({ type: "record", entry });
     onceInLog(log, entry, (committed) => {
-      const { execution, ownership } = this.#parent;
+      const { execution } = this.#parent;
       // While it only waited for sub-runs that waited, the parent had no slot.
       if (committed !== undefined) execution?.withSlot(() => execution.operations.deliver(committed, live));
-      ownership.setSubRun(this.#key, undefined);
+      this.#note(undefined);
     });
   }
 }

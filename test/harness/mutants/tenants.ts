@@ -286,7 +286,7 @@ const durableRoom: readonly Mutant[] = [
     runs,
   ),
   mutant(
-    "src/durable/recovery/leased-ownership.ts",
+    "src/durable/recovery/leased-residence.ts",
     "return { tenant: this.log.key.tenant, run_id: parent.run_id };",
     'return { tenant: "", run_id: parent.run_id };',
     runs,

@@ -2,7 +2,7 @@ import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
 import type { Entry } from "../../core/log.ts";
 import { isWait, questionId } from "../../core/operation-keys.ts";
-import type { Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
+import type { RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
@@ -10,8 +10,8 @@ import { createdEntry, isFinal } from "../../core/state.ts";
 import type { ConcurrencyOptions } from "../../runtime/agent/agent.ts";
 import { measureAgain } from "../../runtime/execution/waits.ts";
 import type { Operations } from "../../runtime/log/operations.ts";
-import type { Ownership, SubRunActivity, Sync } from "../../runtime/log/ownership.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
+import type { Residence, ResidenceEvent, Sync } from "../../runtime/log/residence.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { Attempt, Outcome, WritePlan, WriteRules } from "../../runtime/log/run-write.ts";
@@ -28,8 +28,8 @@ import { SharedSlot } from "./shared-slot.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
-/** The ownership of a run that may change its owner: its head, its residency, and what other processes write to it. */
-export class LeasedOwnership implements Ownership, WriteRules, Followed {
+/** The residence of a run that may change its owner: its head, its residency, and what other processes write to it. */
+export class LeasedResidence implements Residence, WriteRules, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
   readonly #owner: Owner;
@@ -202,21 +202,14 @@ export class LeasedOwnership implements Ownership, WriteRules, Followed {
     return isCounted ? new SharedSlot(this.log, this.#head, concurrency.per === "session") : undefined;
   }
 
-  prepare(entries: readonly Entry[]): void {
-    this.residency.prepare(entries);
-  }
-
   operations(): Operations | undefined {
     if (!this.run.durable) return undefined;
     return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency, this.handover));
   }
 
-  get mismatch(): Mismatch | undefined {
-    return this.residency.mismatch;
-  }
-
-  get isCatchingUp(): boolean {
-    return this.residency.ready !== undefined;
+  get phase(): "live" | "catching up" | "blocked" {
+    if (this.residency.mismatch !== undefined) return "blocked";
+    return this.residency.ready === undefined ? "live" : "catching up";
   }
 
   whenAnswerable(): undefined | Promise<void> {
@@ -241,7 +234,18 @@ export class LeasedOwnership implements Ownership, WriteRules, Followed {
     throw blockedError(run_id, run.agent.name, residency.mismatch);
   }
 
-  onCommit(head: RunHead): void {
+  note(event: ResidenceEvent): void {
+    if (event === "committed") this.#onCommit();
+    else if (event === "gone") this.#onGone();
+    else if (event === "step ended") {
+      if (this.run.durable) this.residency.settleOwner();
+    } else if ("redoes" in event) this.residency.prepare(event.redoes);
+    else if (this.run.durable) this.residency.setSubRun(event.subRun, event.activity);
+  }
+
+  #onCommit(): void {
+    const { head } = this.log;
+    if (head === undefined) return;
     if (head.status === "created" && head.owner === null && this.store.persistent) {
       this.run.leave("The run begins later.", "evicted");
       return;
@@ -257,7 +261,7 @@ export class LeasedOwnership implements Ownership, WriteRules, Followed {
     this.#owner.onSuspectCleared(this.run);
   }
 
-  onGone(): void {
+  #onGone(): void {
     this.residency.end();
     this.#owner.onGone(this.run);
     this.onReaders();
@@ -272,20 +276,12 @@ export class LeasedOwnership implements Ownership, WriteRules, Followed {
     if (parent !== undefined) this.#owner.onParentLost(this.run, parent);
   }
 
-  setSubRun(key: string, activity: SubRunActivity | undefined): void {
-    if (this.run.durable) this.residency.setSubRun(key, activity);
-  }
-
-  settle(): void {
-    if (this.run.durable) this.residency.settleOwner();
-  }
-
   /** Something that the run waits for has happened elsewhere: its sub-runs are checked. */
   onWoken(): void {
     const { run } = this;
     if (!run.durable) return;
     if (run.execution !== undefined) measureAgain(run.execution);
-    const checks = [...run.children].map((child) => child.ownership.sync("after writing"));
+    const checks = [...run.children].map((child) => child.residence?.sync("after writing"));
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));
   }
@@ -297,21 +293,16 @@ export class LeasedOwnership implements Ownership, WriteRules, Followed {
     this.onWoken();
   }
 
-  get mayLeave(): boolean {
-    return this.run.durable && this.store.persistent;
-  }
-
-  release(): undefined | Promise<void> {
-    if (!this.mayLeave) return undefined;
+  release(): Promise<void> {
     this.run.execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
     return this.run.isEndHeld ? Promise.resolve() : this.handover.release();
   }
 }
 
-/** The ownership of a run that may change its owner. Undefined: the run cannot. */
-export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
-  return ownership instanceof LeasedOwnership ? ownership : undefined;
+/** The residence of a run that may change its owner. Undefined: the run cannot. */
+export function leased({ residence }: LiveRun): LeasedResidence | undefined {
+  return residence instanceof LeasedResidence ? residence : undefined;
 }
 
 /** Whether an attempt at a step begins. */
