@@ -214,6 +214,7 @@ describe("the objects of the two rooms know each other", () => {
       "Execution, LiveOperations",
       "Execution, LiveRun",
       "JournaledOperations, LogOrder",
+      "LeasedHead, Residency",
       "LeasedResidence, LiveRun",
       "LiveRun, RunLog",
       "LiveRun, Runs",

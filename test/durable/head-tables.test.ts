@@ -140,11 +140,11 @@ const rows: readonly (readonly [Situation, what: string, Write, Left])[] = [
 /** The head that the write leaves. */
 function headOf({ log, written, before, facts, is = [], blocked }: Write): RunHead {
   const head = new LeasedHead(ME, { ...atWork, ...facts });
-  if (is.includes("full")) head.onSlotFull();
-  if (is.includes("releasing")) head.beginRelease();
-  if (is.includes("taken over")) head.takeOver();
-  if (is.includes("sound")) head.forgetTakeovers();
-  if (blocked !== undefined) head.block(blocked);
+  if (is.includes("full")) head.isSlotFull = true;
+  if (is.includes("releasing")) head.isReleased = true;
+  if (is.includes("taken over")) head.isTakenOver = true;
+  if (is.includes("sound")) head.isSound = true;
+  if (blocked !== undefined) head.blocked = blocked;
   return head.headFor(fold(...log), log.slice(log.length - written), before, is.includes("release"));
 }
 

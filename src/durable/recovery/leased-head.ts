@@ -26,76 +26,29 @@ export interface HeadFacts {
 
 /** The head of a run that may change its owner, and what its writes expect. */
 export class LeasedHead {
+  /** The run was claimed, and nothing has been written since. */
+  isTakenOver = false;
+  /** The run has not crashed this process, and so not its earlier owners. */
+  isSound = false;
+  /** The run is about to be released. What is written before keeps its owner, and no later write claims it again. */
+  isReleased = false;
+  /** How many wake-ups this process has handled. */
+  wakes = 0;
+  /** No slot was free when this process asked for one. It leaves with the next write, or goes without until it may ask. */
+  isSlotFull = false;
+  /** The run has no owner, and no process takes it before other code is registered. Null: it is not blocked. */
+  blocked: Mismatch | null = null;
   readonly #owner: string;
   readonly #facts: HeadFacts;
-  /** The run was claimed, and nothing has been written since. */
-  #isTakenOver = false;
-  /** The run has caught up without crashing this process. */
-  #isSound = false;
-  /** The run is being released. No later write claims it again. */
-  #isReleased = false;
-  #wakes = 0;
-  /** No slot was free when this process asked for one. */
-  #isSlotFull = false;
   /** The head that is being written gives the slot back. */
   #isGivingSlot = false;
   /** The head that was last made leaves the run to any process, since no slot is free here. */
   #isQueueing = false;
   #hasLeftForSlot = false;
-  #blocked: Mismatch | null = null;
 
   constructor(owner: string, facts: HeadFacts) {
     this.#owner = owner;
     this.#facts = facts;
-  }
-
-  get isBlocked(): boolean {
-    return this.#blocked !== null;
-  }
-
-  /** Whether this process owns the run. */
-  owns({ owner }: RunHead): boolean {
-    return owner === this.#owner;
-  }
-
-  /** This process has handled the wake-ups up to this number. */
-  handled(wakes: number): void {
-    this.#wakes = wakes;
-  }
-
-  /** This process has handled one more wake-up. */
-  handledOneMore(): void {
-    this.#wakes += 1;
-  }
-
-  /** The run was loaded from the store. */
-  takeOver(): void {
-    this.#isTakenOver = true;
-  }
-
-  /** See {@link Handover.forgetTakeovers}. */
-  forgetTakeovers(): void {
-    this.#isSound = true;
-  }
-
-  /** The run is about to be released. What is written before keeps its owner, and no later write claims it again. */
-  beginRelease(): void {
-    this.#isReleased = true;
-  }
-
-  /** Blocks the run: it has no owner, and no process takes it before other code is registered. Null: unblocks it. */
-  block(mismatch: Mismatch | null): void {
-    this.#blocked = mismatch;
-  }
-
-  /** No slot is free. The run leaves with the next write, or goes without a slot until it may ask again. */
-  onSlotFull(): void {
-    this.#isSlotFull = true;
-  }
-
-  /** The run may ask for a slot again. */
-  askAgain(): void {
-    this.#isSlotFull = false;
   }
 
   get isGivingSlot(): boolean {
@@ -108,14 +61,14 @@ export class LeasedHead {
   }
 
   expected({ epoch, owner }: RunHead, committed: number): Expected {
-    const wakes = this.#wakes;
+    const { wakes } = this;
     return wakes === 0 ? { epoch, position: committed, owner } : { epoch, position: committed, owner, wakes };
   }
 
   /** Most writes of a stream leave the head as it is. `isRelease`: the write of the head alone that releases the run. */
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined, isRelease = false): RunHead {
     const { status, ended } = state;
-    const blocked = isFinal(status) ? null : this.#blocked;
+    const blocked = isFinal(status) ? null : this.blocked;
     const situation = this.#situationOf(state, entries, before, isRelease);
     const [whose, due, slot] = situations[situation];
     const owner = whose && this.#owner;
@@ -124,7 +77,7 @@ export class LeasedHead {
     const holds_slot = slot === "take" || (slot === "keep" && before?.holds_slot === true && this.#needsSlot(state));
     this.#isQueueing = situation === "queueing";
     this.#isGivingSlot = before?.holds_slot === true && !holds_slot;
-    const getsOn = this.#isSound || entries.some(isProgress);
+    const getsOn = this.isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
     const isSame =
       before?.status === status &&
@@ -138,7 +91,7 @@ export class LeasedHead {
     const isHandedOn =
       before?.owner === null
         ? entries.length > 0 || !isSame
-        : before !== undefined && (this.#isTakenOver || (owner === null && entries.length === 0 && !isSame));
+        : before !== undefined && (this.isTakenOver || (owner === null && entries.length === 0 && !isSame));
     const epoch = (before?.epoch ?? 0) + (isHandedOn ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     if (isSame && before.epoch === epoch) return before;
     return { status, epoch, owner, due_at, blocked, holds_slot, finished_at: ended?.at ?? null, takeovers };
@@ -147,14 +100,14 @@ export class LeasedHead {
   #situationOf(state: RunState, entries: readonly Entry[], before: RunHead | undefined, isRelease: boolean): Situation {
     const facts = this.#facts;
     if (isFinal(state.status)) return "ended";
-    if (this.#blocked !== null) return "blocked";
+    if (this.blocked !== null) return "blocked";
     if (isRelease) return "released";
-    if (this.#asksForSlot(state)) return this.#isSlotFull ? (facts.mayLeave ? "queueing" : "refused") : "asking";
+    if (this.#asksForSlot(state)) return this.isSlotFull ? (facts.mayLeave ? "queueing" : "refused") : "asking";
     // A run that begins later belongs to no process until then. It is not claimed for that.
     if (entries.at(-1)?.type === "created" && startTime(state) > 0) return "later";
     const isUnowned = before?.owner === null;
     // The release makes the run due, which no write before it does.
-    if (this.#isReleased) return isUnowned && entries.length === 0 ? "released" : "working";
+    if (this.isReleased) return isUnowned && entries.length === 0 ? "released" : "working";
     if (state.status === "created") return "working";
     // The store does not count the wake-ups of a run without an owner, and this write may replace one.
     if (isUnowned && entries.length > 0 && facts.hasSubRuns) return "working";
@@ -164,7 +117,7 @@ export class LeasedHead {
   /** Whether the agent cannot go on without a slot, and the run has none. */
   #asksForSlot(state: RunState): boolean {
     const { slot } = this.#facts;
-    if (slot?.isQueued !== true || this.#isReleased) return false;
+    if (slot?.isQueued !== true || this.isReleased) return false;
     return (slot.hasQueuedBodies || !isWaiting(state)) && !isStopped(state);
   }
 
@@ -174,8 +127,8 @@ export class LeasedHead {
   }
 
   onWritten(head: RunHead, before: RunHead | undefined): void {
-    this.#isTakenOver = false;
-    if (before?.owner !== head.owner) this.#wakes = 0;
+    this.isTakenOver = false;
+    if (before?.owner !== head.owner) this.wakes = 0;
     this.#isGivingSlot = false;
     this.#hasLeftForSlot = this.#isQueueing;
   }

@@ -19,8 +19,6 @@ import { isCountedByStore } from "../../runtime/runs/admission.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { blockedError } from "../replay/blocked-error.ts";
 import type { Followed } from "./follower.ts";
-import { Handover } from "./handover.ts";
-import { LeasedHead } from "./leased-head.ts";
 import type { Owner } from "./owner.ts";
 import { Residency } from "./residency.ts";
 import { RunJournal } from "./run-journal.ts";
@@ -28,20 +26,17 @@ import { SharedSlot } from "./shared-slot.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
-/** The residence of a run that may change its owner: its head, its residency, and what other processes write to it. */
+/** The residence of a run that may change its owner: its residency, its writes, and what other processes write to it. */
 export class LeasedResidence implements Residence, WriteRules, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
   readonly #owner: Owner;
-  readonly #head: LeasedHead;
-  #handover: Handover | undefined;
   #unfollow: (() => void) | undefined;
 
   constructor(owner: Owner, run: LiveRun) {
     this.#owner = owner;
     this.run = run;
-    this.residency = new Residency(owner.worker, run, () => this.handover);
-    this.#head = new LeasedHead(owner.worker.name, this.residency);
+    this.residency = new Residency(owner.worker, run);
     run.log.rules = this;
   }
 
@@ -53,23 +48,12 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     return this.#owner.worker.store;
   }
 
-  get handover(): Handover {
-    this.#handover ??= new Handover(
-      this.log,
-      this.#head,
-      this.store,
-      () => this.#compareWithStore(true),
-      (head) => this.#owner.worker.onReleased(this.log.key, head),
-    );
-    return this.#handover;
-  }
-
   // Writing.
 
   plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan {
-    const head = this.#head.headFor(state, entries, before);
-    const expected = before && this.#head.expected(before, committed);
-    return { head, expected, wake: this.#wakeFor(entries, head) };
+    const rules = this.residency.head;
+    const head = rules.headFor(state, entries, before);
+    return { head, expected: before && rules.expected(before, committed), wake: this.#wakeFor(entries, head) };
   }
 
   #wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
@@ -80,11 +64,11 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
       if (entries.some((entry) => isNewsForParent(entry) || (!isCounted && isStep(entry))))
         return { tenant: this.log.key.tenant, run_id: parent.run_id };
     }
-    return this.#head.isDueNow(head, this.log.state) ? this.log.key : undefined;
+    return this.residency.head.isDueNow(head, this.log.state) ? this.log.key : undefined;
   }
 
   onWritten({ write }: Attempt, before: RunHead | undefined): undefined | (() => void) {
-    this.#head.onWritten(write.head, before);
+    this.residency.head.onWritten(write.head, before);
     // A sub-run may have woken the run before, which made it due. The write has replaced that.
     const isClaimed = before?.owner === null && write.head.owner !== null;
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
@@ -104,7 +88,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   #onWoke(key: RunKey): void {
     const { parent } = this.run;
     if (parent === undefined) this.#owner.worker.onWake(key);
-    else leased(parent)?.handover.noteWake();
+    else leased(parent)?.residency.noteWake();
   }
 
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome> {
@@ -115,11 +99,11 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   #outcomeOf(meaning: Meaning): Outcome {
     if (meaning.is === "truncated") return this.#lostHistory(meaning.position);
     if (meaning.is === "full") {
-      this.#head.onSlotFull();
-      return { is: "again", before: () => this.residency.askForSlotLater(() => this.#head.askAgain()) };
+      this.residency.head.isSlotFull = true;
+      return { is: "again", before: () => this.residency.askForSlotLater() };
     }
     if (meaning.is !== "woken") return meaning;
-    this.#head.handled(meaning.wakes);
+    this.residency.head.wakes = meaning.wakes;
     return { is: "again", before: () => this.onWoken() };
   }
 
@@ -135,11 +119,6 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
 
-  /** The run was loaded from the store. */
-  onLoaded(): void {
-    this.#head.takeOver();
-  }
-
   // What other processes write.
 
   /** How far the store is known to have come with the run. */
@@ -149,7 +128,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
 
   /** The store has more of the run than this process has read, or the run has another owner. */
   onMoved(): void {
-    inBackground(this.#owner.worker.logger, this.#compareWithStore(false).catch(ignore));
+    inBackground(this.#owner.worker.logger, this.#compareWithStore("unless writing").catch(ignore));
   }
 
   /** A run without an owner may be written by another process. For readers here the store is polled. */
@@ -166,11 +145,12 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   sync(how: Sync): undefined | Promise<void> {
     if (how === "before work") return this.#owner.lease.ensure(this.run);
     const isFree = this.log.head?.owner === null && this.store.persistent;
-    return how === "if left" && !isFree ? undefined : this.#compareWithStore(how === "after writing");
+    return how === "if left" && !isFree ? undefined : this.#compareWithStore(how);
   }
 
-  async #compareWithStore(isSure: boolean): Promise<void> {
+  async #compareWithStore(how: Sync): Promise<void> {
     const { log } = this;
+    const isSure = how === "after writing";
     do {
       if (isSure && log.writing !== undefined) await log.writing;
       const { head, committed } = log;
@@ -199,12 +179,12 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
 
   slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined {
     const isCounted = this.store.persistent && isCountedByStore(concurrency);
-    return isCounted ? new SharedSlot(this.log, this.#head, concurrency.per === "session") : undefined;
+    return isCounted ? new SharedSlot(this.log, this.residency.head, concurrency.per === "session") : undefined;
   }
 
   operations(): Operations | undefined {
     if (!this.run.durable) return undefined;
-    return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency, this.handover));
+    return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency));
   }
 
   get phase(): "live" | "catching up" | "blocked" {
@@ -250,7 +230,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
       this.run.leave("The run begins later.", "evicted");
       return;
     }
-    if (this.#head.hasLeftForSlot && !isFinal(head.status)) {
+    if (this.residency.head.hasLeftForSlot && !isFinal(head.status)) {
       this.run.leave("The run waits for a slot.", "evicted");
       return;
     }
@@ -286,9 +266,9 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     this.residency.lookInto(Promise.all(all));
   }
 
-  /** See {@link Handover.take}. */
+  /** See {@link Residency.take}. */
   async onTaken(head: RunHead, position: number): Promise<void> {
-    if (!(await this.handover.take(head, position))) return;
+    if (!(await this.residency.take(head, position))) return;
     this.run.slot?.onCommit(false);
     this.onWoken();
   }
@@ -296,7 +276,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   release(): Promise<void> {
     this.run.execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
-    return this.run.isEndHeld ? Promise.resolve() : this.handover.release();
+    return this.run.isEndHeld ? Promise.resolve() : this.residency.release();
   }
 }
 

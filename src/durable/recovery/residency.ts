@@ -1,7 +1,7 @@
 import { endOf, inBackground } from "../../core/background.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Mismatch } from "../../core/ports.ts";
+import type { Mismatch, RunHead } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
@@ -9,28 +9,31 @@ import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
 import type { SubRunActivity } from "../../runtime/log/residence.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
+import { fed } from "../../runtime/log/run-write.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
 import type { JournalHost } from "../replay/journal-host.ts";
 import { JournaledOperations } from "../replay/journaled-operations.ts";
-import type { Handover } from "./handover.ts";
 import type { ResidencyRule } from "./head-tables.ts";
 import { activities, activityOf } from "./head-tables.ts";
+import { LeasedHead } from "./leased-head.ts";
 import type { Worker } from "./worker.ts";
+
+const noEntries = [] as const;
 
 /**
  * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
- * evicted after a long wait, and is released when its code does not match its history. Other runs stay loaded until
- * they end, and have no residency.
+ * evicted after a long wait, and is released when its code does not match its history or this process closes. Of a plain
+ * run in a durable store only the head is used: it stays loaded until it ends.
  */
 export class Residency {
+  readonly head: LeasedHead;
   /** The mismatch of code and history. Undefined: they match so far. */
   mismatch: Mismatch | undefined;
   /** Whether the run was taken over so often that it may crash the process. */
   isSuspect = false;
   readonly #worker: Worker;
   readonly #run: LiveRun;
-  readonly #handover: () => Handover;
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
   #leaving: Promise<void> | undefined;
@@ -50,10 +53,10 @@ export class Residency {
   /** What the next execution has to do again. */
   #history: History | undefined;
 
-  constructor(worker: Worker, run: LiveRun, handover: () => Handover) {
+  constructor(worker: Worker, run: LiveRun) {
     this.#worker = worker;
     this.#run = run;
-    this.#handover = handover;
+    this.head = new LeasedHead(worker.name, this);
   }
 
   /** Resolves when the replay is over. Undefined: the agent has caught up. */
@@ -103,19 +106,19 @@ export class Residency {
     if (!this.#isReplayDue) {
       this.tellReady();
       this.#ready = undefined;
-      inBackground(this.#worker.logger, this.#forgetTakeovers());
+      inBackground(this.#worker.logger, this.#forgetCrashes());
     }
     this.#run.goOn();
     this.settleOwner();
   }
 
   /** A run that has caught up, and then only waits for answers and sub-runs, has not crashed its owners. */
-  async #forgetTakeovers(): Promise<void> {
+  async #forgetCrashes(): Promise<void> {
     const { log, execution } = this.#run;
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
     const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.#handover().forgetTakeovers();
+    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.forgetTakeovers();
   }
 
   /**
@@ -127,23 +130,91 @@ export class Residency {
 
   /** Releases the run as blocked. A process with matching code may claim it. */
   block(): void {
-    this.#leaving ??= this.#release(this.mismatch ?? null);
+    this.#leaving ??= this.#leave(this.mismatch ?? null);
   }
 
   /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
   leaveForOtherCode(): Promise<void> {
-    this.#leaving ??= this.#release(null);
+    this.#leaving ??= this.#leave(null);
     this.#tryingAgain = this.#leaving;
     return this.#leaving;
   }
 
-  async #release(blocked: Mismatch | null): Promise<void> {
-    const handover = this.#handover();
+  async #leave(blocked: Mismatch | null): Promise<void> {
     this.#run.execution?.fence();
-    handover.setBlocked(blocked);
+    this.setBlocked(blocked);
     // The release fails if another process has claimed the run. Then nothing is left to do.
-    await handover.release().catch(ignore);
+    await this.release().catch(ignore);
     this.#run.leave("The code of the agent does not match the history of the run.");
+  }
+
+  /**
+   * Releases the run and makes it due at once, unless it is blocked: this process may not have handled the wake-up for
+   * which it took the run, or what has arrived since.
+   */
+  async release(): Promise<void> {
+    const { log, residence } = this.#run;
+    const { store, onReleased } = this.#worker;
+    this.head.isReleased = true;
+    const committed = log.acknowledge();
+    if (committed !== undefined) await committed;
+    for (;;) {
+      if (log.writing !== undefined) await log.writing;
+      const { head } = log;
+      if (head === undefined || head.owner === null || log.lost) return;
+      const released = this.head.headFor(log.state, noEntries, head, true);
+      const write = { entries: noEntries, head: released, wake: log.key };
+      const told = fed(store, write, log.state, log.committed, head, 0);
+      const conflict = await store.append(log.key, this.head.expected(head, log.committed), told);
+      if (conflict === undefined) {
+        log.replaceHead(released);
+        onReleased(log.key, released);
+      }
+      // The next owner checks everything that the run waits for.
+      else if (conflict.conflict === "woken") this.head.wakes = conflict.wakes;
+      else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
+      // Another process has posted a cancel. The run is released with it.
+      else await residence?.sync("after writing");
+    }
+  }
+
+  /** Blocks the run, because the code does not match the history. Null: unblocks it. */
+  setBlocked(mismatch: Mismatch | null): void {
+    const { log } = this.#run;
+    if (log.head === undefined || (mismatch === null && this.head.blocked === null)) return;
+    this.head.blocked = mismatch;
+    log.settleHead();
+  }
+
+  /** Resets the count of take-overs, because the run has not crashed its earlier owners. */
+  forgetTakeovers(): void {
+    const { log } = this.#run;
+    if (log.head === undefined || log.head.takeovers === 0) return;
+    this.head.isSound = true;
+    log.settleHead();
+  }
+
+  /** This process has written a run that this one waits for, and this run knows it. The wake-up counts as handled. */
+  noteWake(): void {
+    const { head, writing } = this.#run.log;
+    if (head?.owner === this.#worker.name && writing === undefined) this.head.wakes += 1;
+  }
+
+  /**
+   * The store has made this process the owner of a run that it has loaded. False: the loaded run may have been out of
+   * date, and was compared with the store.
+   */
+  async take(head: RunHead, position: number): Promise<boolean> {
+    const { log, residence } = this.#run;
+    if (log.lost) return false;
+    const { epoch } = log.head ?? head;
+    if (epoch !== head.epoch - 1 || position !== log.committed || log.writing !== undefined) {
+      await residence?.sync("after writing");
+      return false;
+    }
+    log.replaceHead(head);
+    this.head.wakes = 0;
+    return true;
   }
 
   /** See {@link ResidenceEvent}. While a sub-run is `sought`, the run keeps its owner if it has one. */
@@ -182,13 +253,13 @@ export class Residency {
   }
 
   /**
-   * No slot is free. The run asks for it again after the time of a scan, unless it has left by then to wait for one. It may
-   * be kept here: the write with which it leaves is decided again when a sub-run wakes it.
+   * The run asks for its slot again after the time of a scan, unless it has left by then to wait for one. It may be kept
+   * here: the write with which it leaves is decided again when a sub-run wakes it.
    */
-  askForSlotLater(askAgain: () => void): void {
+  askForSlotLater(): void {
     const { clock, settings } = this.#worker;
     clock.setTimeout(() => {
-      askAgain();
+      this.head.isSlotFull = false;
       if (!this.#run.log.lost) this.#run.log.settleHead();
     }, settings.scanMs);
   }

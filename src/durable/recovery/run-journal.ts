@@ -5,7 +5,6 @@ import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { blockedError } from "../replay/blocked-error.ts";
 import type { JournalHost } from "../replay/journal-host.ts";
-import type { Handover } from "./handover.ts";
 import type { Owner } from "./owner.ts";
 import type { Residency } from "./residency.ts";
 import type { Worker } from "./worker.ts";
@@ -16,14 +15,12 @@ export class RunJournal implements JournalHost {
   readonly #worker: Worker;
   readonly #run: LiveRun;
   readonly #residency: Residency;
-  readonly #handover: Handover;
 
-  constructor(owner: Owner, run: LiveRun, residency: Residency, handover: Handover) {
+  constructor(owner: Owner, run: LiveRun, residency: Residency) {
     this.#owner = owner;
     this.#worker = owner.worker;
     this.#run = run;
     this.#residency = residency;
-    this.#handover = handover;
   }
 
   get log(): RunLog {
@@ -95,7 +92,7 @@ export class RunJournal implements JournalHost {
       this.#owner.loadAgain(run);
       return false;
     }
-    this.#handover.setBlocked(mismatch ?? null);
+    this.#residency.setBlocked(mismatch ?? null);
     run.setBlocked(mismatch && blockedError(run_id, run.agent.name, mismatch));
     if (mismatch !== undefined) {
       this.#worker.logger.warn(
@@ -103,7 +100,7 @@ export class RunJournal implements JournalHost {
         { ...aboutRun(run.log), ...mismatch },
       );
       this.#worker.runs.onBlocked(run, mismatch);
-      this.#handover.forgetTakeovers();
+      this.#residency.forgetTakeovers();
       this.#residency.tellReady();
     }
     return true;

@@ -275,14 +275,15 @@ export class RunLoader {
     // The run was accepted by another process, and its agent was never called.
     run.reserve(slotKey);
     run.begin();
-    if (run.slot?.isQueued === true) owned.handover.forgetTakeovers();
+    if (run.slot?.isQueued === true) owned.residency.forgetTakeovers();
   }
 
   #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
     const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head);
-    leased(run)?.onLoaded();
+    const owned = leased(run);
+    if (owned !== undefined) owned.residency.head.isTakenOver = true;
     runs.add(run);
     this.#worker.follower.onLoaded(key);
     return run;
