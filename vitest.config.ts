@@ -117,6 +117,8 @@ export default defineConfig({
     ],
     // Long enough for a busy machine with two cores.
     testTimeout: 60_000,
+    // Each project has a server of its own, which would transform the same sources once more, and so would the next run.
+    experimental: { fsModuleCache: true },
     maxWorkers: "100%",
     reporters: ["default", new ClosingLineReporter()],
     coverage: {
