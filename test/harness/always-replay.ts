@@ -5,7 +5,7 @@ import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
-import { openDatabase, temporaryFolder } from "./sqlite-files.ts";
+import { makeEmptyFile, openDatabase, temporaryFolder } from "./sqlite-files.ts";
 
 /*
  * The tests of the runtime run a second time with every agent durable, and replayed after each commit: the results have
@@ -27,7 +27,9 @@ export function openStore(clock: Clock): Store {
 /** A store on a file of the test's own. */
 export function openFile(clock: Clock): Store {
   const folder = temporaryFolder();
-  const store = new SqliteStore(openDatabase(join(folder.path, "runs.db")), {
+  const path = join(folder.path, "runs.db");
+  makeEmptyFile(path);
+  const store = new SqliteStore(openDatabase(path), {
     synchronous: "NORMAL",
     closeDatabase: true,
     clock,

@@ -49,8 +49,8 @@ export function setUp({ durability, ...options }: DurableRuntimeOptions = {}, tu
 }
 
 /** A runtime with a clock of the test's own, which its store on a file has too. */
-export function setUpOnFile(): Setup {
-  const clock = new FakeClock(replays ? REPLAY_TURNS : undefined);
+export function setUpOnFile(turns?: number): Setup {
+  const clock = new FakeClock(replays ? REPLAY_TURNS : turns);
   return setUp({ clock, store: openFile(clock) });
 }
 

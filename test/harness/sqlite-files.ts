@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { getBuiltinModule } from "node:process";
@@ -35,9 +35,13 @@ export interface SqliteDriver {
 
 /** Opens a handle with Node's own SQLite if it exists, else with libsql. */
 export function openDatabase(path: string): SqliteDatabase {
+  return preferred().open(path);
+}
+
+function preferred(): SqliteDriver {
   const driver = drivers.at(-1);
   if (driver === undefined) throw new Error("there is no driver");
-  return driver.open(path);
+  return driver;
 }
 
 /** A folder that `remove` deletes. */
@@ -56,6 +60,20 @@ export async function withFile<T>(act: (file: string) => Promise<T>): Promise<T>
   }
 }
 
+/** The bytes of a file with the schema and no run, by driver: to copy one is several times as fast as to make the schema. */
+const emptyFiles = new Map<SqliteDriver, Uint8Array>();
+
+/** Makes a file at the path, as a store leaves it that was opened and closed. */
+export function makeEmptyFile(path: string, driver = preferred()): void {
+  const known = emptyFiles.get(driver);
+  if (known !== undefined) {
+    writeFileSync(path, known);
+    return;
+  }
+  new SqliteStore(driver.open(path), { closeDatabase: true }).close();
+  emptyFiles.set(driver, readFileSync(path));
+}
+
 /** Two stores on one new file, for the store contract. `wrap` gets each of them, and the file. */
 export function openTwice(
   driver: SqliteDriver,
@@ -64,6 +82,7 @@ export function openTwice(
 ): OpenedStores {
   const folder = temporaryFolder();
   const path = join(folder.path, "runs.db");
+  makeEmptyFile(path, driver);
   const open = () => wrap(new SqliteStore(driver.open(path), { ...options, closeDatabase: true }), path);
   const both = (): OpenedStores => {
     const first = open();

@@ -18,7 +18,7 @@ async function work({ step, usage, signal }: AgentContext, steps: number): Promi
 }
 
 describe.each([
-  ["in memory", () => setUp()],
+  ["in memory", (turns?: number) => setUp({}, turns)],
   ["on SQLite", setUpOnFile],
 ] as const)("%s", (_where, make) => {
   it("a run that uses more than its budget ends with budget_exceeded", async () => {
@@ -39,7 +39,8 @@ describe.each([
   });
 
   it("an agent that does not stop is left behind", async () => {
-    const { runtime, clock } = make();
+    // It uses the whole of each turn that it gets.
+    const { runtime, clock } = make(5);
     let goesOn = true;
     runtime.register("works", async (_input, { step, usage }) => {
       while (goesOn) await step("call", () => usage.add(tokens(10))).catch(() => undefined);

@@ -8,7 +8,7 @@ import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import { never } from "../promises.ts";
 import type { Setup } from "../runtimes.ts";
 import { setUp } from "../runtimes.ts";
-import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
+import { makeEmptyFile, openDatabase, temporaryFolder } from "../sqlite-files.ts";
 import type { Hook } from "../store-proxy.ts";
 import { hookedStore, lastingStore } from "../store-proxy.ts";
 
@@ -64,6 +64,7 @@ export function inMemory(turns?: number): Replicas {
 export function onFile(turns?: number): Replicas & { readonly path: string } {
   const folder = temporaryFolder();
   const path = join(folder.path, "runs.db");
+  makeEmptyFile(path);
   const opened: Store[] = [];
   onTestFinished(async () => {
     for (const store of opened) await store.close();
