@@ -196,7 +196,7 @@ describe("the objects of the two rooms know each other", () => {
     expect(known.interfaces).toEqual([
       "AgentRun: LiveRun",
       "HeadFacts: Residency",
-      "JournalHost: RunJournal",
+      "JournalHost: Residency",
       "LiveRuns: Runs",
       "LogRun: LiveRun",
       "Owner: DurableRuns",
@@ -214,6 +214,7 @@ describe("the objects of the two rooms know each other", () => {
       "Execution, LiveOperations",
       "Execution, LiveRun",
       "JournaledOperations, LogOrder",
+      "JournaledOperations, Residency",
       "LeasedHead, Residency",
       "LeasedResidence, LiveRun",
       "LiveRun, RunLog",

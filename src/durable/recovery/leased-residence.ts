@@ -21,7 +21,6 @@ import { blockedError } from "../replay/blocked-error.ts";
 import type { Followed } from "./follower.ts";
 import type { Owner } from "./owner.ts";
 import { Residency } from "./residency.ts";
-import { RunJournal } from "./run-journal.ts";
 import { SharedSlot } from "./shared-slot.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
@@ -36,7 +35,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   constructor(owner: Owner, run: LiveRun) {
     this.#owner = owner;
     this.run = run;
-    this.residency = new Residency(owner.worker, run);
+    this.residency = new Residency(owner, run);
     run.log.rules = this;
   }
 
@@ -183,8 +182,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   }
 
   operations(): Operations | undefined {
-    if (!this.run.durable) return undefined;
-    return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency));
+    return this.run.durable ? this.residency.operations() : undefined;
   }
 
   get phase(): "live" | "catching up" | "blocked" {

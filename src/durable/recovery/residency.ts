@@ -1,22 +1,26 @@
+import { aboutRun } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Mismatch, RunHead } from "../../core/ports.ts";
+import type { Clock, Logger, Mismatch, RunHead } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
-import { isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
+import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
 import type { SubRunActivity } from "../../runtime/log/residence.ts";
+import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
+import { blockedError } from "../replay/blocked-error.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
 import type { JournalHost } from "../replay/journal-host.ts";
 import { JournaledOperations } from "../replay/journaled-operations.ts";
 import type { ResidencyRule } from "./head-tables.ts";
 import { activities, activityOf } from "./head-tables.ts";
 import { LeasedHead } from "./leased-head.ts";
+import type { Owner } from "./owner.ts";
 import type { Worker } from "./worker.ts";
 
 const noEntries = [] as const;
@@ -26,12 +30,13 @@ const noEntries = [] as const;
  * evicted after a long wait, and is released when its code does not match its history or this process closes. Of a plain
  * run in a durable store only the head is used: it stays loaded until it ends.
  */
-export class Residency {
+export class Residency implements JournalHost {
   readonly head: LeasedHead;
   /** The mismatch of code and history. Undefined: they match so far. */
   mismatch: Mismatch | undefined;
   /** Whether the run was taken over so often that it may crash the process. */
   isSuspect = false;
+  readonly #owner: Owner;
   readonly #worker: Worker;
   readonly #run: LiveRun;
   #ready: Promise<void> | undefined;
@@ -53,10 +58,11 @@ export class Residency {
   /** What the next execution has to do again. */
   #history: History | undefined;
 
-  constructor(worker: Worker, run: LiveRun) {
-    this.#worker = worker;
+  constructor(owner: Owner, run: LiveRun) {
+    this.#owner = owner;
+    this.#worker = owner.worker;
     this.#run = run;
-    this.head = new LeasedHead(worker.name, this);
+    this.head = new LeasedHead(owner.worker.name, this);
   }
 
   /** Resolves when the replay is over. Undefined: the agent has caught up. */
@@ -70,13 +76,13 @@ export class Residency {
   }
 
   /** The operations of the next execution. */
-  operations(journal: JournalHost): JournaledOperations {
-    this.#operations = new JournaledOperations(journal, this.#history);
+  operations(): JournaledOperations {
+    this.#operations = new JournaledOperations(this, this.#history);
     this.#history = undefined;
     return this.#operations;
   }
 
-  /** Executes the agent again, against its history. It catches up until `caughtUp`. */
+  /** Executes the agent again, against its history. It catches up until {@link onCaughtUp}. */
   replay(entries: readonly Entry[]): void {
     const run = this.#run;
     run.execution?.fence();
@@ -101,8 +107,93 @@ export class Residency {
     });
   }
 
+  // What the operations of the agent need, and what they report.
+
+  get log(): RunLog {
+    return this.#run.log;
+  }
+
+  get clock(): Clock {
+    return this.#worker.clock;
+  }
+
+  get logger(): Logger {
+    return this.#worker.logger;
+  }
+
+  get settings(): { readonly maxBacklog: number } {
+    return this.#run.shared.settings;
+  }
+
+  get stallMs(): number {
+    return this.#worker.stallMs;
+  }
+
+  pace(at: number): undefined | Promise<void> {
+    return this.#run.shared.pace(at);
+  }
+
+  onMove(): void {
+    this.#run.onMove();
+  }
+
+  onCaughtUp(): void {
+    this.#run.execution?.onCaughtUp();
+    this.#goOn();
+  }
+
+  onDifference(): void {
+    this.#worker.differences += 1;
+  }
+
+  onStall(mismatch: Mismatch | undefined): void {
+    this.#setMismatch(mismatch);
+  }
+
+  onMismatch(mismatch: Mismatch): void {
+    this.#run.execution?.fence();
+    if (this.#setMismatch(mismatch)) this.#leaving ??= this.#leave(mismatch);
+  }
+
+  /** Whether other code than the run's agent is registered for it by now. */
+  get #hasOtherCode(): boolean {
+    const { agent, log, runs } = this.#run;
+    const { agent_name, version } = createdEntry(log.state);
+    return runs.registry.find(agent_name, version) !== agent;
+  }
+
+  /** Whether the run stays loaded with this mismatch. */
+  #setMismatch(mismatch: Mismatch | undefined): boolean {
+    const run = this.#run;
+    const { log } = run;
+    this.mismatch = mismatch;
+    run.settleHold();
+    if (mismatch !== undefined && log.state.status === "cancelling") {
+      run.execution?.fence();
+      run.endWithoutAgent();
+      return false;
+    }
+    if (mismatch !== undefined && this.#hasOtherCode) {
+      this.tellReady();
+      this.#owner.loadAgain(run);
+      return false;
+    }
+    this.setBlocked(mismatch ?? null);
+    run.setBlocked(mismatch && blockedError(log.key.run_id, run.agent.name, mismatch));
+    if (mismatch !== undefined) {
+      this.logger.warn(
+        "A run is blocked: its code does not match its history. Register matching code, or cancel the run.",
+        { ...aboutRun(log), ...mismatch },
+      );
+      run.runs.onBlocked(run, mismatch);
+      this.forgetTakeovers();
+      this.tellReady();
+    }
+    return true;
+  }
+
   /** The agent has caught up, unless its next replay is due already. The run goes on, and may be left to any process. */
-  caughtUp(): void {
+  #goOn(): void {
     if (!this.#isReplayDue) {
       this.tellReady();
       this.#ready = undefined;
@@ -128,11 +219,6 @@ export class Residency {
     this.#caughtUp?.();
   }
 
-  /** Releases the run as blocked. A process with matching code may claim it. */
-  block(): void {
-    this.#leaving ??= this.#leave(this.mismatch ?? null);
-  }
-
   /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
   leaveForOtherCode(): Promise<void> {
     this.#leaving ??= this.#leave(null);
@@ -140,6 +226,7 @@ export class Residency {
     return this.#leaving;
   }
 
+  /** Releases the run, as blocked if there is a mismatch. Then a process with matching code may claim it. */
   async #leave(blocked: Mismatch | null): Promise<void> {
     this.#run.execution?.fence();
     this.setBlocked(blocked);
@@ -409,7 +496,7 @@ export class Residency {
   #goOnWithoutReplay(): void {
     this.#isReplayDue = false;
     if (this.#run.log.lost || this.#operations?.isCatchingUp === true) return;
-    this.caughtUp();
+    this.#goOn();
   }
 }
 
