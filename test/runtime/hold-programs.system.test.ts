@@ -26,7 +26,7 @@ describe("A program that only its runtime keeps alive", () => {
     const folder = temporaryFolder();
     const file = join(folder.path, "runs.db");
     expect(await linesOf("handover", file)).toEqual(["left call#1"]);
-    expect(await linesOf("next", file)).toEqual(["taken over", "at once"]);
+    expect(await linesOf("next", file)).toEqual(["released", "taken over"]);
     folder.remove();
   });
 });
