@@ -228,6 +228,9 @@ export interface AttemptFailedEntry extends MeasuredEntry {
   readonly until?: number;
 }
 
+/** How far the log has come with an operation that has no result: its last attempt has begun, or has failed. */
+export type AttemptEntry = IntentEntry | AttemptFailedEntry;
+
 /** A recorded operation ended, with a result or an error: a step, a sub-run or a sleep. */
 export interface StepEntry extends MeasuredEntry {
   readonly type: "step";

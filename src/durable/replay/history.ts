@@ -1,12 +1,4 @@
-import type {
-  AttemptFailedEntry,
-  AwaitedEntry,
-  EmittedEntry,
-  Entry,
-  IntentEntry,
-  ReceivedEntry,
-  ResultEntry,
-} from "../../core/log.ts";
+import type { AttemptEntry, AwaitedEntry, EmittedEntry, Entry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
 import type { RunKey } from "../../core/ports.ts";
 import { subtractUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
@@ -27,7 +19,7 @@ export class History {
   readonly isStopped: boolean;
   readonly #emissions: readonly RecordedEmission[];
   readonly #awaited = new Map<string, AwaitedEntry>();
-  readonly #attempts = new Map<string, IntentEntry | AttemptFailedEntry>();
+  readonly #attempts = new Map<string, AttemptEntry>();
   readonly #received = new Map<number, ReceivedEntry>();
   readonly #positions = new Map<ResultEntry, number>();
   /** The usage in the log that the replayed agent has not reported again. */
@@ -65,10 +57,8 @@ export class History {
           if (entry.usage !== undefined) this.#usages.push({ position, usage: entry.usage });
           break;
         case "intent":
-          begin(entry.key);
-          this.#attempts.set(entry.key, entry);
-          break;
         case "attempt-failed":
+          begin(entry.key);
           this.#attempts.set(entry.key, entry);
           break;
         case "step":
@@ -121,7 +111,7 @@ export class History {
   }
 
   /** The last attempt at an operation, or that it has failed, if there was one. */
-  lastAttempt(key: string): IntentEntry | AttemptFailedEntry | undefined {
+  lastAttempt(key: string): AttemptEntry | undefined {
     return this.#attempts.get(key);
   }
 

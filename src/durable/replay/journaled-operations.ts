@@ -1,7 +1,7 @@
 import { inBackground } from "../../core/background.ts";
 import type { Emission } from "../../core/commands.ts";
 import type { CadenzaError } from "../../core/errors.ts";
-import type { AttemptFailedEntry, IntentEntry, ReceivedEntry } from "../../core/log.ts";
+import type { AttemptEntry, ReceivedEntry } from "../../core/log.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
@@ -77,7 +77,7 @@ export class JournaledOperations extends LiveOperations {
     this.#advance();
   }
 
-  override lastAttempt(key: string): IntentEntry | AttemptFailedEntry | undefined {
+  override lastAttempt(key: string): AttemptEntry | undefined {
     return this.#check?.history.lastAttempt(key);
   }
 

@@ -1,6 +1,6 @@
 import { inBackground } from "../../core/background.ts";
 import type { Emission } from "../../core/commands.ts";
-import type { AttemptFailedEntry, IntentEntry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
+import type { AttemptEntry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -108,7 +108,7 @@ export class LiveOperations implements Operations {
     return this.#closed === undefined;
   }
 
-  lastAttempt(_key: string): IntentEntry | AttemptFailedEntry | undefined {
+  lastAttempt(_key: string): AttemptEntry | undefined {
     return undefined;
   }
 

@@ -3,7 +3,7 @@ import type { PartSource } from "../../core/emission-source.ts";
 import type { CadenzaErrorCode } from "../../core/errors.ts";
 import type { StepFailure } from "../../core/failure.ts";
 import { errorOfStep, failureOfStep } from "../../core/failure.ts";
-import type { AttemptFailedEntry, Growing, IntentEntry, StepEntry } from "../../core/log.ts";
+import type { AttemptEntry, AttemptFailedEntry, Growing, StepEntry } from "../../core/log.ts";
 import { nameIn } from "../../core/operation-keys.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
@@ -24,9 +24,6 @@ import type { AttemptLimits } from "./time-limit.ts";
 import { TimeLimit } from "./time-limit.ts";
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
-
-/** The last attempt at a step that the log holds, or that it has failed. Undefined: there was none. */
-type LastAttempt = IntentEntry | AttemptFailedEntry | undefined;
 
 /** Executes the bodies of a run's steps. */
 export class Steps {
@@ -125,15 +122,21 @@ export class Steps {
     return this.#run.residence?.sync("before work");
   }
 
-  /** Runs a body and logs its result. `before` is the last attempt in the log. `given` is the agent's promise. */
-  begin(key: string, body: Body, options: StepOptions, before: LastAttempt, given: Failing): void {
+  /** Runs a body and logs its result. `before`: how far the log has come with the attempts. `given` is the agent's promise. */
+  begin(key: string, body: Body, options: StepOptions, before: AttemptEntry | undefined, given: Failing): void {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
     this.#run.onStepBegun();
     inBackground(this.#run.shared.logger, this.#record(key, body, options, before, given));
   }
 
-  async #record(key: string, body: Body, options: StepOptions, before: LastAttempt, given: Failing): Promise<void> {
+  async #record(
+    key: string,
+    body: Body,
+    options: StepOptions,
+    before: AttemptEntry | undefined,
+    given: Failing,
+  ): Promise<void> {
     const outcome =
       options.once === true && before !== undefined
         ? { error: interrupted(key) }
@@ -183,7 +186,12 @@ export class Steps {
    * Each attempt is committed before it begins, and begins only while this process owns the run. Undefined: the run was
    * stopped before that.
    */
-  async #attempt(key: string, body: Body, options: StepOptions, before: LastAttempt): Promise<Outcome | undefined> {
+  async #attempt(
+    key: string,
+    body: Body,
+    options: StepOptions,
+    before: AttemptEntry | undefined,
+  ): Promise<Outcome | undefined> {
     const { log, shared } = this.#run;
     const { retry } = options;
     const { clock, settings } = shared;

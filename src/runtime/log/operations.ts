@@ -1,6 +1,6 @@
 import type { Emission } from "../../core/commands.ts";
 import type { CadenzaError } from "../../core/errors.ts";
-import type { AttemptFailedEntry, Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
+import type { AttemptEntry, Entry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 
@@ -54,7 +54,7 @@ export interface Operations {
   keyFor(name: string): string;
   perform(operation: Operation): void;
   /** The last attempt at an operation without a result, or that it has failed, if the log holds one. */
-  lastAttempt(key: string): IntentEntry | AttemptFailedEntry | undefined;
+  lastAttempt(key: string): AttemptEntry | undefined;
   /** Takes the entry that holds an operation's result, as it is committed. */
   deliver(entry: Committed, live?: unknown): void;
   /** Fails one operation. */
