@@ -6,6 +6,7 @@
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { anySeed, wholeSeed } from "../test/harness/random.ts";
 import { temporaryFolder } from "../test/harness/sqlite-files.ts";
 import type { AnswerKind, Verdicts } from "../test/harness/world/deadline-answers.ts";
 import { answerInTime, answerInWorld, answerKinds, sumOf } from "../test/harness/world/deadline-answers.ts";
@@ -16,13 +17,12 @@ const AT_ONCE = 50;
 
 const { values } = parseArgs({
   options: {
-    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
+    seed: { type: "string", default: anySeed() },
     count: { type: "string", default: "1000" },
     duels: { type: "string", default: "200" },
   },
 });
-const seed = Number(values.seed);
-if (!Number.isSafeInteger(seed)) throw new Error(`--seed has to be a whole number: ${values.seed}`);
+const seed = wholeSeed(values.seed);
 const count = Number(values.count);
 const duels = Number(values.duels);
 console.log(`seed ${seed}`);

@@ -11,6 +11,7 @@ import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { anySeed, wholeSeed } from "../test/harness/random.ts";
 import type { Method } from "../test/harness/store-proxy.ts";
 import { crashedOtherwise, crashPoints } from "../test/harness/world/crash-points.ts";
 import { evictAndAnswer } from "../test/harness/world/evicted-runs.ts";
@@ -35,7 +36,7 @@ const FORKS = 10_000;
 
 const { values } = parseArgs({
   options: {
-    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
+    seed: { type: "string", default: anySeed() },
     programs: { type: "string", default: "100000" },
     worlds: { type: "string", default: "2000" },
     trouble: { type: "string" },
@@ -43,8 +44,7 @@ const { values } = parseArgs({
     share: { type: "string", default: "1" },
   },
 });
-const seed = Number(values.seed);
-if (!Number.isSafeInteger(seed)) throw new Error(`--seed has to be a whole number: ${values.seed}`);
+const seed = wholeSeed(values.seed);
 
 /** What is tried in several processes: a range of seeds, in chunks. After each a process reports. */
 interface Range {

@@ -4,6 +4,7 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Findings } from "../test/harness/model/run.ts";
 import { explain, playAll } from "../test/harness/model/run.ts";
+import { anySeed, wholeSeed } from "../test/harness/random.ts";
 
 /*
  * Plays 200,000 random schedules against the runtime, in one process per processor: half of them over a store that
@@ -13,11 +14,12 @@ import { explain, playAll } from "../test/harness/model/run.ts";
 const stores = ["at once", "late", "at once", "failing"] as const;
 const DEFAULT_COUNT = 200_000;
 
-const [first, second] = process.argv.slice(2).map(Number);
+const [, , first = anySeed(), second = DEFAULT_COUNT] = process.argv;
+const [from, count] = [wholeSeed(first), Number(second)];
 
-if (process.send === undefined) process.exitCode = await playInShards(first ?? newSeed(), second ?? DEFAULT_COUNT);
+if (process.send === undefined) process.exitCode = await playInShards(from, count);
 else {
-  const findings = await playAll({ from: first ?? 0, count: second ?? 0, stores });
+  const findings = await playAll({ from, count, stores });
   process.send(findings);
   process.disconnect();
 }
@@ -48,8 +50,4 @@ function playShard(from: number, count: number): Promise<Findings> {
     child.once("message", (findings) => resolve(findings as Findings));
     child.once("exit", (code) => reject(new Error(`The processes for the seeds from ${from} on ended with ${code}.`)));
   });
-}
-
-function newSeed(): number {
-  return Math.floor(Math.random() * 2 ** 31);
 }

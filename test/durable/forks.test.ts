@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
+import { anySeed, wholeSeed } from "../harness/random.ts";
 import { forkAll } from "../harness/world/forks.ts";
 
 /** A share of what `npm run test:durable -- --part forks` tries. */
 const FORKS = 150;
-const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+const seed = wholeSeed(process.env["DURABLE_SEED"] ?? anySeed());
 
 it(`random forks of random programs end as they must (DURABLE_SEED=${seed})`, async () => {
   const { trials, troubles, wrong } = await forkAll(seed, FORKS);

@@ -1,12 +1,13 @@
 import type { Store } from "cadenza/store";
 import { expect, it } from "vitest";
 import { withMembers } from "../harness/port-proxy.ts";
+import { wholeSeed } from "../harness/random.ts";
 import { again, isolationTrial, tryIsolation } from "../harness/world/isolation.ts";
 
 /** A share of what `npm run test:durable -- --part isolation` tries. */
 const WORLDS = 16;
 /** The long test tries others. */
-const seed = Number(process.env["DURABLE_SEED"] ?? 7);
+const seed = wholeSeed(process.env["DURABLE_SEED"] ?? "7");
 
 it(`eight tenants with the same ids get nothing of each other, in any trouble (DURABLE_SEED=${seed})`, async () => {
   const { wrong, troubles, shared } = await tryIsolation(seed, WORLDS);

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import type { Program } from "../harness/program.ts";
+import { anySeed, wholeSeed } from "../harness/random.ts";
 import type { Trouble } from "../harness/world/trials.ts";
 import { again, trial, tryAll } from "../harness/world/trials.ts";
 
@@ -8,7 +9,7 @@ import { again, trial, tryAll } from "../harness/world/trials.ts";
 const PROGRAMS = 60;
 /** How often a kept program is tried, each time with its trouble at other moments. */
 const TIMES = 3;
-const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+const seed = wholeSeed(process.env["DURABLE_SEED"] ?? anySeed());
 
 it(`random programs survive crashes, take-overs, freezes, and stopped and set clocks of their processes (DURABLE_SEED=${seed})`, async () => {
   const { programs, troubles, wrong } = await tryAll(seed, PROGRAMS);

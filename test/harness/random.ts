@@ -52,3 +52,15 @@ export function hashOf(text: string): number {
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);
   return hash >>> 0;
 }
+
+/** The seed that a text gives. A text that is no whole number would try nothing. */
+export function wholeSeed(text: string): number {
+  const seed = Number(text);
+  if (!Number.isSafeInteger(seed)) throw new Error(`A seed has to be a whole number: ${text}`);
+  return seed;
+}
+
+/** A seed for what is tried anew each time. */
+export function anySeed(): string {
+  return String(Math.floor(Math.random() * 2 ** 31));
+}
