@@ -71,7 +71,7 @@ it("a branch that waits until its output is written goes on after the others, ho
 /** How the store answers the reads of the session in an execution of the agent. */
 type Answering = "soon" | "in order" | "in reverse";
 
-/** Runs an agent that is evicted with each of its questions, and executed twice at least. The last answering goes on. */
+/** Runs an agent that is evicted with each of its questions, and executed twice at least. The last way of answering holds for all executions after it. */
 async function replayed(
   answers: readonly Answering[],
   agent: AgentFunction,

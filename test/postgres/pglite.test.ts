@@ -12,7 +12,7 @@ import { oneOf } from "../harness/share.ts";
 /** How long the start may take on a busy machine. */
 const START_MS = 60_000;
 
-/** PostgreSQL in this process, with one connection. Its SQL is that of a server, which keeps the whole contract. */
+/** PostgreSQL in this process, with one connection. A server gets the same SQL, and keeps the whole contract. */
 describe("PostgresStore on PGlite keeps the store contract", () => {
   let db: PGlite;
   let open: OpenStores;

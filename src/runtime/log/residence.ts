@@ -16,7 +16,7 @@ export type SubRunActivity = "at work" | "sought" | "idle";
 export type Sync = "if left" | "unless writing" | "after writing" | "before work";
 
 /**
- * What the residence of a run is told of. `step ended`: the run may only wait from now on. `gone`: it is not loaded here any
+ * What happens to a run, for its residence. `step ended`: the run may only wait from now on. `gone`: it is not loaded here any
  * more. `subRun`: what a sub-run does; undefined: the agent has its result. `redoes`: the agent of a fork is to be called,
  * and first does again what these entries hold.
  */

@@ -102,7 +102,7 @@ class Driver {
       this.#finish = resolve;
     });
     if (this.#options.punctual === true) this.#client.ledger.disturbances = [];
-    // The clock of a file is that of its processes.
+    // A file has the clock of its processes.
     this.#client.ledger.isClockSet = this.#options.wrongClocks === true && "file" in this.#place;
     for (let count = 0; count < processes + webs; count++) this.#start(count < processes);
     this.#watch();
