@@ -1,5 +1,6 @@
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import { setKey } from "./json.ts";
 
 /** A value that JSON would lose or change. */
 export interface Loss {
@@ -73,10 +74,7 @@ class Copier {
       if (Object.prototype.propertyIsEnumerable.call(object, symbol)) this.#copyAt(String(symbol), symbol);
     const copy: Record<string, JsonValue> = {};
     for (const [key, value] of Object.entries(object)) {
-      if (value === undefined) continue;
-      const copied = this.#copyAt(key, value);
-      if (key === "__proto__") Object.defineProperty(copy, key, { ...asUsual, value: copied });
-      else copy[key] = copied;
+      if (value !== undefined) setKey(copy, key, this.#copyAt(key, value));
     }
     return copy;
   }
@@ -93,5 +91,3 @@ class Copier {
     throw this.#refuse({ path: reason === "depth" ? [] : [...this.#path], value, reason });
   }
 }
-
-const asUsual = { configurable: true, enumerable: true, writable: true } as const;

@@ -32,19 +32,6 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** How deeply a value may be nested that recursive functions read. */
-const MAX_DEPTH = 1_000;
-
-/** Whether recursive functions may overflow the call stack. Goes level by level, so that no depth overflows it here. */
-export function isTooDeep(value: JsonValue): boolean {
-  let level: readonly JsonValue[] = [value];
-  for (let depth = 0; depth <= MAX_DEPTH; depth++) {
-    level = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));
-    if (level.length === 0) return false;
-  }
-  return true;
-}
-
 /**
  * A JSON object with contents of the sender's choice. The same object is handed on: its contents are neither copied nor
  * checked.

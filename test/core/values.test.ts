@@ -50,6 +50,42 @@ describe("JSON values", () => {
     );
   });
 
+  it("a copy of any value is what JSON makes of it", () => {
+    const any = fc.anything({
+      withBoxedValues: true,
+      withDate: true,
+      withMap: true,
+      withNullPrototype: true,
+      withObjectString: true,
+      withSet: true,
+      withSparseArray: true,
+      withTypedArray: true,
+    });
+    const withOwnWays = fc.record({
+      plain: any,
+      __proto__: any,
+      asked: any.map((value) => ({ toJSON: (key: string) => [key, value] })),
+      list: fc.array(any.map((value) => ({ toJSON: (key: string) => ({ key, value }) }))),
+      number: fc.constantFrom(-0, Number.NaN, Number.POSITIVE_INFINITY, 1e308),
+      function: fc.constant(() => 1),
+    });
+    fc.assert(
+      fc.property(fc.oneof(any, withOwnWays), (value) => {
+        const text: string | undefined = JSON.stringify(value);
+        expect(copyJson(value)).toStrictEqual(text === undefined ? undefined : JSON.parse(text));
+      }),
+    );
+    const prototype = JSON.parse('{"a":{"__proto__":{"b":1}}}');
+    expect(JSON.stringify(copyJson(prototype))).toBe('{"a":{"__proto__":{"b":1}}}');
+  });
+
+  it("a value may be nested 1,000 levels deep", () => {
+    const nested = (levels: number): unknown => JSON.parse(`${"[".repeat(levels)}1${"]".repeat(levels)}`);
+    expect(copyJson(nested(1_000))).toStrictEqual(nested(1_000));
+    expect(() => copyJson(nested(1_001))).toThrow("1,000 levels");
+    expect(() => copyJson({ toJSON: () => nested(1_001) })).toThrow("1,000 levels");
+  });
+
   it("a copy holds what JSON would hold, and nothing else", () => {
     expect(copyJson({ at: new Date(0), gone: undefined, nan: Number.NaN })).toEqual({
       at: "1970-01-01T00:00:00.000Z",
