@@ -13,6 +13,7 @@ import { createHandler, createNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { withMembers } from "../harness/port-proxy.ts";
+import type { Reply } from "./client.ts";
 import { Client } from "./client.ts";
 import { refused } from "./facts/fact.ts";
 import type { OpenPlace } from "./mounts.ts";
@@ -166,6 +167,15 @@ describe("limits", () => {
     expect((await client.run("echo", [message(1), message(2)])).status).toBe(200);
     refused(await client.run("echo", [message(0), message(0), message(0)]), 422, "invalid_input");
     refused(await client.run("echo", [message(2), message(2)]), 422, "invalid_input");
+    // What is no part counts too, and is not looked at.
+    const wrong = { parts: [1, 2, 3, 4] };
+    const issues = async (reply: Promise<Reply>): Promise<unknown> =>
+      ((await reply).json["data"] as { issues: unknown }).issues;
+    const many = (path: string[]) => [{ path, message: "expected at most 3 parts in all" }];
+    expect(await issues(client.run("echo", [wrong]))).toEqual(many(["input"]));
+    const asking = await client.run("asker", "x");
+    const answer = client.post(`/runs/${asking.json["run_id"]}`, { await_resume: { type: "message", message: wrong } });
+    expect(await issues(answer)).toEqual(many(["await_resume", "message"]));
     const metadata = { kind: "citation", title: "x".repeat(60) };
     refused(await client.run("echo", [{ parts: [{ metadata }] }]), 422, "invalid_input");
     refused(

@@ -179,11 +179,12 @@ describe("contents of a session on another server", () => {
     ["no JSON", async () => new Response("<html>")],
     ["no message", async () => Response.json({ role: "stranger" })],
     ["too much", async () => Response.json({ role: "user", parts: [{ content: "x".repeat(2_000) }] })],
+    ["of too many parts", async () => Response.json({ role: "user", parts: [{}, {}, {}, {}] })],
     ["a failed request", async () => Promise.reject(new Error("secret address"))],
     ["too deep a JSON", async () => new Response("[".repeat(100_000))],
   ])("that are %s are refused, and the session stays as it was", async (_what, answer) => {
     const sessions = { allowOrigins: ["https://friend.example"], fetch: answer, maxBytes: 1_000 };
-    const server = new Client(await inProcess.open(makeWorld(), { sessions }));
+    const server = new Client(await inProcess.open(makeWorld(), { sessions, limits: { maxParts: 3 } }));
     const id = crypto.randomUUID();
     await server.run("echo", "kept", { session_id: id });
     const reply = await server.run("echo", "x", { session: { id, history: ["https://friend.example/x"] } });

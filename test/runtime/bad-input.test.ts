@@ -50,6 +50,11 @@ const creating: readonly Row[] = [
   ],
   ["createRun with a bad part", create({ ...good, input: [{ parts: [{ content: 1 }] }] }), "input[0].parts[0].content"],
   [
+    "createRun with many bad parts",
+    create({ ...good, input: [{ parts: [{ content: "a" }, ...Array.from({ length: 9 }, () => 5)] }] }),
+    "input[0].parts[1]: Invalid input: expected object, received number.",
+  ],
+  [
     "createRun with a part of both kinds",
     create({ ...good, input: { content: "a", content_url: "https://example.org" } }),
     "input.content_url",

@@ -11,9 +11,10 @@ import { isMessageResume } from "../../protocol/run.ts";
 import type { HttpSettings } from "./options.ts";
 
 /** Reads the body that starts a run. */
-export function readCreateRequest(body: unknown, limits: HttpSettings["limits"]): RunCreateRequest {
+export function readCreateRequest(body: unknown, limits: Limits): RunCreateRequest {
+  if (isJsonObject(body)) checkCounts(["input"], body["input"], limits);
   const request = isPlain(body) ? body : withForeignInput(readWith(runCreateRequestSchema, body));
-  checkMessages(["input"], request.input, limits);
+  checkMetadata(["input"], request.input, limits);
   const { session_id, session } = request;
   if (session?.id !== undefined && session_id !== undefined && session.id !== session_id) {
     throw new WireError(400, "session_mismatch", `session_id is ${session_id}, but session.id is ${session.id}.`);
@@ -42,11 +43,14 @@ export function readReplyRequest(
     checkRunId(request, runId);
     return request;
   }
+  const path = ["await_resume", "message"];
+  const resume = isJsonObject(body) && body["await_resume"];
+  if (isJsonObject(resume)) checkCounts(path, [resume["message"]], limits);
   const request = readWith(runResumeRequestSchema, body);
   checkRunId(request, runId);
   if (!isMessageResume(request.await_resume)) return request;
   const { message } = request.await_resume;
-  checkMessages(["await_resume", "message"], [message], limits);
+  checkMetadata(path, [message], limits);
   return { ...request, await_resume: { type: "message", message: foreign(message) } };
 }
 
@@ -113,13 +117,21 @@ function isPlainPart(part: unknown): boolean {
   return "content" in part;
 }
 
-function checkMessages(path: Issue["path"], messages: RunCreateRequest["input"], limits: HttpSettings["limits"]): void {
-  const { maxMessages, maxParts, maxMetadataLength } = limits;
+type Limits = HttpSettings["limits"];
+
+/** Refuses too many messages or parts. What is no list of messages is left to the schema, which would look at each part. */
+export function checkCounts(path: Issue["path"], messages: unknown, { maxMessages, maxParts }: Limits): void {
+  if (!Array.isArray(messages)) return;
   if (messages.length > maxMessages) throw unfitAt(path, `expected at most ${maxMessages} messages`);
   let count = 0;
+  for (const message of messages as readonly unknown[]) {
+    if (isJsonObject(message) && Array.isArray(message["parts"])) count += message["parts"].length;
+  }
+  if (count > maxParts) throw unfitAt(path, `expected at most ${maxParts} parts in all`);
+}
+
+function checkMetadata(path: Issue["path"], messages: readonly Message[], { maxMetadataLength }: Limits): void {
   for (const { parts } of messages) {
-    count += parts.length;
-    if (count > maxParts) throw unfitAt(path, `expected at most ${maxParts} parts in all`);
     for (const { metadata } of parts) {
       if (metadata !== undefined && JSON.stringify(metadata).length > maxMetadataLength)
         throw unfitAt(path, `expected at most ${maxMetadataLength} characters in the metadata of a part`);

@@ -14,7 +14,7 @@ import { messageSchema } from "../../protocol/message.ts";
 import type { PostedSession } from "../../protocol/session.ts";
 import type { Session } from "../../runtime/runs/requests.ts";
 import type { AcpCall } from "./options.ts";
-import { readWith } from "./requests.ts";
+import { checkCounts, readWith } from "./requests.ts";
 import { ResourceFetcher } from "./resource-fetcher.ts";
 
 const FETCHED_AT_ONCE = 10;
@@ -59,7 +59,11 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
   const known = new Map<string, Promise<Session | undefined>>();
   const fetcher = new ResourceFetcher(sessions, limits, service);
   const load = async (url: string, path: Issue["path"]): Promise<unknown> => {
-    if (!url.startsWith(own)) return fetcher.fetch(url, path);
+    if (!url.startsWith(own)) {
+      const foreign = await fetcher.fetch(url, path);
+      checkCounts(path, [foreign], limits);
+      return foreign;
+    }
     const [id, which] = splitResourceId(url.slice(own.length));
     const session = id === undefined ? undefined : (known.get(id) ?? findVisibleSession(caller, id));
     if (id !== undefined && session !== undefined) known.set(id, session);

@@ -77,10 +77,18 @@ export function readPart(name: string, value: unknown): MessagePart {
   return plainPart(value) ?? read(name, messagePartSchema, readJson(name, value));
 }
 
-/** Reads a message. */
+/** Reads a message. The first part that is wrong ends it, however many there are. */
 export function readMessage(name: string, value: unknown): Message {
   if (typeof value !== "object" || value === null) throw badArgument(name, "a string, a part or a message", value);
-  return plainMessage(value) ?? read(name, messageSchema, readJson(name, value));
+  const plain = plainMessage(value);
+  if (plain !== undefined) return plain;
+  const json = readJson(name, value);
+  if (!isJsonObject(json) || !Array.isArray(json["parts"])) return read(name, messageSchema, json);
+  const message = read(name, messageSchema, { ...json, parts: [] });
+  const parts = (json["parts"] as readonly JsonValue[]).map((part, index) => {
+    return plainPart(part) ?? read(`${name}.parts.${index}`, messagePartSchema, part);
+  });
+  return { ...message, parts };
 }
 
 /** Copies the value as JSON. A later change of the value by the caller does not affect the copy. */
