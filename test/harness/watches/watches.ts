@@ -73,7 +73,8 @@ class Driver {
   readonly #processes = new Map<Process, WatchSettings["is"]>();
   /** What each run has to tell. */
   readonly #expected = new Map<string, readonly string[]>();
-  /** Called when the question was mailed to the whole team. */
+  /** To whom a question was mailed, and what is called when it was mailed to the whole team. */
+  readonly #recipients = new Map<string, Set<string>>();
   readonly #onMailed = new Map<string, () => void>();
   #started = 0;
   #kills = 0;
@@ -146,7 +147,7 @@ class Driver {
     for (let n = 1; n <= plan.questions; n++) {
       const await_id = `ask#${n}`;
       expected.push(`run.awaiting ${await_id}`, `question.settled ${await_id}`);
-      await new Promise<void>((resolve) => this.#onMailed.set(`${run_id} ${await_id}`, resolve));
+      await this.#untilMailed(`${run_id} ${await_id}`);
       if (isCancelled && n === plan.questions) await this.#web.cancel(run_id);
       else await this.#answer(run_id, await_id);
     }
@@ -154,6 +155,18 @@ class Driver {
     for await (const _event of this.#web.events(run_id, { until: "end" }));
     this.#expected.set(run_id, expected);
     return run_id;
+  }
+
+  /** On a busy machine the mails may be there before this process knows that the run was created, or its answer taken. */
+  #untilMailed(about: string): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#isMailed(about)) resolve();
+      else this.#onMailed.set(about, resolve);
+    });
+  }
+
+  #isMailed(about: string): boolean {
+    return this.#recipients.get(about)?.size === TEAM.length;
   }
 
   /** The worker that has the run may be killed at any time: the answer is sent again until it is known what became of it. */
@@ -193,7 +206,6 @@ class Driver {
 
   async #readMails(): Promise<void> {
     const { mailsBetweenKills } = this.#options;
-    const recipients = new Map<string, Set<string>>();
     let last = "0";
     let untilKill = mailsBetweenKills;
     while (!this.#isOver) {
@@ -203,9 +215,9 @@ class Driver {
       );
       for (const { n, about, recipient } of rows) {
         last = n;
-        const all = recipients.get(about) ?? new Set();
-        recipients.set(about, all.add(recipient));
-        if (all.size === TEAM.length) this.#onMailed.get(about)?.();
+        const all = this.#recipients.get(about) ?? new Set();
+        this.#recipients.set(about, all.add(recipient));
+        if (this.#isMailed(about)) this.#onMailed.get(about)?.();
         if (--untilKill > 0) continue;
         untilKill = mailsBetweenKills;
         this.#killOne();
