@@ -9,7 +9,7 @@ import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import type { ConcurrencyOptions } from "../../runtime/agent/agent.ts";
 import { measureAgain } from "../../runtime/execution/waits.ts";
-import type { Operations } from "../../runtime/log/operations.ts";
+import type { Journal, JournaledAgent } from "../../runtime/log/journal.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
 import type { Residence, ResidenceEvent, Sync } from "../../runtime/log/residence.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
@@ -181,8 +181,8 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     return isCounted ? new SharedSlot(this.log, this.residency.head, concurrency.per === "session") : undefined;
   }
 
-  operations(): Operations | undefined {
-    return this.run.durable ? this.residency.operations() : undefined;
+  journal(agent: JournaledAgent): Journal | undefined {
+    return this.run.durable ? this.residency.journalOf(agent) : undefined;
   }
 
   get phase(): "live" | "catching up" | "blocked" {

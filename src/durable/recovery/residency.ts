@@ -2,21 +2,21 @@ import { aboutRun } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Clock, Logger, Mismatch, RunHead } from "../../core/ports.ts";
+import type { Mismatch, RunHead } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
+import type { Journal, JournaledAgent } from "../../runtime/log/journal.ts";
 import type { SubRunActivity } from "../../runtime/log/residence.ts";
-import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
+import { AgentJournal } from "../replay/agent-journal.ts";
 import { blockedError } from "../replay/blocked-error.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
-import type { JournalHost } from "../replay/journal-host.ts";
-import { JournaledOperations } from "../replay/journaled-operations.ts";
+import type { JournalEvents } from "../replay/log-order.ts";
 import type { ResidencyRule } from "./head-tables.ts";
 import { activities, activityOf } from "./head-tables.ts";
 import { LeasedHead } from "./leased-head.ts";
@@ -30,7 +30,7 @@ const noEntries = [] as const;
  * evicted after a long wait, and is released when its code does not match its history or this process closes. Of a plain
  * run in a durable store only the head is used: it stays loaded until it ends.
  */
-export class Residency implements JournalHost {
+export class Residency implements JournalEvents {
   readonly head: LeasedHead;
   /** The mismatch of code and history. Undefined: they match so far. */
   mismatch: Mismatch | undefined;
@@ -53,8 +53,8 @@ export class Residency implements JournalHost {
   #isReplayDue = false;
   /** The number of entries at the last replay. */
   #replayedUntil = 0;
-  /** The operations of the agent that is executed now. */
-  #operations: JournaledOperations | undefined;
+  /** Of the agent that is executed now. */
+  #journal: AgentJournal | undefined;
   /** What the next execution has to do again. */
   #history: History | undefined;
 
@@ -75,11 +75,11 @@ export class Residency implements JournalHost {
     return this.#tryingAgain;
   }
 
-  /** The operations of the next execution. */
-  operations(): JournaledOperations {
-    this.#operations = new JournaledOperations(this, this.#history);
+  /** The journal of the next execution. */
+  journalOf(agent: JournaledAgent): Journal {
+    this.#journal = new AgentJournal(agent, this, this.#history, this.#worker.stallMs);
     this.#history = undefined;
-    return this.#operations;
+    return this.#journal;
   }
 
   /** Executes the agent again, against its history. It catches up until {@link onCaughtUp}. */
@@ -107,35 +107,7 @@ export class Residency implements JournalHost {
     });
   }
 
-  // What the operations of the agent need, and what they report.
-
-  get log(): RunLog {
-    return this.#run.log;
-  }
-
-  get clock(): Clock {
-    return this.#worker.clock;
-  }
-
-  get logger(): Logger {
-    return this.#worker.logger;
-  }
-
-  get settings(): { readonly maxBacklog: number } {
-    return this.#run.shared.settings;
-  }
-
-  get stallMs(): number {
-    return this.#worker.stallMs;
-  }
-
-  pace(at: number): undefined | Promise<void> {
-    return this.#run.shared.pace(at);
-  }
-
-  onMove(): void {
-    this.#run.onMove();
-  }
+  // What the journal of the agent tells.
 
   onCaughtUp(): void {
     this.#run.execution?.onCaughtUp();
@@ -181,7 +153,7 @@ export class Residency implements JournalHost {
     this.setBlocked(mismatch ?? null);
     run.setBlocked(mismatch && blockedError(log.key.run_id, run.agent.name, mismatch));
     if (mismatch !== undefined) {
-      this.logger.warn(
+      this.#worker.logger.warn(
         "A run is blocked: its code does not match its history. Register matching code, or cancel the run.",
         { ...aboutRun(log), ...mismatch },
       );
@@ -209,7 +181,7 @@ export class Residency implements JournalHost {
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
     const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.forgetTakeovers();
+    if (isCurrent && execution.open.length > 0 && !this.#run.isInStep) this.forgetTakeovers();
   }
 
   /**
@@ -373,7 +345,7 @@ export class Residency implements JournalHost {
       checks: this.#checks,
       isReplaying: this.#ready !== undefined,
       isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state),
-      isSettled: this.#operations?.isIdle !== false,
+      isSettled: this.#journal?.isIdle !== false,
     });
     return activities[activity];
   }
@@ -462,7 +434,7 @@ export class Residency implements JournalHost {
     this.#expectCatchUp();
     // The writer reports a failing store. The agent goes on without the replay.
     const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
-    const held = this.#operations?.holdUntil(replaying);
+    const held = this.#journal?.hold(replaying);
     if (held !== undefined) inBackground(this.#worker.logger, held);
   }
 
@@ -495,7 +467,7 @@ export class Residency implements JournalHost {
 
   #goOnWithoutReplay(): void {
     this.#isReplayDue = false;
-    if (this.#run.log.lost || this.#operations?.isCatchingUp === true) return;
+    if (this.#run.log.lost || this.#journal?.isCatchingUp === true) return;
     this.#goOn();
   }
 }

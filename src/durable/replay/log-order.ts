@@ -1,15 +1,21 @@
 import { inBackground } from "../../core/background.ts";
 import { resultKey } from "../../core/operation-keys.ts";
-import type { Clock, Logger } from "../../core/ports.ts";
+import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import type { Delivery, LiveOperations } from "../../runtime/execution/live-operations.ts";
-import type { JournalHost } from "./journal-host.ts";
+import type { JournaledAgent } from "../../runtime/log/journal.ts";
+import type { Delivery, Operation } from "../../runtime/log/operations.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
-/** Work that begins now or later. */
-interface Work {
-  readonly key: string;
-  start(): void;
+/** What becomes of a durable agent beside its results. */
+export interface JournalEvents {
+  /** The agent has caught up with its history. */
+  onCaughtUp(): void;
+  /** The agent does not do what its history holds. */
+  onMismatch(mismatch: Mismatch): void;
+  /** As {@link onMismatch}, but the agent may still go on. Undefined: it has gone on. */
+  onStall(mismatch: Mismatch | undefined): void;
+  /** The agent emitted another value of the same kind than its history holds. The history counts. */
+  onDifference(): void;
 }
 
 /** The number of timers that measure the stall time. */
@@ -20,12 +26,13 @@ const STALL_TICKS = 5;
  * the history and new results are one queue. A replayed agent therefore receives them in the same order, and
  * `Promise.race` has the same winner. Until the agent has caught up with its history, no new work begins.
  */
-export class LogOrder {
+export abstract class LogOrder {
+  protected readonly agent: JournaledAgent;
+  protected readonly events: JournalEvents;
+  /** Of an agent that is replayed. */
+  protected readonly check: ReplayCheck | undefined;
   /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
-  time: number | undefined;
-  readonly #operations: LiveOperations;
-  readonly #clock: Clock;
-  readonly #logger: Logger;
+  protected time: number | undefined;
   /** The results to hand over. Those of the history come first. */
   #queue: Delivery[] | undefined;
   #next = 0;
@@ -36,44 +43,73 @@ export class LogOrder {
   #onIdle: (() => void)[] | undefined;
   #replaying: Replaying | undefined;
 
-  /** `check`: of an agent that is replayed. `onCaughtUp`: it has caught up, and new work begins. */
-  constructor(operations: LiveOperations, host: JournalHost, check: ReplayCheck | undefined, onCaughtUp: () => void) {
-    this.#operations = operations;
-    this.#clock = host.clock;
-    this.#logger = host.logger;
+  /**
+   * `stallMs`: how long a replayed agent may take for the next operation in its history, in milliseconds of the process's
+   * running time, before a stall is reported.
+   */
+  constructor(agent: JournaledAgent, events: JournalEvents, check: ReplayCheck | undefined, stallMs: number) {
+    this.agent = agent;
+    this.events = events;
+    this.check = check;
     if (check === undefined) return;
     this.#queue = check.history.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
     if (this.#queue.length === 0) this.#queue = undefined;
     const inHistory = new Set(this.#queue?.map(({ key }) => key));
-    this.#replaying = new Replaying(operations, host, check, inHistory, onCaughtUp);
+    this.#replaying = new Replaying(agent, events, check, inHistory, stallMs);
     this.#replaying.watch();
   }
 
-  get isReplaying(): boolean {
+  /** Begins the work of an operation. */
+  protected abstract start(operation: Operation): void;
+
+  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
+  protected abstract handOver(delivery: Delivery): undefined | Promise<void>;
+
+  /** The agent has caught up, and new work begins. */
+  protected abstract onCaughtUp(): void;
+
+  get isCatchingUp(): boolean {
     return this.#replaying !== undefined;
   }
 
-  get missing(): Missing | undefined {
-    return this.#replaying?.missing;
-  }
-
+  /** Whether the agent has had its turn with all results, and no other result is ready. */
   get isIdle(): boolean {
-    return !this.#delivering && this.#held === undefined && this.#replaying === undefined;
+    return this.agent.isClosed || (!this.#delivering && this.#held === undefined && this.#replaying === undefined);
   }
 
-  idle(): Promise<void> {
+  /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
+  async settled(): Promise<void> {
+    const { clock } = this.agent;
+    await clock.turn();
+    while (!this.isIdle) {
+      await this.#idle();
+      await clock.turn();
+    }
+  }
+
+  #idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#onIdle ??= [];
       this.#onIdle.push(resolve);
     });
   }
 
-  advance(): void {
-    if (!this.#delivering) inBackground(this.#logger, this.#deliverAll());
+  /** The first thing in the history that the agent has not done again. */
+  protected get missing(): Missing | undefined {
+    return this.#replaying?.missing;
+  }
+
+  /** The agent has done something again. If its history is at its end, the agent catches up in a later turn. */
+  protected advance(): void {
+    if (this.isCatchingUp) this.#deliverSoon();
+  }
+
+  #deliverSoon(): void {
+    if (!this.#delivering) inBackground(this.agent.logger, this.#deliverAll());
   }
 
   /** Whether the operation begins now. During a replay new operations wait. */
-  takesUp(operation: Work): boolean {
+  protected takesUp(operation: Operation): boolean {
     this.#replaying?.takeUp(operation);
     return this.#replaying === undefined;
   }
@@ -82,17 +118,17 @@ export class LogOrder {
     if (this.#replaying?.isInHistory(delivery.key) === true) return;
     this.#queue ??= [];
     this.#queue.push(delivery);
-    this.advance();
+    this.#deliverSoon();
   }
 
   /**
    * Hands nothing over until the promise resolves, and until the turn after it. Branches that wait side by side go on in
    * the order in which they began to wait, each in its own turn, whichever promise resolves first.
    */
-  holdUntil(wait: MaybePromise<void>): Promise<void> {
-    const held = this.#turnAfter(this.#held, wait);
+  hold(until: MaybePromise<void>): Promise<void> {
+    const held = this.#turnAfter(this.#held, until);
     this.#held = held;
-    this.advance();
+    this.#deliverSoon();
     return held;
   }
 
@@ -104,15 +140,15 @@ export class LogOrder {
     this.#tellIdle();
   }
 
-  async #turnAfter(before: Promise<void> | undefined, wait: MaybePromise<void>): Promise<void> {
+  async #turnAfter(before: Promise<void> | undefined, until: MaybePromise<void>): Promise<void> {
     await before;
-    await wait;
-    await this.#clock.turn();
+    await until;
+    await this.agent.clock.turn();
   }
 
   async #release(held: Promise<void>): Promise<void> {
     await held;
-    await this.#clock.turn();
+    await this.agent.clock.turn();
     if (this.#held === held) this.#held = undefined;
   }
 
@@ -129,10 +165,10 @@ export class LogOrder {
   async #deliverAll(): Promise<void> {
     this.#delivering = true;
     for (;;) {
-      await this.#clock.turn();
+      await this.agent.clock.turn();
       // An agent that keeps emitting new values may have caught up too.
       while (this.#held !== undefined && !this.#isThrough) await this.#release(this.#held);
-      if (this.#operations.isClosed) return;
+      if (this.agent.isClosed) return;
       const delivery = this.#deliverable();
       if (delivery === undefined) {
         if (!this.#isThrough) break;
@@ -142,7 +178,7 @@ export class LogOrder {
       this.#forgetDelivered();
       this.#replaying?.watch();
       this.time = delivery.entry.at;
-      const settled = this.#operations.handOver(delivery);
+      const settled = this.handOver(delivery);
       if (settled !== undefined) await settled;
     }
     this.#delivering = false;
@@ -159,7 +195,7 @@ export class LogOrder {
     for (;;) {
       const delivery = this.#queue?.[this.#next];
       if (delivery === undefined) return undefined;
-      if (this.#operations.isOpen(delivery.key)) return delivery;
+      if (this.agent.find(delivery.key) !== undefined) return delivery;
       if (this.#replaying !== undefined) return undefined;
       this.#forgetDelivered();
     }
@@ -175,38 +211,40 @@ export class LogOrder {
   #catchUp(): void {
     const replaying = this.#replaying;
     this.#replaying = undefined;
+    const held = replaying?.end();
+    this.onCaughtUp();
     // Nothing begins if catching up has stopped the run.
-    for (const operation of replaying?.end() ?? []) if (!this.#operations.isClosed) operation.start();
+    for (const operation of held ?? []) if (!this.agent.isClosed) this.start(operation);
   }
 }
 
 /** The replay of an agent, until it has caught up with its history. */
 class Replaying {
-  readonly #operations: LiveOperations;
-  readonly #host: JournalHost;
+  readonly #agent: JournaledAgent;
+  readonly #events: JournalEvents;
   readonly #check: ReplayCheck;
+  readonly #stallMs: number;
   /** The operations with results in the history. */
   readonly #inHistory: ReadonlySet<string>;
-  readonly #onCaughtUp: () => void;
   /** The operations in the history that the replayed agent has not begun again, in log order. */
   readonly #missing: Map<string, number>;
   /** The operations whose results the history does not hold. They begin after the replay. */
-  #held: Work[] = [];
+  #held: Operation[] = [];
   #clearStall: (() => void) | undefined;
   #stalled = false;
 
   constructor(
-    operations: LiveOperations,
-    host: JournalHost,
+    agent: JournaledAgent,
+    events: JournalEvents,
     check: ReplayCheck,
     inHistory: ReadonlySet<string>,
-    onCaughtUp: () => void,
+    stallMs: number,
   ) {
-    this.#operations = operations;
-    this.#host = host;
+    this.#agent = agent;
+    this.#events = events;
     this.#check = check;
+    this.#stallMs = stallMs;
     this.#inHistory = inHistory;
-    this.#onCaughtUp = onCaughtUp;
     this.#missing = new Map(check.history.begun);
   }
 
@@ -225,7 +263,7 @@ class Replaying {
   }
 
   /** Notes an operation. Results in the history need no start, and the others begin after the replay. */
-  takeUp(operation: Work): void {
+  takeUp(operation: Operation): void {
     this.#missing.delete(operation.key);
     if (!this.#inHistory.has(operation.key)) this.#held.push(operation);
   }
@@ -233,7 +271,7 @@ class Replaying {
   /** The replay goes on. The stall time begins again. */
   watch(): void {
     this.#clearStall?.();
-    if (this.#stalled) this.#host.onStall(undefined);
+    if (this.#stalled) this.#events.onStall(undefined);
     this.#stalled = false;
     this.#stallAfter(STALL_TICKS);
   }
@@ -243,20 +281,20 @@ class Replaying {
    * counts.
    */
   #stallAfter(ticks: number): void {
-    this.#clearStall = this.#host.clock.setTimeout(() => {
+    this.#clearStall = this.#agent.clock.setTimeout(() => {
       const { missing } = this;
       if (missing === undefined) return;
       // While the store does not give the agent what it reads, the agent is not to blame.
-      const isWaiting = this.#host.log.isFailing;
+      const isWaiting = this.#agent.log.isFailing;
       if (ticks > 1 || isWaiting) {
         this.#stallAfter(isWaiting ? ticks : ticks - 1);
         return;
       }
       this.#stalled = true;
-      const { open } = this.#operations;
+      const { open } = this.#agent;
       const asked = open.length === 0 ? "nothing" : open.join(", ");
-      this.#host.onStall({ expected: missing.what, asked, position: missing.position });
-    }, this.#host.stallMs / STALL_TICKS);
+      this.#events.onStall({ expected: missing.what, asked, position: missing.position });
+    }, this.#stallMs / STALL_TICKS);
   }
 
   stop(): void {
@@ -265,10 +303,9 @@ class Replaying {
   }
 
   /** The agent has caught up. Returns the new operations, which may begin. */
-  end(): readonly Work[] {
+  end(): readonly Operation[] {
     this.#clearStall?.();
-    if (this.#stalled) this.#host.onStall(undefined);
-    this.#onCaughtUp();
+    if (this.#stalled) this.#events.onStall(undefined);
     return this.#held;
   }
 }

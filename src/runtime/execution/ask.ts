@@ -132,7 +132,7 @@ export abstract class Ask extends Wait {
   async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
     const outcome = await this.validate(answer, validateAccepted);
     if ("value" in outcome) return this.valueFor(outcome.value, entry);
-    this.execution.onUnfitAnswer(this.key);
+    this.execution.journal?.onUnfitAnswer(this.key);
     return new Promise(ignore);
   }
 
@@ -199,7 +199,7 @@ export class AskedQuestion extends Ask {
 
 /** The open question with this id. Undefined: the agent does not ask it. */
 export function questionOf(execution: Execution, awaitId: string): Ask | undefined {
-  const operation = execution.over ? undefined : execution.operations.find(awaitId);
+  const operation = execution.over ? undefined : execution.find(awaitId);
   return operation instanceof Ask ? operation : undefined;
 }
 

@@ -150,7 +150,7 @@ export class RunContext implements AgentContext {
       id: createdEntry(run.log.state).session_id,
       history: () =>
         execution.given(async () => {
-          const history = await execution.operations.read(session().history());
+          const history = await execution.read(session().history());
           run.onMove();
           return history;
         }),
@@ -174,14 +174,14 @@ export class RunContext implements AgentContext {
         return execution.usage;
       },
       get remaining() {
-        return execution.operations.tokensLeft ?? execution.tokensLeft;
+        return execution.tokensLeft;
       },
     };
     return this.#usage;
   }
 
   get now(): () => number {
-    return () => this.#execution.operations.now();
+    return () => this.#execution.now();
   }
 
   get uuid(): () => string {
@@ -240,11 +240,11 @@ function runStep(
   fn: (step: StepScope) => unknown,
   options: StepOptions,
 ): Promise<unknown> {
-  const key = execution.operations.keyFor(name);
+  const key = execution.keyFor(name);
   if (!run.durable) return run.steps.run(key, fn, options, execution);
-  return execution.perform({
+  return execution.record({
     key,
-    start: (given) => run.steps.begin(key, fn, options, execution.operations.lastAttempt(key), given),
+    start: (given, before) => run.steps.begin(key, fn, options, before, given),
     settle: (entry) => resultOfStep(entry as StepEntry),
   });
 }

@@ -5,11 +5,11 @@ import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { causeOf, failureOf } from "../../core/failure.ts";
-import type { ResultEntry } from "../../core/log.ts";
+import type { AttemptEntry, ResultEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { isPromise } from "../../core/promises.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import { addUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
@@ -22,7 +22,8 @@ import type { NewSubRun } from "../agent/new-run.ts";
 import type { AwaitYield } from "../agent/yields.ts";
 import { meaningOf } from "../agent/yields.ts";
 import { ActiveTime } from "../log/active-time.ts";
-import type { Operation, Operations } from "../log/operations.ts";
+import type { Journal } from "../log/journal.ts";
+import type { Operation } from "../log/operations.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
 import type { Residence } from "../log/residence.ts";
 import type { RunLog } from "../log/run-log.ts";
@@ -30,8 +31,8 @@ import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import { isOfOperation, noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
-import { LiveOperations } from "./live-operations.ts";
 import { onceInLog } from "./once-committed.ts";
+import { Operations } from "./operations.ts";
 import { Spending } from "./spending.ts";
 import type { SpendingRun } from "./spending-tree.ts";
 import { checkSpending, tokensLeft } from "./spending-tree.ts";
@@ -82,10 +83,9 @@ export interface AgentRun extends SpendingRun {
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log. The loop is
  * not an async function: the frame of one would be a part of what a run takes for as long as its agent waits.
  */
-export class Execution {
+export class Execution extends Operations {
   readonly run: AgentRun;
-  /** How the agent's operations get their results. */
-  readonly operations: Operations;
+  readonly journal: Journal | undefined;
   /** What the agent function has returned, as long as it is not used up. */
   #generator: Generator | undefined;
   /** The generators that wait while one that they gave is drained. */
@@ -107,32 +107,33 @@ export class Execution {
   #clearTimer: (() => void) | undefined;
 
   constructor(run: AgentRun) {
+    super();
     const { log } = run;
     const { budget } = createdEntry(log.state);
     this.run = run;
     if (budget !== undefined) run.family.spending ??= new Spending(budget);
     log.activeTime ??= activeTimeOf(run);
-    this.operations = run.residence?.operations() ?? new LiveOperations(this);
+    this.journal = run.residence?.journal(this);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
   start(context: AgentContext): void {
     const { log, clock } = this;
-    if (!this.operations.isCatchingUp) log.decide({ type: "start", at: clock.now() });
+    if (!this.isCatchingUp) log.decide({ type: "start", at: clock.now() });
     const call = (): unknown => {
       this.#isCalled = true;
       return this.run.agent.fn(createdEntry(log.state).input, context);
     };
-    const isFirst = !this.operations.isCatchingUp;
+    const isFirst = !this.isCatchingUp;
     const { run } = this.settings.interceptors;
-    this.#begin(
+    this.#call(
       run === undefined ? call : () => new InterceptedAgent((next) => run(runInfo(this.run, isFirst), next), call),
     );
-    this.operations.begin();
+    this.journal?.begin();
   }
 
   /** Calls the agent function, and takes its values until it has ended, is stopped, or waits for an answer. */
-  #begin(call: () => unknown): void {
+  #call(call: () => unknown): void {
     try {
       this.#generator = generatorOf(call());
     } catch (error) {
@@ -247,10 +248,10 @@ export class Execution {
     return this.isStopped || this.#failure !== null;
   }
 
-  /** Begins a recorded operation. */
-  perform(work: Work): Promise<unknown> {
+  /** Begins an operation whose result is recorded. */
+  record(work: Work): Promise<unknown> {
     const operation = new RecordedOperation(this, work);
-    this.operations.perform(operation);
+    this.begin(operation);
     return operation.given;
   }
 
@@ -316,14 +317,30 @@ export class Execution {
     return this.run.shared.logger;
   }
 
-  /** See {@link Operations.settled}. */
-  settled(): Promise<void> {
-    return this.operations.settled();
-  }
-
-  /** Goes on when the run has its slot again. */
+  /**
+   * Goes on when the run has its slot again. With a journal a result takes its turn in the order of the log at once, and is
+   * handed over when the run has its slot.
+   */
   withSlot(callback: () => void): void {
-    this.operations.withSlot((take) => this.run.withSlot(take), callback);
+    const { journal, run } = this;
+    if (journal === undefined) {
+      run.withSlot(callback);
+      return;
+    }
+    let goOn: (() => void) | undefined = ignore;
+    run.withSlot(() => {
+      goOn?.();
+      goOn = undefined;
+    });
+    if (goOn !== undefined) {
+      const held = journal.hold(
+        new Promise((resolve) => {
+          goOn = resolve;
+        }),
+      );
+      inBackground(this.logger, held);
+    }
+    callback();
   }
 
   onExpired(): void {
@@ -342,20 +359,16 @@ export class Execution {
     checkLogLength(log.state.position, settings.maxLogEntries);
     checkSize(emission, settings.maxPartBytes);
     const at = clock.now();
-    if (emission.source) {
-      log.decide({ type: "emit", at, item: emission });
-      return log.backlog >= settings.maxBacklog ? log.commit() : this.pace(at);
+    if (!emission.source) {
+      this.#emitted += 1;
+      if (this.journal !== undefined) return this.journal.emit(emission, at);
     }
-    this.#emitted += 1;
-    return this.operations.emit(emission, at);
+    log.decide({ type: "emit", at, item: emission });
+    return log.backlog >= settings.maxBacklog ? log.commit() : this.pace(at);
   }
 
   get settings(): ExecutionSettings {
     return this.run.shared.settings;
-  }
-
-  onUnfitAnswer(key: string): void {
-    this.operations.onUnfitAnswer(key);
   }
 
   /**
@@ -365,7 +378,7 @@ export class Execution {
   report(usage: Usage): void {
     const { execution } = this.run;
     if (execution !== undefined && execution !== this && this.run.isInStep) execution.addUsage(usage);
-    else if (!this.operations.holdsUsage(usage)) this.addUsage(usage);
+    else if (this.journal?.holdsUsage(usage) !== true) this.addUsage(usage);
   }
 
   /** Books usage that the log does not have. */
@@ -384,8 +397,12 @@ export class Execution {
     return createdEntry(this.log.state).budget === undefined ? undefined : this.run.family.spending;
   }
 
-  /** How many tokens of the run's budget are left now. Infinity: it has none. */
+  /**
+   * How many tokens of the run's budget are left: now, or for a durable agent by the results that it has received. Infinity:
+   * it has none.
+   */
   get tokensLeft(): number {
+    if (this.journal !== undefined) return this.journal.tokensLeft;
     return this.#spending === undefined ? Number.POSITIVE_INFINITY : tokensLeft(this.run);
   }
 
@@ -407,21 +424,21 @@ export class Execution {
     this.#aborted = reason;
     // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
     if (this.#failure === null) this.#beginUnwinding();
-    this.operations.close(() => reason);
+    this.close(() => reason);
     this.run.abortSignal(() => reason);
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
   fence(): void {
     if (this.#over) return;
-    this.operations.drop();
+    this.drop();
     this.#over = true;
     this.#letGo();
   }
 
   /** What the run waits for, for the report of `close`. */
   get waitsFor(): string {
-    const { open } = this.operations;
+    const { open } = this;
     return open.length === 0 ? "the agent" : open.join(", ");
   }
 
@@ -495,7 +512,7 @@ export class Execution {
   #end(thrown: unknown, hung: boolean): void {
     if (this.#over) return;
     const error = thrown ?? this.#failure;
-    if (this.#isCalled && !this.operations.mayEnd(error, this.#aborted)) return;
+    if (this.#isCalled && this.journal?.mayEnd(error, this.#aborted) === false) return;
     this.#over = true;
     this.#tellFailed();
     const { log, clock, run } = this;
@@ -503,7 +520,7 @@ export class Execution {
     const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
     log.decide({ type: "end", at: clock.now(), ...failed, usage });
     const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
-    this.operations.close(reason);
+    this.close(reason);
     this.#letGo();
     run.abortSignal(reason);
     run.onEnd();
@@ -584,8 +601,8 @@ export class Execution {
 
 /** The work of an operation: see {@link Operation}. */
 export interface Work extends Pick<Operation, "key" | "settle"> {
-  /** Begins the work. `given` is the agent's promise. */
-  start(given: Failing): void;
+  /** Begins the work. `given` is the agent's promise. `before`: see {@link Operation.start}. */
+  start(given: Failing, before: AttemptEntry | undefined): void;
 }
 
 /** A promise of the agent that may fail. */
@@ -606,8 +623,8 @@ class RecordedOperation implements Operation {
     return this.#work.key;
   }
 
-  start(): void {
-    this.#work.start(this.given);
+  start(before: AttemptEntry | undefined): void {
+    this.#work.start(this.given, before);
   }
 
   settle(entry: ResultEntry, live: unknown): unknown {

@@ -48,6 +48,6 @@ function decideOffer(execution: Execution, shared: SharedByRuns, offer: OfferedE
   const entry = isRefusal(decision) ? undefined : decision[0];
   if (entry === undefined) return;
   onceInLog(log, entry, (committed) => {
-    if (committed !== undefined) execution.withSlot(() => execution.operations.deliver(committed, reading.value));
+    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
   });
 }

@@ -10,7 +10,6 @@ import { LAST_TIME } from "../../core/time.ts";
 import type { MessageDetails } from "../agent/agent-waits.ts";
 import type { StandardSchema, Validated } from "../agent/standard-schema.ts";
 import { validateAccepted } from "../agent/standard-schema.ts";
-import type { Operations } from "../log/operations.ts";
 import { issuesText } from "../log/refusals.ts";
 import type { Execution } from "./execution.ts";
 import { IntendedWait } from "./sleep.ts";
@@ -46,7 +45,7 @@ export class Receive extends IntendedWait {
 
   override start(): void {
     // Receives that began before this one come first.
-    if (this.#next() !== undefined) takeMail(this.execution.operations);
+    if (this.#next() !== undefined) takeMail(this.execution);
     if (!this.isEnded) super.start();
   }
 
@@ -115,14 +114,14 @@ export class Receive extends IntendedWait {
     super.finish(command);
     if (!wasAsking || !this.isEnded || command.type !== "withdraw") return;
     this.#claim = undefined;
-    takeMail(this.execution.operations);
+    takeMail(this.execution);
   }
 
   protected expiry(at: number): Command {
     return { type: "take", entry: { type: "taken", at, key: this.key, position: null } };
   }
 
-  settle(entry: ResultEntry): unknown {
+  settle(entry: ResultEntry, taken: unknown): unknown {
     if (entry.type === "withdrawn") throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
     if (entry.type !== "taken") throw new TypeError(`Expected an entry that takes a message, found ${entry.type}.`);
     if (entry.position === null) {
@@ -130,7 +129,7 @@ export class Receive extends IntendedWait {
       throw this.#error("receive_timeout", "got no message in time.");
     }
     if (this.#claim?.verdict !== undefined) return this.#read(this.#claim.message.entry, this.#claim.verdict);
-    const message = this.execution.operations.received(entry.position);
+    const message = taken as ReceivedEntry | undefined;
     if (message === undefined) throw new TypeError(`There is no message at position ${entry.position} of the log.`);
     const { issues } = entry;
     // A message that was rejected stays so, also if the code has another schema by now.
@@ -172,7 +171,7 @@ export class Receive extends IntendedWait {
 }
 
 /** The receives that are open take the messages that have arrived, in the order in which they began. */
-export function takeMail(operations: Operations): void {
+export function takeMail(operations: Pick<Execution, "open" | "find">): void {
   const receives = operations.open.map((key) => operations.find(key)).filter((one) => one instanceof Receive);
   const claimed = new Set(receives.flatMap((receive) => receive.claimed ?? []));
   for (const receive of receives) receive.take(claimed);

@@ -19,7 +19,8 @@ export interface SpendingRun {
 interface SpendingAgent {
   readonly usage: Usage | null;
   readonly isStopped: boolean;
-  readonly operations: { readonly isCatchingUp: boolean };
+  /** Whether the agent does again what the log holds. */
+  readonly isCatchingUp: boolean;
   readonly clock: Clock;
   takeUsage(): Usage | null;
   stopBy(command: Command): boolean;
@@ -58,7 +59,7 @@ export function checkSpending(run: SpendingRun): void {
 function exceed(run: SpendingRun): void {
   const { execution } = run;
   // An agent that is executed again is stopped where it was, not on the way there.
-  if (execution === undefined || execution.isStopped || execution.operations.isCatchingUp) return;
+  if (execution === undefined || execution.isStopped || execution.isCatchingUp) return;
   const command = { type: "exceed", at: execution.clock.now(), usage: execution.takeUsage() } as const;
   if (execution.stopBy(command)) stopBelow(run);
 }
@@ -69,7 +70,7 @@ function stopBelow(run: SpendingRun): void {
   for (const child of run.family.children) {
     stopBelow(child);
     const { execution, log } = child;
-    if (execution?.operations.isCatchingUp === false)
+    if (execution?.isCatchingUp === false)
       execution.abort(new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: log.key.run_id }));
   }
 }

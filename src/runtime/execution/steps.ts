@@ -161,7 +161,7 @@ export class Steps {
     };
     log.decide({ type: "record", entry });
     onceInLog(log, entry, (committed) => {
-      if (committed !== undefined) this.#run.execution?.operations.deliver(committed);
+      if (committed !== undefined) this.#run.execution?.deliver(committed);
       this.#onOver(key);
     });
   }

@@ -25,7 +25,7 @@ export function askClient(
 ): Promise<unknown> {
   if (options !== undefined) checkAskOptions(options);
   const { schema, details = false, ...asking } = options ?? {};
-  const key = execution.operations.keyFor("ask");
+  const key = execution.keyFor("ask");
   throwIfAborted(asking.signal);
   const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
   const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, details);
@@ -35,7 +35,7 @@ export function askClient(
 
 /** Asks the client by an await request that the agent has yielded. */
 export function askByYield(execution: Execution, { message, timeoutMs, default: fallback }: AwaitYield): void {
-  const key = execution.operations.keyFor("await");
+  const key = execution.keyFor("await");
   const asking = { parts: questionParts(message), timeoutMs, default: fallback, emitted: execution.emitted };
   perform(execution, new YieldedQuestion(execution, key, asking), asking);
 }
@@ -47,37 +47,37 @@ export function sleepFor(
   { name, signal }: SleepOptions,
 ): Promise<unknown> {
   const until = readUntil("duration", duration, execution.clock.now());
-  const key = execution.operations.keyFor(name === undefined ? "sleep" : `sleep:${name}`);
+  const key = execution.keyFor(name === undefined ? "sleep" : `sleep:${name}`);
   throwIfAborted(signal);
   const sleep = new Sleep(execution, key, until, signal);
-  execution.operations.perform(sleep);
+  execution.begin(sleep);
   return sleep.given;
 }
 
 /** Waits for a message. */
 export function receiveMessage(execution: Execution, name: string, options: Receiving): Promise<unknown> {
-  const key = execution.operations.keyFor(`receive:${name}`);
+  const key = execution.keyFor(`receive:${name}`);
   throwIfAborted(options.signal);
   const receive = new Receive(execution, key, name, options);
-  execution.operations.perform(receive);
+  execution.begin(receive);
   return receive.given;
 }
 
 /** The clock was set, or the store has given the run to this process: the times to all deadlines may be others. */
-export function measureAgain({ operations }: Execution): void {
-  for (const key of operations.open) {
-    const operation = operations.find(key);
+export function measureAgain(execution: Execution): void {
+  for (const key of execution.open) {
+    const operation = execution.find(key);
     if (operation instanceof Wait) operation.measureAgain();
   }
 }
 
 function perform(execution: Execution, ask: Ask, asked: Asked): void {
-  const { settings, isStopped, log, operations } = execution;
+  const { settings, isStopped, log } = execution;
   const { interceptors } = settings;
   // What the log has settled is not wrapped again.
   if (interceptors.ask !== undefined && !isStopped && settledQuestion(log.state, ask.key) === undefined)
     observe(interceptors.ask, execution, ask, asked);
-  operations.perform(ask);
+  execution.begin(ask);
 }
 
 /** Tells the interceptors of a question. They observe it, and what they throw changes nothing. */

@@ -1,6 +1,6 @@
 import type { Entry } from "../../core/log.ts";
 import type { ConcurrencyOptions } from "../agent/agent.ts";
-import type { Operations } from "./operations.ts";
+import type { Journal, JournaledAgent } from "./journal.ts";
 import type { RunSlot } from "./run-slot.ts";
 
 /**
@@ -42,8 +42,8 @@ export interface Residence {
   readonly phase: "live" | "catching up" | "blocked";
   /** The run's slot, if the store counts the slots. Undefined: this process does. */
   slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined;
-  /** How the operations of the run's agent get their results. Undefined: they are executed once, here. */
-  operations(): Operations | undefined;
+  /** The journal of an execution of the run's agent. Undefined: it is executed once, here. */
+  journal(agent: JournaledAgent): Journal | undefined;
   note(event: ResidenceEvent): void;
   /** Leaves the run to other processes, because this one closes. Only of runs that may leave. */
   release(): Promise<void>;

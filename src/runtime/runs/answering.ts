@@ -103,7 +103,7 @@ function take(run: LiveRun, execution: Execution, answer: BoundAnswer, reading: 
   const acknowledged = log.acknowledge();
   // If the store fails, the caller gets an error. The agent still goes on when a retry succeeds.
   onceInLog(log, entry, (committed) => {
-    if (committed !== undefined) execution.withSlot(() => execution.operations.deliver(committed, reading.value));
+    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
   });
   if (acknowledged === undefined) return after(committedAbove(run), record);
   return acknowledged.then(() => {

@@ -140,7 +140,7 @@ export class LiveRun implements LogRun, StepsRun {
   isInBody(execution: Execution): boolean {
     // What a run that stops refuses, it refuses for that.
     if (this.#steps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status)) return false;
-    return this.#steps.isInside(execution.operations.isPaced);
+    return this.#steps.isInside(execution.isPaced);
   }
 
   get slot(): RunSlot | undefined {
@@ -226,7 +226,7 @@ export class LiveRun implements LogRun, StepsRun {
   get #isActive(): boolean {
     const { log } = this;
     const execution = this.#execution;
-    if (execution === undefined || execution.isEnding || execution.operations.isCatchingUp) return false;
+    if (execution === undefined || execution.isEnding || execution.isCatchingUp) return false;
     if (log.isFailing || this.#slot?.isQueued === true) return false;
     return this.isInStep || !(isWaiting(log.state) || this.#family?.hasSubRuns === true);
   }
@@ -410,7 +410,7 @@ export class LiveRun implements LogRun, StepsRun {
       this.#isMailDue = false;
       const mayTake = this.residence === undefined || this.residence.phase === "live";
       if (this.log.lost || !mayTake || this.#execution?.isStopped !== false) return;
-      takeMail(this.#execution.operations);
+      takeMail(this.#execution);
       answerOffers(this.#execution, this.shared);
     });
     inBackground(this.shared.logger, looked);

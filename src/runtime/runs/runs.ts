@@ -211,7 +211,7 @@ export class Runs implements LiveRuns {
 
   /** Runs another agent under a run, to its end. */
   runAgent(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
-    const key = execution.operations.keyFor(`run:${asked.agentName}`);
+    const key = execution.keyFor(`run:${asked.agentName}`);
     const request = subRunRequest(asked, parent.log.key.tenant, createdEntry(parent.log.state).principal);
     return new SubRun(key, request, asked.show, parent, execution).perform();
   }

@@ -4,7 +4,7 @@ import type { CadenzaErrorCode } from "../../core/errors.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { failureOfStep } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
-import type { Growing, IntentEntry, StepEntry } from "../../core/log.ts";
+import type { AttemptEntry, Growing, IntentEntry, StepEntry } from "../../core/log.ts";
 import { newsForParent } from "../../core/passed-on.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -71,11 +71,11 @@ export class SubRun {
 
   /** Starts or finds the sub-run. Resolves with its record when it has ended. */
   perform(): Promise<Run> {
-    const result = this.#execution.perform({
+    const result = this.#execution.record({
       key: this.#key,
-      start: () => {
+      start: (_given, before) => {
         this.#parent.family.beginning.add(this.#key);
-        const started = this.#start().catch((error: unknown) => this.#refuse(error));
+        const started = this.#start(before).catch((error: unknown) => this.#refuse(error));
         this.#do(started.finally(() => this.#onBegun()));
       },
       settle: (entry, live) => noteOperation(this.#key, live ?? resultOfStep(entry as StepEntry)),
@@ -91,8 +91,7 @@ export class SubRun {
     this.#parent.settleSlot();
   }
 
-  async #start(): Promise<void> {
-    const before = this.#execution.operations.lastAttempt(this.#key);
+  async #start(before: AttemptEntry | undefined): Promise<void> {
     const intent = before?.type === "intent" ? before : undefined;
     this.#note(intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
@@ -395,14 +394,14 @@ export class SubRun {
       return;
     }
     this.#parent.family.spending?.note(this.#keyOf(state.run_id), null);
-    const isNew = state.usage !== null && !this.#execution.operations.holdsUsage(state.usage);
+    const isNew = state.usage !== null && this.#execution.journal?.holdsUsage(state.usage) !== true;
     if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
-    else this.#execution.withSlot(() => this.#execution.operations.deliver(notLogged(entry), run));
+    else this.#execution.withSlot(() => this.#execution.deliver(notLogged(entry), run));
   }
 
   /**
@@ -413,7 +412,7 @@ export class SubRun {
     const { durable, log } = this.#parent;
     const isFinal = CadenzaError.is(error) && finalRefusals.includes(error.code);
     if (!durable || !isFinal || log.lost || this.#execution.over) {
-      this.#execution.operations.reject(this.#key, error);
+      this.#execution.reject(this.#key, error);
       return;
     }
     const failure = failureOfStep(error);
@@ -427,7 +426,7 @@ export class SubRun {
     onceInLog(log, entry, (committed) => {
       const { execution } = this.#parent;
       // While it only waited for sub-runs that waited, the parent had no slot.
-      if (committed !== undefined) execution?.withSlot(() => execution.operations.deliver(committed, live));
+      if (committed !== undefined) execution?.withSlot(() => execution.deliver(committed, live));
       this.#note(undefined);
     });
   }

@@ -1,35 +1,21 @@
 import { inBackground } from "../../core/background.ts";
-import type { Emission } from "../../core/commands.ts";
-import type { AttemptEntry, ReceivedEntry, ResultEntry } from "../../core/log.ts";
+import type { ResultEntry } from "../../core/log.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { isPromise } from "../../core/promises.ts";
-import type { Committed, Operation, Operations } from "../log/operations.ts";
-import type { RunLog } from "../log/run-log.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
+import type { Journal } from "../log/journal.ts";
+import type { Committed, Delivery, Operation } from "../log/operations.ts";
 
-/** What operations need from the run of their agent. */
-export interface OperationsHost {
-  readonly log: RunLog;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly settings: { readonly maxBacklog: number };
-  /** Now and then another turn of the event loop is due. Undefined: it is not. */
-  pace(at: number): undefined | Promise<void>;
-  /** The agent is about to receive something. */
-  onMove(): void;
-}
-
-/** An entry with a result, and the key of its operation. `live` is the part that the log cannot hold. */
-export interface Delivery {
-  readonly key: string;
-  readonly entry: ResultEntry;
-  readonly live: unknown;
-}
-
-/** The operations of an agent that is executed once. Each result is handed over as soon as it is committed. */
-export class LiveOperations implements Operations {
-  protected readonly host: OperationsHost;
+/**
+ * The operations of an agent: which are open, and how they get their results. Without a journal each result is handed over
+ * as soon as it is committed.
+ */
+export abstract class Operations {
+  /** What a durable agent has done before. Undefined: the agent is executed once. */
+  abstract readonly journal: Journal | undefined;
+  protected abstract readonly clock: Clock;
+  protected abstract readonly logger: Logger;
   /** The name of the first operation. */
   #firstName: string | undefined;
   /** The operation without a result; with several, the first of them, until it has its result. */
@@ -39,10 +25,7 @@ export class LiveOperations implements Operations {
   /** Set when nothing is handed over any more. */
   #closed: (() => Error) | "dropped" | undefined;
 
-  constructor(host: OperationsHost) {
-    this.host = host;
-  }
-
+  /** The keys of the operations without a result. */
   get open(): readonly string[] {
     return this.#all.map(({ key }) => key);
   }
@@ -52,20 +35,19 @@ export class LiveOperations implements Operations {
     return this.#only === undefined ? [...others] : [this.#only, ...others];
   }
 
+  /** Whether the agent does again what the log holds. */
   get isCatchingUp(): boolean {
-    return false;
+    return this.journal?.isCatchingUp === true;
   }
 
+  /** Whether the agent goes on only when it receives a result, one result a turn of the event loop. */
   get isPaced(): boolean {
-    return false;
+    return this.journal?.isCatchingUp === false;
   }
 
+  /** The operation with this key, if it has no result. */
   find(key: string): Operation | undefined {
     return this.#only?.key === key ? this.#only : this.#more?.others.get(key);
-  }
-
-  received(_position: number): ReceivedEntry | undefined {
-    return undefined;
   }
 
   /** Whether nothing is handed over any more. */
@@ -73,14 +55,12 @@ export class LiveOperations implements Operations {
     return this.#closed !== undefined;
   }
 
-  begin(): void {
-    // Nothing is in the log.
-  }
-
+  /** The time as the agent sees it, in milliseconds since 1970. */
   now(): number {
-    return this.host.clock.now();
+    return this.journal?.now ?? this.clock.now();
   }
 
+  /** The key of the next operation of this name: `name#1`, `name#2`, … */
   keyFor(name: string): string {
     if (this.#firstName === undefined) {
       this.#firstName = name;
@@ -93,34 +73,26 @@ export class LiveOperations implements Operations {
     return keyOf(name, count);
   }
 
-  isOpen(key: string): boolean {
-    return this.find(key) !== undefined;
+  /** Begins an operation, or fails it where all are closed. */
+  begin(operation: Operation): void {
+    if (this.#closed === undefined) {
+      this.#add(operation);
+      if (this.journal === undefined) operation.start(undefined);
+      else this.journal.begin(operation);
+    } else if (this.#closed !== "dropped") operation.reject(this.#closed());
   }
 
-  perform(operation: Operation): void {
-    if (this.accepts(operation)) operation.start();
-  }
-
-  /** Adds an operation, or fails it where all are closed. */
-  protected accepts(operation: Operation): boolean {
-    if (this.#closed === undefined) this.#add(operation);
-    else if (this.#closed !== "dropped") operation.reject(this.#closed());
-    return this.#closed === undefined;
-  }
-
-  lastAttempt(_key: string): AttemptEntry | undefined {
-    return undefined;
-  }
-
+  /** Takes the entry that holds an operation's result, as it is committed. */
   deliver(entry: Committed, live?: unknown): void {
     const key = resultKey(entry);
-    if (key !== undefined && this.#closed === undefined) this.take({ key, entry: entry as ResultEntry, live });
-  }
-
-  /** Takes a result. */
-  protected take(delivery: Delivery): void {
+    if (key === undefined || this.#closed !== undefined) return;
+    const delivery = { key, entry: entry as ResultEntry, live };
+    if (this.journal !== undefined) {
+      this.journal.deliver(delivery);
+      return;
+    }
     const handed = this.handOver(delivery);
-    if (handed !== undefined) inBackground(this.host.logger, handed);
+    if (handed !== undefined) inBackground(this.logger, handed);
   }
 
   /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
@@ -146,6 +118,7 @@ export class LiveOperations implements Operations {
     return undefined;
   }
 
+  /** Fails one operation. */
   reject(key: string, error: unknown): void {
     const operation = this.#remove(key);
     if (operation === undefined) return;
@@ -153,68 +126,52 @@ export class LiveOperations implements Operations {
     this.#reject(operation, error);
   }
 
-  onUnfitAnswer(_key: string): void {
-    // No answer is in the log before the question is asked.
-  }
-
-  emit(emission: Emission, at: number): undefined | Promise<void> {
-    const { log, settings } = this.host;
-    log.decide({ type: "emit", at, item: emission });
-    return log.backlog >= settings.maxBacklog ? log.commit() : this.host.pace(at);
-  }
-
+  /** Gives the agent what it reads outside of its log: with a journal at the same point in each execution, whatever the store needs for it. */
   read<Value>(value: MaybePromise<Value>): MaybePromise<Value> {
-    return value;
+    if (this.journal === undefined) return value;
+    const reading = Promise.resolve(value);
+    return this.journal.hold(reading.then(ignore, ignore)).then(() => reading);
   }
 
-  holdsUsage(_usage: unknown): boolean {
-    return false;
-  }
-
-  get tokensLeft(): number | undefined {
-    return undefined;
-  }
-
-  withSlot(take: (callback: () => void) => void, callback: () => void): void {
-    take(callback);
-  }
-
+  /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
   settled(): Promise<void> {
-    return this.host.clock.turn();
+    return this.journal?.settled() ?? this.clock.turn();
   }
 
-  mayEnd(_error: unknown, _stopped: unknown): boolean {
-    return true;
-  }
-
-  close(reason: () => Error): void {
+  /** Fails all open operations, and all later ones. */
+  protected close(reason: () => Error): void {
     const open = this.#all;
-    this.end(reason);
+    this.#stop(reason);
     for (const operation of open) operation.reject(reason());
   }
 
-  drop(): void {
-    this.end("dropped");
+  /** Leaves all operations pending for ever. */
+  protected drop(): void {
+    this.#stop("dropped");
   }
 
   /** Nothing is handed over any more. */
-  protected end(closed: (() => Error) | "dropped"): void {
+  #stop(closed: (() => Error) | "dropped"): void {
     this.#closed = closed;
     for (const operation of this.#all) operation.release?.();
     this.#only = undefined;
     this.#more?.others.clear();
+    this.journal?.stop();
   }
+
+  /** The agent is about to receive something. */
+  abstract onMove(): void;
 
   #resolve(operation: Operation, value: unknown): void {
     // The agent may have been left while a schema was asked.
     if (this.#closed === "dropped") return;
-    this.host.onMove();
+    this.onMove();
     operation.resolve(value);
   }
 
   #reject(operation: Operation, error: unknown): void {
     if (this.#closed === "dropped") return;
-    this.host.onMove();
+    this.onMove();
     operation.reject(error);
   }
 

@@ -1,0 +1,122 @@
+import type { Emission } from "../../core/commands.ts";
+import type { CadenzaError } from "../../core/errors.ts";
+import type { Mismatch } from "../../core/ports.ts";
+import { createdEntry } from "../../core/state.ts";
+import { addUsage, left, usageWith } from "../../core/usage.ts";
+import type { Usage } from "../../protocol/extensions.ts";
+import type { Journal, JournaledAgent } from "../../runtime/log/journal.ts";
+import type { Delivery, Operation } from "../../runtime/log/operations.ts";
+import type { History } from "./history.ts";
+import type { JournalEvents } from "./log-order.ts";
+import { LogOrder } from "./log-order.ts";
+import { ReplayCheck } from "./replay-check.ts";
+
+/** How many items a durable agent emits before it waits a turn. */
+const EMITTED_AT_ONCE = 64;
+
+/**
+ * The journal of one execution of a durable agent. With a history the agent is replayed: its operations get the results in
+ * the history, and what it does is compared with the history.
+ */
+export class AgentJournal extends LogOrder implements Journal {
+  /** The time that the agent saw when it was first called; undefined where it is called for the first time. */
+  readonly #startedAt: number | undefined;
+  #emitted = 0;
+  /** What the results that the agent has received have used. */
+  #usage: Usage | null = null;
+
+  /** `stallMs`: see {@link LogOrder}. */
+  constructor(agent: JournaledAgent, events: JournalEvents, history: History | undefined, stallMs: number) {
+    super(agent, events, history && new ReplayCheck(history), stallMs);
+    this.#startedAt = history?.startedAt;
+  }
+
+  /** The time of the last result, so that a replay sees the same time. */
+  get now(): number {
+    const { started } = this.agent.log.state;
+    return this.time ?? this.#startedAt ?? started?.now ?? started?.at ?? 0;
+  }
+
+  begin(operation?: Operation): void {
+    if (operation?.emitted !== undefined)
+      this.#mayMismatch(this.check?.askAgain(operation.key, operation.emitted, this.missing));
+    if (this.agent.isClosed) return;
+    if (operation !== undefined && this.takesUp(operation)) this.start(operation);
+    this.advance();
+  }
+
+  protected override start(operation: Operation): void {
+    operation.start(this.check?.history.lastAttempt(operation.key));
+  }
+
+  protected override handOver(delivery: Delivery): undefined | Promise<void> {
+    const { entry } = delivery;
+    this.check?.history.passUsage(entry);
+    this.#usage = addUsage(this.#usage, usageWith(entry, this.agent.log.state));
+    if (entry.type !== "taken" || entry.position === null) return this.agent.handOver(delivery);
+    // An earlier execution may have taken the message.
+    return this.agent.handOver({ ...delivery, live: this.check?.history.received(entry.position) });
+  }
+
+  onUnfitAnswer(key: string): void {
+    this.#mayMismatch(this.check?.unfitAnswer(key));
+  }
+
+  /**
+   * A durable agent waits at the same points in each replay, whatever the time and the store, so that what it does side
+   * by side goes on in the same order. It receives nothing meanwhile.
+   */
+  emit(emission: Emission, at: number): undefined | Promise<void> {
+    const { log, settings } = this.agent;
+    this.#emitted += 1;
+    if (!this.#isEmittedAgain(emission)) log.decide({ type: "emit", at, item: emission });
+    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
+    return this.hold(log.backlog >= settings.maxBacklog ? log.commit() : undefined);
+  }
+
+  /** Whether the history holds what the agent emits. */
+  #isEmittedAgain(emission: Emission): boolean {
+    const found = this.check?.emitAgain(emission, this.isCatchingUp) ?? "new";
+    if (found === "new") return false;
+    if (typeof found === "object") this.events.onMismatch(found);
+    else if (found !== "none") {
+      if (found === "other") this.events.onDifference();
+      this.advance();
+    }
+    return true;
+  }
+
+  holdsUsage(usage: Usage): boolean {
+    return this.isCatchingUp && this.check?.history.takeUsage(usage) === true;
+  }
+
+  /** So that a replay sees the same. The limit of a sub-run is what was left above it when it was created. */
+  get tokensLeft(): number {
+    const { budget } = createdEntry(this.agent.log.state);
+    return budget === undefined ? Number.POSITIVE_INFINITY : left(budget, this.#usage);
+  }
+
+  mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean {
+    if (stopped === undefined && this.#mayMismatch(this.check?.endsEarly(error, this.missing))) return false;
+    this.#emitEarly();
+    return true;
+  }
+
+  protected override onCaughtUp(): void {
+    this.#emitEarly();
+    this.events.onCaughtUp();
+  }
+
+  /** Logs what the agent emitted for the first time before it had caught up. */
+  #emitEarly(): void {
+    const { log, clock } = this.agent;
+    for (const item of this.check?.takeEarly() ?? []) log.decide({ type: "emit", at: clock.now(), item });
+  }
+
+  /** Reports a mismatch, if there is one. What an agent does after it was left or stopped is not compared. */
+  #mayMismatch(mismatch: Mismatch | undefined): boolean {
+    if (mismatch === undefined || this.agent.isClosed) return false;
+    this.events.onMismatch(mismatch);
+    return true;
+  }
+}
