@@ -183,7 +183,8 @@ const pendingFollows = new Map<string, Set<Follow>>();
 
 /** A request for a response that a message of the page may replace. */
 interface Follow {
-  isReplaced: boolean;
+  /** Resolves when the chat has read the response of the message without an error. */
+  replaced: Promise<void> | undefined;
 }
 
 /** With this a transport asks a chat to read a response from its start: what was read of it is partly torn. */
@@ -260,7 +261,11 @@ class ChatTransport implements CadenzaChatTransport {
     // An answer is for a run that has its history already.
     const takenBack = last?.role === "user" ? shown.takenBack(messages) : undefined;
     this.#loadedRun = undefined;
-    for (const follow of pendingFollows.get(this.#key) ?? []) follow.isReplaced = true;
+    let onRead = nothing;
+    const read = new Promise<void>((resolve) => {
+      onRead = resolve;
+    });
+    for (const follow of pendingFollows.get(this.#key) ?? []) follow.replaced = read;
     const message: ClientRequest = {
       method: "POST",
       path: "",
@@ -279,7 +284,10 @@ class ChatTransport implements CadenzaChatTransport {
     const response = new ChatResponse(this.#connection, id, abortSignal, message);
     const onAbort = (): void => this.#stop(response);
     abortSignal?.addEventListener("abort", onAbort, { once: true });
-    const onEnd = (): void => abortSignal?.removeEventListener("abort", onAbort);
+    const onEnd = (isWell: boolean): void => {
+      abortSignal?.removeEventListener("abort", onAbort);
+      if (isWell) onRead();
+    };
     try {
       await response.open();
       if (last?.role === "user") shown.keep(messages);
@@ -292,7 +300,7 @@ class ChatTransport implements CadenzaChatTransport {
         onEnd,
       );
     } catch (error) {
-      onEnd();
+      onEnd(false);
       throw error;
     }
   }
@@ -303,19 +311,25 @@ class ChatTransport implements CadenzaChatTransport {
     const again = metadata instanceof Again ? metadata : undefined;
     const response = new ChatResponse(this.#connection, id, abortSignal);
     response.runId = again?.response.runId ?? this.#loadedRun;
-    const follow: Follow = { isReplaced: false };
+    const follow: Follow = { replaced: undefined };
     const pending = pendingFollows.get(this.#key) ?? new Set();
     pendingFollows.set(this.#key, pending.add(follow));
+    let hasResponse = false;
     try {
-      if (!(await response.open())) return null;
+      hasResponse = await response.open();
+    } catch (error) {
+      if (follow.replaced === undefined) throw error;
     } finally {
       pending.delete(follow);
       if (pending.size === 0) pendingFollows.delete(this.#key);
     }
-    if (follow.isReplaced) {
+    if (follow.replaced !== undefined) {
       response.close();
+      // Once it is told that there is nothing to follow, a chat looks as if it rested, and without the error of a message.
+      await unlessAborted(follow.replaced, abortSignal);
       return null;
     }
+    if (!hasResponse) return null;
     if (again !== undefined) {
       again.isRead = true;
       again.response.close();
@@ -500,22 +514,29 @@ function runIdIn(messageId: unknown): string | undefined {
   return /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=$|\/)/.exec(String(messageId))?.[0];
 }
 
-/** Chunks as a stream that reads none before it is asked for one: by then its chat is known. */
-function streamOf(chunks: AsyncGenerator<Chunk, void>, onEnd: () => void): Chunks {
+/**
+ * Chunks as a stream that reads none before it is asked for one: by then its chat is known. `onEnd` is told whether they
+ * came without an error.
+ */
+function streamOf(chunks: AsyncGenerator<Chunk, void>, onEnd: (isWell: boolean) => void): Chunks {
+  let isWell = true;
   const pull = async (controller: ReadableStreamDefaultController<unknown>): Promise<void> => {
     try {
       const { done, value } = await chunks.next();
-      if (done !== true) return controller.enqueue(value);
-      onEnd();
+      if (done !== true) {
+        if (value.type === "error") isWell = false;
+        return controller.enqueue(value);
+      }
+      onEnd(isWell);
       controller.close();
     } catch (error) {
-      onEnd();
+      onEnd(false);
       controller.error(error);
     }
     return undefined;
   };
   const cancel = async (): Promise<void> => {
-    onEnd();
+    onEnd(isWell);
     await chunks.return();
   };
   return new ReadableStream<unknown>({ pull, cancel }, { highWaterMark: 0 }) as Chunks;
@@ -541,6 +562,15 @@ function sent(message: ChatMessage): object {
 function callOf({ type, toolName, toolCallId, state, output, errorText, approval, providerExecuted }: Part): object {
   const call = { type, toolName, toolCallId, state, providerExecuted };
   return providerExecuted === true ? call : { ...call, output, errorText, approval };
+}
+
+/** Resolves when the promise does, or the page has stopped. */
+async function unlessAborted(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  const aborted = new Promise<void>((resolve) => {
+    if (signal?.aborted === true) resolve();
+    signal?.addEventListener("abort", () => resolve(), { once: true });
+  });
+  await Promise.race([promise, aborted]);
 }
 
 function nothing(): void {

@@ -117,6 +117,49 @@ for (const [name, hook] of Object.entries(versions))
       expect(await desk.runtime.listRuns()).toHaveLength(1);
     });
 
+for (const [name, hook] of Object.entries(versions)) {
+  test(`useChat of ${name} keeps the failure of a message when its request to follow the chat is answered later`, async () => {
+    const arrive: (() => void)[] = [];
+    const slowly: typeof fetch = async (url, init) => {
+      if (init?.method === "GET") await new Promise<void>((resolve) => arrive.push(resolve));
+      return send(url, init);
+    };
+    const used = await show(hook, chatOptions({ api: API, id: "c1", fetch: slowly }));
+    await does(() => used().sendMessage({ text: "fail" }));
+    expect(arrive).toHaveLength(1);
+    for (const go of arrive) await does(go);
+    expect(used()).toMatchObject({ status: "error", error: { message: "The train is full." } });
+    expect(textOf(used().messages)).toBe("Half ");
+    await does(() => used().clearError());
+    void used().sendMessage({ text: "slow" });
+    await does(() => undefined);
+    await does(() => used().stop());
+    expect(used().status).toBe("ready");
+  });
+
+  test(`useChat of ${name} comes to rest when its request to follow the chat is answered after a message`, async () => {
+    const arrive: (() => void)[] = [];
+    const slowly: typeof fetch = async (url, init) => {
+      if (init?.method === "GET") await new Promise<void>((resolve) => arrive.push(resolve));
+      return send(url, init);
+    };
+    const used = await show(hook, chatOptions({ api: API, id: "c1", fetch: slowly }));
+    let isFollowed = false;
+    void used()
+      .resumeStream()
+      .then(() => {
+        isFollowed = true;
+      });
+    void used().sendMessage({ text: "slow" });
+    await does(() => undefined);
+    for (const go of arrive) await does(go);
+    expect(used().status).toBe("streaming");
+    desk.gate.open();
+    await does(() => undefined);
+    expect([used().status, isFollowed]).toEqual(["ready", true]);
+  });
+}
+
 // Version 5 is not ready for an answer until it follows the run; version 7 says that it is.
 for (const first of ["GET", "POST"])
   test(`useChat of ai 7 takes an answer before it follows the run, and ${first} is answered first`, async () => {
