@@ -73,8 +73,7 @@ class Driver {
   readonly #processes = new Map<Process, WatchSettings["is"]>();
   /** What each run has to tell. */
   readonly #expected = new Map<string, readonly string[]>();
-  /** To whom a question was mailed, and what is called when it was mailed to the whole team. */
-  readonly #recipients = new Map<string, Set<string>>();
+  /** Called when a question was mailed to the whole team. */
   readonly #onMailed = new Map<string, () => void>();
   #started = 0;
   #kills = 0;
@@ -95,8 +94,8 @@ class Driver {
     const { runs, atOnce, kills, onProgress } = this.#options;
     const tables = this.#tables;
     await this.#pool.query(`
-      CREATE TABLE ${tables}.mails (key text PRIMARY KEY, n bigint GENERATED ALWAYS AS IDENTITY, about text,
-        recipient text, attempts integer DEFAULT 1);
+      CREATE TABLE ${tables}.mails (key text PRIMARY KEY, about text, recipient text, attempts integer DEFAULT 1);
+      CREATE INDEX ON ${tables}.mails (about);
       CREATE TABLE ${tables}.notes (n bigint GENERATED ALWAYS AS IDENTITY, position text, run_id text,
         agent_name text, type text);
       CREATE TABLE ${tables}.positions (name text PRIMARY KEY, position text);
@@ -147,7 +146,7 @@ class Driver {
     for (let n = 1; n <= plan.questions; n++) {
       const await_id = `ask#${n}`;
       expected.push(`run.awaiting ${await_id}`, `question.settled ${await_id}`);
-      await this.#untilMailed(`${run_id} ${await_id}`);
+      await new Promise<void>((resolve) => this.#onMailed.set(`${run_id} ${await_id}`, resolve));
       if (isCancelled && n === plan.questions) await this.#web.cancel(run_id);
       else await this.#answer(run_id, await_id);
     }
@@ -155,18 +154,6 @@ class Driver {
     for await (const _event of this.#web.events(run_id, { until: "end" }));
     this.#expected.set(run_id, expected);
     return run_id;
-  }
-
-  /** On a busy machine the mails may be there before this process knows that the run was created, or its answer taken. */
-  #untilMailed(about: string): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.#isMailed(about)) resolve();
-      else this.#onMailed.set(about, resolve);
-    });
-  }
-
-  #isMailed(about: string): boolean {
-    return this.#recipients.get(about)?.size === TEAM.length;
   }
 
   /** The worker that has the run may be killed at any time: the answer is sent again until it is known what became of it. */
@@ -204,25 +191,27 @@ class Driver {
     this.#start(is);
   }
 
+  /**
+   * Asks for the mails of the questions that are waited for, whenever they were sent: before this process knew of the
+   * question, or under a number that another mail had passed when its transaction ended.
+   */
   async #readMails(): Promise<void> {
     const { mailsBetweenKills } = this.#options;
-    let last = "0";
-    let untilKill = mailsBetweenKills;
-    while (!this.#isOver) {
+    const mails = `${this.#tables}.mails`;
+    for (let killAt = mailsBetweenKills; !this.#isOver; await pause(LOOK_MS)) {
       const { rows } = await this.#pool.query(
-        `SELECT n, about, recipient FROM ${this.#tables}.mails WHERE n > $1 ORDER BY n`,
-        [last],
+        `SELECT about FROM ${mails} WHERE about = ANY($1) GROUP BY about HAVING count(DISTINCT recipient) = $2`,
+        [[...this.#onMailed.keys()], TEAM.length],
       );
-      for (const { n, about, recipient } of rows) {
-        last = n;
-        const all = this.#recipients.get(about) ?? new Set();
-        this.#recipients.set(about, all.add(recipient));
-        if (this.#isMailed(about)) this.#onMailed.get(about)?.();
-        if (--untilKill > 0) continue;
-        untilKill = mailsBetweenKills;
-        this.#killOne();
+      for (const { about } of rows) {
+        this.#onMailed.get(about)?.();
+        this.#onMailed.delete(about);
       }
-      await pause(LOOK_MS);
+      const counted = await this.#pool.query(`SELECT count(*)::integer AS count FROM ${mails}`);
+      const { count } = counted.rows[0];
+      if (count < killAt) continue;
+      killAt = count + mailsBetweenKills;
+      this.#killOne();
     }
   }
 
