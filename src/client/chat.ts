@@ -325,7 +325,7 @@ class ChatTransport implements CadenzaChatTransport {
     }
     if (follow.replaced !== undefined) {
       response.close();
-      // Once it is told that there is nothing to follow, a chat looks as if it rested, and without the error of a message.
+      // At null `useChat` sets the status to "ready" and removes the error, while the response comes and after it has failed.
       await unlessAborted(follow.replaced, abortSignal);
       return null;
     }
@@ -515,8 +515,8 @@ function runIdIn(messageId: unknown): string | undefined {
 }
 
 /**
- * Chunks as a stream that reads none before it is asked for one: by then its chat is known. `onEnd` is told whether they
- * came without an error.
+ * Chunks as a stream that reads no chunk before it is asked for one: by then its chat is known. Calls `onEnd` once the
+ * stream is over, with whether it held no error.
  */
 function streamOf(chunks: AsyncGenerator<Chunk, void>, onEnd: (isWell: boolean) => void): Chunks {
   let isWell = true;

@@ -63,8 +63,8 @@ export class AgentJournal extends LogOrder implements Journal {
   }
 
   /**
-   * A durable agent waits at the same points in each replay, whatever the time and the store, so that what it does side
-   * by side goes on in the same order. It receives nothing meanwhile.
+   * A durable agent waits at the same points in each replay, whatever the time and the store, so that its branches continue
+   * in the same order. It receives nothing meanwhile.
    */
   emit(emission: Emission, at: number): undefined | Promise<void> {
     const { log, settings } = this.agent;

@@ -318,8 +318,8 @@ export class Execution extends Operations {
   }
 
   /**
-   * Goes on when the run has its slot again. With a journal a result takes its turn in the order of the log at once, and is
-   * handed over when the run has its slot.
+   * Calls back when the run has its slot again. With a journal it calls back at once, so that a result takes its turn in the
+   * order of the log, and the journal hands nothing over before the run has its slot.
    */
   withSlot(callback: () => void): void {
     const { journal, run } = this;

@@ -40,7 +40,7 @@ export abstract class Operations {
     return this.journal?.isCatchingUp === true;
   }
 
-  /** Whether the agent goes on only when it receives a result, one result a turn of the event loop. */
+  /** Whether the agent continues only when it receives a result, one result a turn of the event loop. */
   get isPaced(): boolean {
     return this.journal?.isCatchingUp === false;
   }

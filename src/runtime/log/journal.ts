@@ -7,8 +7,8 @@ import type { RunLog } from "./run-log.ts";
 
 /**
  * What a durable agent has done before, and the order in which it gets its results. Results are handed over one at a time,
- * in log order. An agent that is executed again gets those of the log, and what it does is compared with the log. The agent
- * of a run without a journal gets each result as soon as it is committed.
+ * in log order. An agent that is executed again gets the results in the log, and the journal compares what it does with the
+ * log. The agent of a run without a journal gets each result as soon as it is committed.
  */
 export interface Journal {
   /** Whether the log holds more than the agent has done so far: it does again what an earlier execution has done. */
