@@ -130,7 +130,7 @@ export class Oracle {
       if (type === "TEXT_MESSAGE_CONTENT") messages("an AG-UI host", [{ role: String(roles.get(messageId)), event }]);
       else if (wordsIn(event).size > 0) wrong.push(`an AG-UI host gets ${String(type)} of a client`);
     }
-    for (const shown of [seen.page, seen.thread]) wrong.push(...addressesIn(shown));
+    for (const shown of [seen.page.map(withoutJson), seen.thread]) wrong.push(...addressesIn(shown));
     return wrong;
   }
 
@@ -256,6 +256,13 @@ function faultsIn(value: unknown): readonly string[] {
     level = next;
   }
   return [];
+}
+
+/** A message of a page without the answers that are JSON: a page shows them as text, and follows no address in them. */
+function withoutJson({ parts, ...message }: Spoken): Spoken {
+  const follows = ({ toolCallId, output }: Body): boolean =>
+    toolCallId === undefined || messageIn(output) !== undefined;
+  return { ...message, parts: listOf(parts).map((part) => (follows(part) ? part : { ...part, output: undefined })) };
 }
 
 /** Addresses that are shown to other users, and are no links to the web nor data. */
