@@ -47,11 +47,13 @@ const system = ["test/**/*.system.test.ts"];
 const postgres = ["test/postgres/*.test.ts"];
 
 /**
- * The files that get a process of their own: they reload or replace modules, leave servers open, measure time or
- * memory, or take long and should begin first. All others share one process per processor, so that modules are loaded
+ * The files that get a process of their own: they reload or replace modules, replace the timers of a process, leave
+ * servers open, measure time or memory, or take long and should begin first. All others share one process per processor, so that modules are loaded
  * once.
  */
 const alone = [
+  "test/client/pauses.test.ts",
+  "test/client/troubles.test.ts",
   "test/durable/evicted-runs.test.ts",
   "test/durable/worlds.test.ts",
   "test/http/event-stream.test.ts",

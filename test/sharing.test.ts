@@ -3,15 +3,18 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** Calls that change modules for every later file in the same process. */
-const CHANGES_MODULES = /\bvi\.(?:mock|doMock|resetModules)\(/;
+/**
+ * Calls that change modules or timers for others in the same process: for later files, or for sockets that files before
+ * have left.
+ */
+const CHANGES_OTHERS = /\bvi\.(?:mock|doMock|resetModules|useFakeTimers)\(/;
 /** A promise of a module. What waits for it stays in memory until it settles. */
 const SHARED_PROMISE = /^(?:export )?const \w+(?::[^=]+)? = new Promise/m;
 
-test("a file that replaces or reloads modules is run alone", () => {
+test("a file that replaces modules or timers, or reloads modules, is run alone", () => {
   const config = readFileSync(`${ROOT}vitest.config.ts`, "utf8");
   const files = filesIn("test").filter(
-    (path) => path.endsWith(".test.ts") && CHANGES_MODULES.test(readFileSync(ROOT + path, "utf8")),
+    (path) => path.endsWith(".test.ts") && CHANGES_OTHERS.test(readFileSync(ROOT + path, "utf8")),
   );
 
   expect(files.length).toBeGreaterThan(1);
