@@ -8,11 +8,11 @@ import { isPromise } from "./promises.ts";
  */
 
 const LEVELS = ["debug", "info", "warn", "error"] as const;
-const contained = new WeakSet<Logger>();
+const containedLoggers = new WeakSet<Logger>();
 
 /** A logger that neither throws nor rejects, whatever the given one does. */
 export function containedLogger(logger: Logger): Logger {
-  if (contained.has(logger)) return logger;
+  if (containedLoggers.has(logger)) return logger;
   const take = (level: (typeof LEVELS)[number], message: string, fields?: object): void => {
     try {
       const taken: unknown = logger[level](message, fields);
@@ -27,7 +27,7 @@ export function containedLogger(logger: Logger): Logger {
     warn: (message, fields) => take("warn", message, fields),
     error: (message, fields) => take("error", message, fields),
   };
-  contained.add(own);
+  containedLoggers.add(own);
   return own;
 }
 
@@ -48,6 +48,31 @@ export function inBackground(
   } catch (error) {
     report(error);
   }
+}
+
+declare const isContained: unique symbol;
+
+/** A callback that does not throw. Made once, it is called for many promises, which costs each of them nothing. */
+export type Contained<Given> = ((given: Given) => void) & { readonly [isContained]: true };
+
+/** A callback whose errors go to the logger. */
+export function contained<Given>(logger: Logger, callback: (given: Given) => void): Contained<Given> {
+  return ((given: Given): void => {
+    try {
+      callback(given);
+    } catch (error) {
+      logger.error("Work in the background failed.", { error });
+    }
+  }) as Contained<Given>;
+}
+
+/** Calls back when a promise is settled. */
+export function whenSettled<Value>(
+  promise: PromiseLike<Value>,
+  onValue: Contained<Value>,
+  onError: Contained<unknown>,
+): void {
+  promise.then(onValue, onError);
 }
 
 /** The end of work, for callers that wait until it is over. It does not reject: what the work throws goes to the logger. */

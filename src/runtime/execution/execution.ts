@@ -1,6 +1,7 @@
 import type { AboutRun } from "../../core/about-run.ts";
 import { aboutRun } from "../../core/about-run.ts";
-import { inBackground } from "../../core/background.ts";
+import type { Contained } from "../../core/background.ts";
+import { contained, inBackground, whenSettled } from "../../core/background.ts";
 import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -91,8 +92,8 @@ export class Execution extends Operations {
   /** The generators that wait while one that they gave is drained. */
   #outer: Generator[] | undefined;
   /** Made once for all values, and dropped while the agent waits for an answer. */
-  #onStep: ((given: IteratorResult<unknown>) => void) | undefined;
-  #onStepThrown: ((error: unknown) => void) | undefined;
+  #onStep: Contained<IteratorResult<unknown>> | undefined;
+  #onStepThrown: Contained<unknown> | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
@@ -163,28 +164,45 @@ export class Execution extends Operations {
     }
   }
 
+  /** Takes the value, and those after it, in a later microtask. */
   #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
     if (step === undefined) return;
-    this.#onStep ??= (given) => this.#goOnWith(given);
-    this.#onStepThrown ??= (error) => this.#onThrown(error);
-    inBackground(this.logger, Promise.resolve(step).then(this.#onStep, this.#onStepThrown));
+    const { logger } = this;
+    this.#onStep ??= contained(logger, (given) => this.#goOnWith(given));
+    this.#onStepThrown ??= contained(logger, (error) => this.#onThrown(error));
+    whenSettled(Promise.resolve(step), this.#onStep, this.#onStepThrown);
   }
 
-  #goOnWith(step: IteratorResult<unknown>): void {
+  /** Takes the value, and all after it that the agent gives without a promise. */
+  #goOnWith(given: IteratorResult<unknown>): void {
     try {
-      const taken = this.#take(step);
-      if (taken === undefined) this.goOn(undefined);
-      else if (taken !== "stops")
-        inBackground(
-          this.logger,
-          taken.then(
-            () => this.goOn(undefined),
-            (error: unknown) => this.#onThrown(error),
-          ),
-        );
+      let step = given;
+      for (;;) {
+        const taken = this.#take(step);
+        if (taken === "stops") return;
+        if (taken !== undefined) {
+          this.#goOnAfter(taken);
+          return;
+        }
+        const next = this.#next(undefined);
+        if (next === undefined || isPromise(next)) {
+          this.#follow(next);
+          return;
+        }
+        step = next;
+      }
     } catch (error) {
       this.#onThrown(error);
     }
+  }
+
+  #goOnAfter(turn: Promise<void>): void {
+    const { logger } = this;
+    whenSettled(
+      turn,
+      contained(logger, () => this.goOn(undefined)),
+      contained(logger, (error) => this.#onThrown(error)),
+    );
   }
 
   /** Lets the agent run to its next value. Undefined: there is none. */
