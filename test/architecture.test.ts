@@ -202,6 +202,7 @@ describe("the objects of the two rooms know each other", () => {
       "LiveRuns: Runs",
       "LogRun: LiveRun",
       "Owner: DurableRuns",
+      "RemoteRuns: DurableRuns",
       "Residence: LeasedResidence",
       "SpendingRun: LiveRun",
       "StepsRun: LiveRun",

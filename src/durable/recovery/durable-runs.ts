@@ -67,6 +67,7 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   /** A plain run in a store that ends with its process cannot change its owner. */
   residenceOf(run: LiveRun): Residence | undefined {
+    this.#recovery.start();
     const mayChangeOwner = this.worker.store.persistent || run.agent.options.durable === true;
     return mayChangeOwner ? new LeasedResidence(this, run) : undefined;
   }
@@ -103,14 +104,6 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   // The runs that are not loaded here.
-
-  start(): void {
-    this.#recovery.start();
-  }
-
-  get sharesSlots(): boolean {
-    return this.worker.store.persistent;
-  }
 
   async create(run: AddedRun): Promise<void> {
     await this.#logs.create(run);
@@ -182,12 +175,10 @@ export class DurableRuns implements RemoteRuns, Owner {
     return this.ancestors.settle(key, parent, question);
   }
 
-  trying({ head, created }: StoredRun): undefined | Promise<void> {
-    return head.blocked === null ? undefined : this.#loader.tried(created.agent_name);
-  }
-
-  logOf(stored: StoredRun): LogSource {
-    return new RemoteLog(this.worker, stored);
+  logOf(stored: StoredRun): LogSource | Promise<void> {
+    const { head, created } = stored;
+    const trying = head.blocked === null ? undefined : this.#loader.tried(created.agent_name);
+    return trying ?? new RemoteLog(this.worker, stored);
   }
 
   onRegistered(agent: Agent): void {

@@ -60,6 +60,9 @@ export interface LeftRun {
 }
 
 const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
+
+const noRemoteRuns: RemoteReport = { blocked: [], unregistered: 0, damaged: [], differences: 0, heartbeatAgeMs: null };
+
 const DRAIN_MS = 10_000;
 /** How long the store may take to answer after the drain, in milliseconds. */
 const STORE_CLOSE_MS = 10_000;
@@ -87,6 +90,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   readonly #runs: Runs;
   readonly #announcer: Announcer;
   #closing: Promise<CloseReport> | undefined;
+  #hasWarned = false;
   /** The runs that were to end or to be handed on while the runtime was closed. */
   readonly #left = new Map<LiveRun, LeftRun>();
 
@@ -179,7 +183,21 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   #add(agents: readonly Agent[]): void {
     this.#warnOf(this.#registry.add(agents));
-    for (const agent of agents) if (this.#registry.executes(agent)) this.#runs.remote.onRegistered(agent);
+    const { remote } = this.#runs;
+    for (const agent of agents.filter((one) => this.#registry.executes(one))) {
+      if (remote === undefined) this.#warnIfDurable(agent);
+      else remote.onRegistered(agent);
+    }
+  }
+
+  /** Durable agents work in a store that is not, too, until the process ends. The logger is told once. */
+  #warnIfDurable({ name, options }: Agent): void {
+    if (options.durable !== true || this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.#settings.logger.warn(
+      'An agent is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite" or "cadenza/postgres", or durable(store) of "cadenza/durable".',
+      { agent_name: name },
+    );
   }
 
   #warnOf(demotions: readonly Demotion[]): void {
@@ -254,7 +272,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const agents: Record<string, Counters> = {};
     for (const { name } of this.#registry.all())
       agents[name] = (await this.#settings.store.counters(name)) ?? noCounters;
-    return { ...this.#runs.report, ...(await this.#runs.remote.report()), agents };
+    return { ...this.#runs.report, ...((await this.#runs.remote?.report()) ?? noRemoteRuns), agents };
   }
 
   /**
@@ -321,7 +339,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     for (const run of rest) endLater(run);
     await Promise.all(ending);
     this.#leave();
-    for (const close of [() => this.#runs.remote.close(), () => store.close()]) {
+    for (const close of [() => this.#runs.remote?.close(), () => store.close()]) {
       try {
         await close();
       } catch (error) {

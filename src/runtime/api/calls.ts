@@ -13,7 +13,7 @@ import { badArgument, checkObject, readGiven } from "../agent/check.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { LogSource, StreamStart } from "../log/events.ts";
-import { isLost, refusalError } from "../log/refusals.ts";
+import { isLost, notLoadedError, refusalError } from "../log/refusals.ts";
 import type { Answered } from "../runs/answer-router.ts";
 import { AnswerRouter } from "../runs/answer-router.ts";
 import type { AuditedObjects, Ended, Trail } from "../runs/audit.ts";
@@ -209,6 +209,7 @@ export class Calls {
     const { status } = stored.head;
     if (status === "cancelled") return { run: await this.#reader.record(stored), repeated: true };
     if (isFinal(status)) throw refusalError({ refused: "run_finished" }, key.run_id);
+    if (remote === undefined) throw notLoadedError(key.run_id);
     const live = await remote.load(key);
     if (live !== undefined) return this.#cancelLive(live);
     const state = await remote.cancel(key, this.#by);

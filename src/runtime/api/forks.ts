@@ -110,7 +110,7 @@ export class Forks {
         if (this.#runs.shared.isClosed) throw closedError();
         const { idempotencyKey } = given;
         const { concurrency } = agent.options;
-        await this.#runs.remote.create({ key: fork, log: entries, session: change, idempotencyKey, concurrency });
+        await this.#runs.addElsewhere({ key: fork, log: entries, session: change, idempotencyKey, concurrency });
         return { elsewhere: fork, of: created };
       }
       const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);

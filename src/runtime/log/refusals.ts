@@ -84,6 +84,11 @@ export function lostError(runId: string, why = "belongs to another process now",
   });
 }
 
+/** The error for a run that had not ended when its runtime was closed, in a store that no other process executes. */
+export function notLoadedError(runId: string): CadenzaError {
+  return lostError(runId, "was left by the runtime that executed it");
+}
+
 /** Whether {@link lostError} has made the error. */
 export function isLost(error: unknown): error is CadenzaError {
   return CadenzaError.is(error) && error.code === "lost_ownership";

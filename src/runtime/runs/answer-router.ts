@@ -12,7 +12,7 @@ import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
 import { admitAnswer, replyCommand } from "../agent/answer.ts";
 import { committedRecord, foldLog } from "../log/fold-log.ts";
-import { isLost, isNotFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
+import { closedError, isLost, isNotFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
 import { answerRun } from "./answering.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RunReader } from "./run-reader.ts";
@@ -147,11 +147,12 @@ export class AnswerRouter {
   #settleAbove(key: RunKey, state: RunState, answer: Answer): undefined | Promise<void> {
     const { parent } = createdEntry(state);
     const question = parent && exchangeOf(state, answer);
-    return question && this.#runs.remote.settleAbove(key, parent, question);
+    return question && this.#runs.remote?.settleAbove(key, parent, question);
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
-    const run = this.#runs.find(key) ?? (await this.#runs.remote.load(key));
+    const { remote } = this.#runs;
+    const run = this.#runs.find(key) ?? (await remote?.load(key));
     const state = run === undefined ? await foldLog(this.#store, key, Number.POSITIVE_INFINITY) : run.log.state;
     if (state === undefined) throw notFound(key.run_id);
     const below = belowOf(state, answer);
@@ -167,7 +168,8 @@ export class AnswerRouter {
     }
     const await_id = answer.await_id ?? idOf(state);
     await admitAnswer(state, await_id, answer);
-    const later = await this.#runs.remote.offer(key, { ...answer, await_id });
+    if (remote === undefined) throw closedError();
+    const later = await remote.offer(key, { ...answer, await_id });
     await this.#settleAbove(key, later, { ...answer, await_id });
     const question = await_id === null ? undefined : settledQuestion(later, await_id);
     const after = question?.event ?? shown;

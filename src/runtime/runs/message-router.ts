@@ -9,6 +9,7 @@ import type { RunStatus } from "../../protocol/run.ts";
 import { checkMessage } from "../agent/agent-schemas.ts";
 import { checkLogLength, checkWaiting, messageBytes } from "../log/part-size.ts";
 import { closedError, lostError, refusalError } from "../log/refusals.ts";
+import { refuseLate } from "./late-message.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Runs } from "./runs.ts";
 import { unlessLost } from "./unless-lost.ts";
@@ -75,7 +76,12 @@ export class MessageRouter {
     if (ready !== undefined) await ready;
     const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
     const live = this.#runs.find(key);
-    return live === undefined ? this.#runs.remote.send(key, entry, isKeyed) : this.#giveTo(live, entry);
+    if (live !== undefined) return this.#giveTo(live, entry);
+    const { remote, shared } = this.#runs;
+    if (remote !== undefined) return remote.send(key, entry, isKeyed);
+    // Only a run that has ended is not loaded here.
+    await refuseLate(shared.store, key, entry);
+    return false;
   }
 
   async #giveTo({ log }: LiveRun, entry: ReceivedEntry): Promise<boolean> {

@@ -34,7 +34,7 @@ export interface DamageReport {
   readonly message: string;
 }
 
-/** The runs of the store that cannot go on. A store that is not durable has none. */
+/** The runs of the store that cannot go on. */
 export interface RemoteReport {
   /** The oldest 1,000 blocked runs of all processes. */
   readonly blocked: readonly BlockedRun[];
@@ -64,14 +64,13 @@ export interface AddedRun {
   readonly concurrency: ConcurrencyOptions | undefined;
 }
 
-/** The runs of a store that are not loaded in this process. It varies by store. */
+/**
+ * The runs of a durable store that are not loaded in this process. In any other store only this process executes runs, and
+ * those that it has not loaded have ended.
+ */
 export interface RemoteRuns {
-  /** Whether the store counts the slots of runs over all processes. */
-  readonly sharesSlots: boolean;
   /** Undefined: no other process can execute the run. */
   residenceOf(run: LiveRun): Residence | undefined;
-  /** The first run is about to be written. */
-  start(): void;
   /**
    * Adds a run for any process that executes its agent, when a slot is free. Resolves when the store has it. Rejects with
    * `idempotency_conflict` if the key has made another run, and with `limit_reached` if it must not wait for a slot.
@@ -107,10 +106,8 @@ export interface RemoteRuns {
    * has that, or has failed to take it. Undefined: only this process writes to the runs above.
    */
   settleAbove(key: RunKey, parent: ParentRun, question: Question): undefined | Promise<void>;
-  /** Resolves when code that was just registered has been tried on a blocked run. Undefined: it has been. */
-  trying(stored: StoredRun): undefined | Promise<void>;
-  /** The log of a run that is not loaded here. */
-  logOf(stored: StoredRun): LogSource;
+  /** The log of a run that is not loaded here. A promise: code that was just registered is tried on it. Look again then. */
+  logOf(stored: StoredRun): LogSource | Promise<void>;
   onRegistered(agent: Agent): void;
   report(): Promise<RemoteReport>;
   /** No more runs are taken. */

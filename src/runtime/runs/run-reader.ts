@@ -7,7 +7,7 @@ import { isPromise } from "../../core/promises.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { originRecord, questionRecord, runRecord, runSummary, transcript } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, openQuestions } from "../../core/state.ts";
+import { createdEntry, isFinal, openQuestions } from "../../core/state.ts";
 import { isoTime } from "../../core/time.ts";
 import { left } from "../../core/usage.ts";
 import { userOf } from "../../core/user.ts";
@@ -17,8 +17,9 @@ import { noLabels } from "../agent/labels.ts";
 import type { LogSource, StreamHost } from "../log/events.ts";
 import { EventStream } from "../log/events.ts";
 import { foldLog } from "../log/fold-log.ts";
-import { closedError, isLost } from "../log/refusals.ts";
+import { closedError, isLost, notLoadedError } from "../log/refusals.ts";
 import { allRuns } from "./all-runs.ts";
+import { EndedLog } from "./ended-log.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { RunDetails, Session } from "./requests.ts";
@@ -237,9 +238,12 @@ export class RunReader {
   #logOf(stored: StoredRun | undefined): MaybePromise<LogSource | undefined> {
     if (stored === undefined) return undefined;
     const { remote } = this.#runs;
-    // The run may be unblocked by code that is being tried.
-    const trying = remote.trying(stored);
-    return trying === undefined ? remote.logOf(stored) : trying.then(() => this.#find(stored.key));
+    if (remote === undefined) {
+      const { key, head } = stored;
+      return new EndedLog(this.#settings.store, stored, isFinal(head.status) ? undefined : notLoadedError(key.run_id));
+    }
+    const log = remote.logOf(stored);
+    return log instanceof Promise ? log.then(() => this.#find(stored.key)) : log;
   }
 
   /** Finds the log of a run that has left this process, for a reader that waits for more events. */

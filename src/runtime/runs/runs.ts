@@ -17,7 +17,7 @@ import type { Registry } from "../agent/registry.ts";
 import type { Execution } from "../execution/execution.ts";
 import { onceTaken } from "../execution/once-committed.ts";
 import { OneByOne } from "../log/one-by-one.ts";
-import { closedError } from "../log/refusals.ts";
+import { closedError, notLoadedError } from "../log/refusals.ts";
 import type { Residence } from "../log/residence.ts";
 import type { RunsReport } from "../log/run-figures.ts";
 import type { RunLog } from "../log/run-log.ts";
@@ -29,10 +29,9 @@ import { deleteRun, deleteSession } from "./deleting.ts";
 import { Draining } from "./draining.ts";
 import type { LiveRuns, SubRunFound } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
-import { NoRemoteRuns } from "./no-remote-runs.ts";
 import type { Settings } from "./options.ts";
 import { Pruning } from "./pruning.ts";
-import type { RemoteRuns } from "./remote-runs.ts";
+import type { AddedRun, RemoteRuns } from "./remote-runs.ts";
 import type { Joining } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { SubRun } from "./sub-run.ts";
@@ -40,7 +39,8 @@ import { SubRun } from "./sub-run.ts";
 /** The live runs of a runtime: creates, finds and ends them. */
 export class Runs implements LiveRuns {
   readonly shared: SharedByRuns;
-  readonly remote: RemoteRuns;
+  /** Undefined: only this process executes runs of the store. */
+  readonly remote: RemoteRuns | undefined;
   readonly registry: Registry;
   readonly #options: Settings;
   readonly #announcer: Announcer;
@@ -62,7 +62,7 @@ export class Runs implements LiveRuns {
     this.#sessions = new SessionEntries(store, clock, (key) => this.find(key));
     this.#pruning = new Pruning(options);
     this.#admission = new Admission(options, this.shared.slots);
-    this.remote = options.engine?.(this) ?? new NoRemoteRuns(store, logger);
+    this.remote = options.engine?.(this);
     this.#pruning.start();
   }
 
@@ -71,7 +71,7 @@ export class Runs implements LiveRuns {
   }
 
   residenceOf(run: LiveRun): Residence | undefined {
-    return this.remote.residenceOf(run);
+    return this.remote?.residenceOf(run);
   }
 
   /** The run, if this process executes it. */
@@ -180,7 +180,7 @@ export class Runs implements LiveRuns {
   end(): void {
     this.#over = true;
     this.#options.feed.end();
-    this.remote.end();
+    this.remote?.end();
   }
 
   get capacity(): number {
@@ -220,20 +220,20 @@ export class Runs implements LiveRuns {
     // Another process may have written to a run that is loaded here, and may have ended it.
     const checked = this.find(key)?.residence?.sync("if left");
     if (checked !== undefined) await checked;
-    return this.find(key) ?? this.remote.findSubRun(key);
+    return this.find(key) ?? this.remote?.findSubRun(key);
   }
 
   /** The sub-run then cancels its own sub-runs. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
     const live = this.find(key);
     if (live !== undefined) this.#cancelling.do(() => inBackground(this.shared.logger, live.cancel().catch(ignore)));
-    return this.remote.cancelSubRun(key, parent);
+    return this.remote?.cancelSubRun(key, parent);
   }
 
   /** No new runs from now on. Resolves when none is at work here any more, or after `drainMs`. See {@link Draining}. */
   async drain(drainMs: number, handOn: (run: LiveRun) => void): Promise<void> {
     this.shared.isClosed = true;
-    await this.remote.stopTaking();
+    await this.remote?.stopTaking();
     this.#pruning.stop();
     await new Draining(this, this.shared, handOn).wait(drainMs);
   }
@@ -254,7 +254,8 @@ export class Runs implements LiveRuns {
    * are taken from it, by this process or another one, in the order in which they were accepted.
    */
   begins(agent: Agent): boolean {
-    return this.registry.executes(agent) && !(this.remote.sharesSlots && isCountedByStore(agent.options.concurrency));
+    const sharesSlots = this.remote !== undefined && this.shared.store.persistent;
+    return this.registry.executes(agent) && !(sharesSlots && isCountedByStore(agent.options.concurrency));
   }
 
   #accept(parts: NewRunParts): LiveRun {
@@ -270,7 +271,13 @@ export class Runs implements LiveRuns {
     const key = { tenant, run_id: runId };
     const concurrency = parent === undefined ? agent.options.concurrency : undefined;
     const log: NewLog = [this.#created(key, parts)];
-    await this.remote.create({ key, log, session: session?.change, idempotencyKey, concurrency });
+    await this.addElsewhere({ key, log, session: session?.change, idempotencyKey, concurrency });
+  }
+
+  /** Adds a run that does not begin here. Only a durable store has such runs. */
+  async addElsewhere(run: AddedRun): Promise<void> {
+    if (this.remote === undefined) throw notLoadedError(run.key.run_id);
+    await this.remote.create(run);
   }
 
   #created(key: RunKey, parts: NewRunParts): CreatedEntry {
@@ -286,7 +293,6 @@ export class Runs implements LiveRuns {
     session: SessionChange | undefined,
   ): LiveRun {
     const [entry, ...others] = log;
-    this.remote.start();
     if (entry.parent === undefined) this.#admission.checkSlots(agent, key.tenant, entry.session_id);
     const run = new LiveRun(this, key, agent);
     this.#live.set(key, run);
