@@ -34,7 +34,7 @@ export interface Clock {
 
 /** Where identifiers come from. */
 export interface Ids {
-  /** A random UUID in lower case, for runs and sessions. */
+  /** A random UUID, for runs and sessions. */
   uuid(): string;
   /** A random token, for the owners of runs. */
   token(): string;

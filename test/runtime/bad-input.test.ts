@@ -428,6 +428,23 @@ describe("a bad argument", () => {
   });
 });
 
+describe("ids of a host", () => {
+  const create = (uuid: () => string) =>
+    new AgentRuntime({ ids: { uuid, token: () => "owner" } })
+      .register("agent", () => "ok")
+      .createRun({ agent_name: "agent", input: "x" });
+
+  it("are kept as UUIDs in lower case", async () => {
+    const run = await create(() => "0000000000004000800000000000ABCD");
+    expect(run.run_id).toBe("00000000-0000-4000-8000-00000000abcd");
+  });
+
+  it.each([["run-1"], [undefined]])("that are no UUIDs are refused: %o", async (id) => {
+    const error = await create(() => id as string).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: "invalid_argument", message: expect.stringContaining("options.ids.uuid()") });
+  });
+});
+
 describe("a bad argument of the context", () => {
   it.each<
     [

@@ -1,5 +1,6 @@
 import type { Issue } from "../../core/errors.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import { sessionIdSchema } from "../../protocol/identifier.ts";
 import { timestampSchema } from "../../protocol/timestamp.ts";
 
 /** The error for an invalid argument. It says the argument's name, what was expected, and what was received. */
@@ -175,4 +176,12 @@ export function writePath(path: readonly (string | number)[]): string {
 export function checkSignal(name: string, signal: unknown): asserts signal is AbortSignal | undefined {
   if (signal !== undefined && !(typeof signal === "object" && signal !== null && "aborted" in signal))
     throw badArgument(name, "an AbortSignal", signal);
+}
+
+const canonicalId = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** Reads the id of a run or a session. */
+export function readId(name: string, value: unknown): string {
+  if (typeof value !== "string") throw badArgument(name, "a UUID", value);
+  return canonicalId.test(value) ? value : read(name, sessionIdSchema, value);
 }

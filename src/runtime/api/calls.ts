@@ -9,7 +9,7 @@ import { createdEntry, isFinal } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
-import { badArgument, checkObject, readGiven } from "../agent/check.ts";
+import { badArgument, checkObject, readGiven, readId } from "../agent/check.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { LogSource, StreamStart } from "../log/events.ts";
@@ -26,7 +26,7 @@ import type {
   ResumeOptions,
   ResumeRequest,
 } from "../runs/requests.ts";
-import { checkOptions, noOptions, readAwaitId, readId, readMode, readReply } from "../runs/requests.ts";
+import { checkOptions, noOptions, readAwaitId, readMode, readReply } from "../runs/requests.ts";
 import type { RunReader } from "../runs/run-reader.ts";
 import type { Runs } from "../runs/runs.ts";
 import { unlessLost } from "../runs/unless-lost.ts";

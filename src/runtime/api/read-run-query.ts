@@ -1,10 +1,9 @@
 import type { RunQuery } from "../../core/run-query.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { runStatusSchema } from "../../protocol/run.ts";
-import { badArgument, checkCount, checkKeys, checkObject, checkText, read, readTime } from "../agent/check.ts";
+import { badArgument, checkCount, checkKeys, checkObject, checkText, read, readId, readTime } from "../agent/check.ts";
 import { readLabels } from "../agent/labels.ts";
 import type { ListRunsQuery } from "../runs/requests.ts";
-import { readId } from "../runs/requests.ts";
 
 const known: readonly (keyof ListRunsQuery)[] = [
   "agent_name",

@@ -8,7 +8,16 @@ import { agentStatus, noCounters } from "../../core/statistics.ts";
 import type { AgentManifest } from "../../protocol/agent.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
-import { badArgument, checkCount, checkKey, checkKeys, checkObject, checkText, maxLengths } from "../agent/check.ts";
+import {
+  badArgument,
+  checkCount,
+  checkKey,
+  checkKeys,
+  checkObject,
+  checkText,
+  maxLengths,
+  readId,
+} from "../agent/check.ts";
 import type { Registry } from "../agent/registry.ts";
 import { manifestOf } from "../agent/registry.ts";
 import type { DetailedEvent, StreamStart } from "../log/events.ts";
@@ -17,7 +26,6 @@ import { isNotFound } from "../log/refusals.ts";
 import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
 import type { Settings } from "../runs/options.ts";
 import type { AgentName, EventsOptions, ListRunsQuery, RunDetails, Session } from "../runs/requests.ts";
-import { readId } from "../runs/requests.ts";
 import type { RunReader } from "../runs/run-reader.ts";
 import type { Runs } from "../runs/runs.ts";
 import { readSessionKey } from "./read-new-run.ts";

@@ -3,7 +3,7 @@ import type { StreamedEvent } from "../../core/project.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "../agent/agent-schemas.ts";
-import { readGiven } from "../agent/check.ts";
+import { readGiven, readId } from "../agent/check.ts";
 import type { AuditedObjects } from "../runs/audit.ts";
 import { Trail, told } from "../runs/audit.ts";
 import { MessageRouter } from "../runs/message-router.ts";
@@ -17,7 +17,7 @@ import type {
   SendOptions,
   SendRequest,
 } from "../runs/requests.ts";
-import { noOptions, readId, readMessageToSend } from "../runs/requests.ts";
+import { noOptions, readMessageToSend } from "../runs/requests.ts";
 import { RunReader } from "../runs/run-reader.ts";
 import type { Runs } from "../runs/runs.ts";
 import type { CallOptions } from "./call-agent.ts";

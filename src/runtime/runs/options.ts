@@ -1,7 +1,7 @@
 import { containedLogger } from "../../core/background.ts";
 import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
 import { MemoryStore } from "../../stores/memory/memory.ts";
-import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "../agent/check.ts";
+import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, readId } from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
 import { StoreClock } from "../log/store-clock.ts";
@@ -67,7 +67,7 @@ export interface RuntimeOptions {
   readonly logger?: Logger | undefined;
   /** The time and the timers. Default: the machine's. */
   readonly clock?: Clock | undefined;
-  /** Makes UUIDs and tokens. Default: random ones. */
+  /** Makes UUIDs, which are kept in lower case with dashes, and tokens. Default: random ones. */
   readonly ids?: Ids | undefined;
 }
 
@@ -290,7 +290,7 @@ export function readOptions(options: RuntimeOptions): Settings {
     feed,
     work: readWork(options.work, isOpenToOthers(store, engine)),
     clock: storeClock,
-    ids: options.ids === undefined ? systemIds : port("ids", options.ids),
+    ids: options.ids === undefined ? systemIds : checkedIds(port("ids", options.ids)),
     logger,
     exposeErrors,
     interceptors: readInterceptors(options.interceptors),
@@ -317,6 +317,11 @@ function readLimits(given: LimitOptions = {}, isPersistent: boolean): Pick<Setti
     limits: amounts("options.limits", limitDefaults, limits),
     perTenant: amounts("options.limits.perTenant", isPersistent ? persistentTenants : tenantDefaults, perTenant),
   };
+}
+
+/** Ids of which those of runs and sessions are UUIDs as they are compared and stored. */
+function checkedIds(ids: Ids): Ids {
+  return { uuid: () => readId("options.ids.uuid()", ids.uuid()), token: () => ids.token() };
 }
 
 /** Whether several processes can work on the runs of a store. */

@@ -2,7 +2,6 @@ import type { ForkOrigin, Labels } from "../../core/log.ts";
 import type { Mismatch, StoredSession } from "../../core/ports.ts";
 import type { Replied } from "../../core/state.ts";
 import type { OpenQuestionDetails, Usage } from "../../protocol/extensions.ts";
-import { sessionIdSchema } from "../../protocol/identifier.ts";
 import type { JsonInput, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessageInput } from "../../protocol/message.ts";
@@ -19,6 +18,7 @@ import {
   checkText,
   maxLengths,
   read,
+  readId,
 } from "../agent/check.ts";
 import type { RunInput } from "../agent/input.ts";
 import { readMessage } from "../agent/input.ts";
@@ -279,14 +279,6 @@ export interface Session {
 
 /** The options of a call without options. */
 export const noOptions: CreateRunOptions = {};
-
-const canonicalId = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
-/** Reads the id of a run or a session. */
-export function readId(name: string, value: unknown): string {
-  if (typeof value !== "string") throw badArgument(name, "a UUID", value);
-  return canonicalId.test(value) ? value : read(name, sessionIdSchema, value);
-}
 
 /** Reads the session that a caller provides. */
 export function readSession(session: CreateRunOptions["session"]): StoredSession | undefined {
