@@ -176,15 +176,8 @@ export function toKey(row: StoredRow): RunKey {
   return { tenant: fromText(String(row["tenant"])), run_id: fromText(String(row["run_id"])) };
 }
 
-/** An event in the columns of a row. */
-export function toFeedRow({ type, ...data }: WatchedEvent): { readonly type: string; readonly data: string | null } {
-  return { type, data: Object.keys(data).length === 0 ? null : toJson(data) };
-}
-
-/** The event of a row, and its run. */
-export function toFeedItem(row: StoredRow, position: string): FeedItem {
-  const { type, data } = row;
-  const event = { type, ...(typeof data === "string" && (JSON.parse(data) as object)) } as WatchedEvent;
+/** An event of a run, of which the row names the run and the time. */
+export function toFeedItem(row: StoredRow, position: string, event: WatchedEvent): FeedItem {
   return { position, key: toKey(row), agent_name: fromText(String(row["agent_name"])), at: Number(row["at"]), event };
 }
 

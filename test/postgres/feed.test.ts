@@ -293,8 +293,8 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     const single = poolOf(server, { max: 1 });
     const counting = await openPostgresStore({ pool: single, schema, hints: false });
     await single.query(
-      `INSERT INTO ${name}.feed_events (tx, at, tenant, run_id, agent_name, type, data)
-       SELECT (1::bigint << 48) | 1, n, CASE WHEN n % 1000 = 0 THEN 'rare' ELSE '' END, 'run ' || n, 'echo', 'run.completed', NULL
+      `INSERT INTO ${name}.feed_events (tx, at, run_id, tenant, agent_name, event)
+       SELECT (1::bigint << 48) | 1, n, gen_random_uuid(), CASE WHEN n % 1000 = 0 THEN 'rare' ELSE '' END, 'echo', 'c'
        FROM generate_series(1, 50000) n`,
     );
     await single.query(`VACUUM ANALYZE ${name}.feed_events`);

@@ -27,6 +27,7 @@ const asked: WatchedEvent = { type: "run.awaiting", await_id: "ask#1", of: null 
 const settled: WatchedEvent = { type: "question.settled", await_id: "ask#1", how: "answer", of: null };
 const completed: WatchedEvent = { type: "run.completed" };
 const failed: WatchedEvent = { type: "run.failed" };
+const cancelled: WatchedEvent = { type: "run.cancelled" };
 const blocked: WatchedEvent = { type: "run.blocked" };
 
 /** The feed: the events of all runs, in one order that readers may rely on. A store that keeps none passes. */
@@ -40,7 +41,11 @@ export const feedChecks: readonly StoreCheck[] = [
     await create(second, 2);
     await append(second, runKey(2), 1, write([ended()], { head: over(), feed: [settled, completed] }));
     clock.set(NOW + 9);
-    await first.post(runKey(1, ""), { entries: parts("a"), feed: [settled] });
+    const ways = (["answer", "default", "declined", "expired", "withdrawn"] as const).map(
+      (how): WatchedEvent => ({ ...settled, how, of: strange }),
+    );
+    const all = [settled, ...ways, completed, failed, cancelled, blocked];
+    await first.post(runKey(1, ""), { entries: parts("a"), feed: all });
     const one = { key: runKey(1, ""), agent_name: "ask" };
     const other = { key: runKey(2), agent_name: "echo" };
     const expected = [
@@ -48,12 +53,16 @@ export const feedChecks: readonly StoreCheck[] = [
       { ...one, at: NOW, event: ofSub },
       { ...other, at: NOW + 5, event: settled },
       { ...other, at: NOW + 5, event: completed },
-      { ...one, at: NOW + 9, event: settled },
+      ...all.map((event) => ({ ...one, at: NOW + 9, event })),
     ];
     for (const store of [first, second]) {
       const { items } = await page(store);
       expectSame(items.map(withoutPosition), expected, "the events");
-      expectSame(new Set(items.map(({ position }) => position)).size, 5, "how many positions the events have");
+      expectSame(
+        new Set(items.map(({ position }) => position)).size,
+        expected.length,
+        "how many positions the events have",
+      );
     }
   }),
 

@@ -3,6 +3,7 @@ import type { FeedPage, FeedQuery } from "../../core/ports.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import { countable, toFeedItem, toText } from "../stored-rows.ts";
 import type { Connection } from "./connection.ts";
+import { fromFeedText, lettersOf } from "./feed-text.ts";
 
 /*
  * The feed. Its order is that of `tx` and `id`, and holds for all readers at once:
@@ -44,11 +45,10 @@ CREATE TABLE ${events} (
   tx bigint NOT NULL,
   id bigint GENERATED ALWAYS AS IDENTITY,
   at float8 NOT NULL,
+  run_id uuid NOT NULL,
   tenant text COLLATE "C" NOT NULL,
-  run_id text COLLATE "C" NOT NULL,
   agent_name text COLLATE "C" NOT NULL,
-  type text COLLATE "C" NOT NULL,
-  data text,
+  event text COLLATE "C" NOT NULL,
   PRIMARY KEY (tx, id)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);`,
     // Begins the feed, or changes for how long events are kept. What is left of a feed that has ended is deleted.
@@ -102,13 +102,13 @@ BEGIN
     RETURN answers;
   END IF;
   its_era := ${schema}.feed_era_v1();
-  INSERT INTO ${events} (tx, at, tenant, run_id, agent_name, type, data)
+  INSERT INTO ${events} (tx, at, run_id, tenant, agent_name, event)
   SELECT its_era << ${TX_BITS} | greatest(
       pg_current_xact_id()::text::bigint,
       pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1
-    ), clock, r.tenant, r.run_id, r.agent_name, e.event ->> 0, e.event ->> 1
+    ), clock, r.run_id::uuid, r.tenant, r.agent_name, e.event
   FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
-  CROSS JOIN LATERAL jsonb_array_elements(x.w -> 'feed') WITH ORDINALITY e (event, m)
+  CROSS JOIN LATERAL jsonb_array_elements_text(x.w -> 'feed') WITH ORDINALITY e (event, m)
   JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'
   WHERE its_era IS NOT NULL AND answers -> (x.n - 1)::integer = 'null'
   ORDER BY x.n, e.m;
@@ -205,14 +205,14 @@ export class PostgresFeed {
         SELECT f.id AS feed, f.trimmed_tx::text, f.trimmed_id::text,
           coalesce(($1::bigint, $2::bigint) < (f.trimmed_tx, f.trimmed_id), false) AS is_lost,
           (SELECT e.tx FROM ${this.#schema}.feed_events e ORDER BY e.tx DESC, e.id DESC LIMIT 1) >= f.horizon AS is_held,
-          c.tx::text, c.id::text, c.at, c.tenant, c.run_id, c.agent_name, c.type, c.data, c.count, c.is_wanted
+          c.tx::text, c.id::text, c.at, c.tenant, c.run_id::text, c.agent_name, c.event, c.count, c.is_wanted
         FROM feed f LEFT JOIN (
           SELECT c.*, count(*) OVER () AS count, row_number() OVER (ORDER BY c.tx, c.id) AS n,
-            ($4::text IS NULL OR c.tenant = $4::text) AND ($5::text IS NULL OR c.type = ANY (string_to_array($5::text, ' '))) AS is_wanted
+            ($4::text IS NULL OR c.tenant = $4::text) AND ($5::text IS NULL OR strpos($5::text, left(c.event, 1)) > 0) AS is_wanted
           FROM chunk c
         ) c ON c.is_wanted OR c.n = c.count
         ORDER BY c.tx, c.id`,
-      [tx, id, limit, tenant === undefined ? null : toText(tenant), types?.join(" ") ?? null],
+      [tx, id, limit, tenant === undefined ? null : toText(tenant), types === undefined ? null : lettersOf(types)],
     );
     const [first] = rows;
     const last = rows.at(-1);
@@ -222,7 +222,9 @@ export class PostgresFeed {
     const isEmpty = last === undefined || last["tx"] === null;
     const start = from === "start" ? `${first["feed"]}.${first["trimmed_tx"]}.${first["trimmed_id"]}` : from;
     return {
-      items: rows.filter((row) => row["is_wanted"] === true).map((row) => toFeedItem(row, positionOf(row))),
+      items: rows
+        .filter((row) => row["is_wanted"] === true)
+        .map((row) => toFeedItem(row, positionOf(row), fromFeedText(String(row["event"])))),
       position: isEmpty ? start : positionOf(last),
       more: Number(first["count"] ?? 0) === limit ? "now" : first["is_held"] === true ? "soon" : null,
     };

@@ -1,4 +1,3 @@
-import type { WatchedEvent } from "../../core/feed.ts";
 import type {
   Expected,
   RunHead,
@@ -11,7 +10,8 @@ import type {
 } from "../../core/ports.ts";
 import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
-import { toFeedRow, toJson, toLines, toText, toTextOrNull } from "../stored-rows.ts";
+import { toJson, toLines, toText, toTextOrNull } from "../stored-rows.ts";
+import { toFeedText } from "./feed-text.ts";
 
 /*
  * Writes as the function `write` of the schema reads them. What JSON cannot carry fails here, before it shares a
@@ -63,7 +63,7 @@ export function postOf(key: RunKey, { entries, status, unblocks, due, feed }: Ru
     ...(status !== undefined && { status }),
     ...(unblocks === true && { unblocks }),
     ...(due !== undefined && { due }),
-    ...(feed !== undefined && { feed: feed.map(eventOf) }),
+    ...(feed !== undefined && { feed: feed.map(toFeedText) }),
   };
   return { json };
 }
@@ -121,7 +121,7 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake, 
     ...(session !== undefined && { session: changeOf(session) }),
     ...(counters !== undefined && { counters }),
     ...(wake !== undefined && { wake: keyOf(wake) }),
-    ...(feed !== undefined && { feed: feed.map(eventOf) }),
+    ...(feed !== undefined && { feed: feed.map(toFeedText) }),
   };
   return { json: whole, messages: session?.messages };
 }
@@ -141,11 +141,6 @@ function changeOf(change: SessionChange): WriteJson {
     ...(isLazy ? { isLazy } : { messages: (messages?.() ?? []).map(toJson) }),
     ...(state !== undefined && { state: toJson(state.value) }),
   };
-}
-
-function eventOf(event: WatchedEvent): readonly (string | null)[] {
-  const { type, data } = toFeedRow(event);
-  return [type, data];
 }
 
 function linesOf(entries: RunWrite["entries"]): WriteJson {

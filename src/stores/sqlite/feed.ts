@@ -2,7 +2,8 @@ import type { FeedOptions, WatchedEvent } from "../../core/feed.ts";
 import type { FeedPage, FeedQuery, RunKey } from "../../core/ports.ts";
 import { systemIds } from "../../runtime/log/system.ts";
 import { isWanted } from "../feed.ts";
-import { countable, toFeedItem, toFeedRow, toNumber, toText } from "../stored-rows.ts";
+import type { StoredRow } from "../stored-rows.ts";
+import { countable, toFeedItem, toJson, toNumber, toText } from "../stored-rows.ts";
 import type { Connection, SqliteValue } from "./database.ts";
 import { PRUNE_CHUNK } from "./prune.ts";
 
@@ -60,8 +61,9 @@ export function addToFeed(
   at: number,
 ): void {
   for (const event of events) {
-    const { type, data } = toFeedRow(event);
-    connection.run(add, Math.floor(at * 1_000), at, toText(tenant), toText(run_id), agentName, type, data);
+    const { type, ...data } = event;
+    const text = Object.keys(data).length === 0 ? null : toJson(data);
+    connection.run(add, Math.floor(at * 1_000), at, toText(tenant), toText(run_id), agentName, type, text);
   }
 }
 
@@ -78,9 +80,15 @@ export function readFeed(connection: Connection, query: FeedQuery): FeedPage | u
   const { feed, trimmed } = first;
   if (query.from !== "start" && (its !== feed || from < Number(trimmed))) return undefined;
   const events = first["id"] === null ? [] : rows;
-  const items = events.map((row) => toFeedItem(row, `${feed}.${row["id"]}`)).filter((item) => isWanted(item, query));
+  const items = events
+    .map((row) => toFeedItem(row, `${feed}.${row["id"]}`, eventOf(row)))
+    .filter((item) => isWanted(item, query));
   const last = events.at(-1)?.["id"] ?? (query.from === "start" ? trimmed : from);
   return { items, position: `${feed}.${last}`, more: events.length === query.limit ? "now" : null };
+}
+
+function eventOf({ type, data }: StoredRow): WatchedEvent {
+  return { type, ...(typeof data === "string" && (JSON.parse(data) as object)) } as WatchedEvent;
 }
 
 /** Deletes some of the events that are too old, the oldest first, and answers whether there may be more of them. */
