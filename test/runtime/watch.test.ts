@@ -253,6 +253,22 @@ describe("a watch", () => {
     for (const position of positions) expect((await other.next()).value?.position).toBe(position);
   });
 
+  it("gives events of its own: what an application does with them changes none of another watch", async () => {
+    const { runtime, clock } = setUp();
+    runtime.register("shows", async (_input, { run }) => void (await run("asks", "")));
+    const open = await runtime.createRun({ agent_name: "shows", input: "" });
+    await runtime.resume({ run_id: open.run_id, await_resume: { ok: true } });
+    const before = JSON.stringify(await watched(clock, runtime.watch()));
+
+    for (const { event } of await watched(clock, runtime.watch())) {
+      if ("of" in event && event.of !== null) Object.assign(event.of, { run_id: "another" });
+      Object.assign(event, { type: "run.failed", note: "mine" });
+    }
+
+    expect(before).toContain('"of":{');
+    expect(JSON.stringify(await watched(clock, runtime.watch()))).toBe(before);
+  });
+
   it("tells the position behind what has been dealt with, over events of other types", async () => {
     const { runtime, clock, echo } = setUp();
     await runtime.createRun({ agent_name: "asks", input: "" });

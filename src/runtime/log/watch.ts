@@ -1,6 +1,7 @@
 import { endOf, inBackground, onceAborted } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { WatchedEvent } from "../../core/feed.ts";
+import { copyJson } from "../../core/json.ts";
 import type { Clock, FeedItem, FeedPage, Logger, Store } from "../../core/ports.ts";
 import { isoTime } from "../../core/time.ts";
 import { badArgument, checkKeys, checkObject, checkSignal, checkText } from "../agent/check.ts";
@@ -297,7 +298,9 @@ class FeedWatch<Type extends WatchedType> implements Watch<Type> {
     const item = this.#items[this.#index++];
     if (item === undefined) return undefined;
     this.#given = item.position;
-    const { position, key, agent_name, at, event } = item;
+    const { position, key, agent_name, at } = item;
+    // A store may keep the event, or give it to another watch.
+    const event = copyJson(item.event) as typeof item.event;
     return { done: false, value: { position, ...key, agent_name, at: isoTime(at), event } };
   }
 
