@@ -48,8 +48,8 @@ const postgres = ["test/postgres/*.test.ts"];
 
 /**
  * The files that get a process of their own: they reload or replace modules, replace the timers of a process, leave
- * servers open, measure time or memory, or take long and should begin first. All others share one process per processor, so that modules are loaded
- * once.
+ * servers open, measure time or memory, or take long and should begin first. All others share one process per processor,
+ * so that modules are loaded once.
  */
 const alone = [
   "test/client/pauses.test.ts",

@@ -4,7 +4,7 @@ import { takeTurns } from "../test/bench/turns.ts";
 
 /*
  * Limits what an installation costs: packages, megabytes, and the time to import the library, which is mostly that of
- * zod. Each import is compared with the one beside it, since the speed of a machine changes from one second to the next;
+ * zod. Each import is compared with the import of zod before it, since the speed of a machine changes from one second to the next;
  * where the limit seems to be passed, more of them are measured before it is said.
  */
 const MAX_PACKAGES = 4;

@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /**
- * Calls that change modules or timers for others in the same process: for later files, or for sockets that files before
- * have left.
+ * Calls that change modules or timers for others in the same process: for later files, or for sockets that earlier files
+ * have left open.
  */
 const CHANGES_OTHERS = /\bvi\.(?:mock|doMock|resetModules|useFakeTimers)\(/;
 /** A promise of a module. What waits for it stays in memory until it settles. */

@@ -7,6 +7,7 @@ import { isPromise } from "./promises.ts";
  * effect. `test/background.test.ts` finds what does not pass this place.
  */
 
+const FAILED = "Work in the background failed.";
 const LEVELS = ["debug", "info", "warn", "error"] as const;
 const containedLoggers = new WeakSet<Logger>();
 
@@ -38,7 +39,7 @@ export function containedLogger(logger: Logger): Logger {
 export function inBackground(
   logger: Logger,
   work: (() => unknown) | PromiseLike<unknown>,
-  message = "Work in the background failed.",
+  message = FAILED,
   about?: object,
 ): void {
   const report = (error: unknown): void => logger.error(message, { ...about, error });
@@ -61,7 +62,7 @@ export function contained<Given>(logger: Logger, callback: (given: Given) => voi
     try {
       callback(given);
     } catch (error) {
-      logger.error("Work in the background failed.", { error });
+      logger.error(FAILED, { error });
     }
   }) as Contained<Given>;
 }
@@ -80,7 +81,7 @@ export async function endOf(logger: Logger, work: PromiseLike<unknown>): Promise
   try {
     await work;
   } catch (error) {
-    logger.error("Work in the background failed.", { error });
+    logger.error(FAILED, { error });
   }
 }
 

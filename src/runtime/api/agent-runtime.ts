@@ -190,7 +190,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     }
   }
 
-  /** Durable agents work in a store that is not, too, until the process ends. The logger is told once. */
+  /** A durable agent works in a store that is not durable, too, until the process ends. The logger gets one warning. */
   #warnIfDurable({ name, options }: Agent): void {
     if (options.durable !== true || this.#hasWarned) return;
     this.#hasWarned = true;

@@ -164,7 +164,7 @@ export class Execution extends Operations {
     }
   }
 
-  /** Takes the value, and those after it, in a later microtask. */
+  /** Takes the value, and all values after it, in a later microtask. */
   #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
     if (step === undefined) return;
     const { logger } = this;

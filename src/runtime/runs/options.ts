@@ -319,7 +319,7 @@ function readLimits(given: LimitOptions = {}, isPersistent: boolean): Pick<Setti
   };
 }
 
-/** Ids of which those of runs and sessions are UUIDs as they are compared and stored. */
+/** The same ids, with each UUID in the form in which UUIDs are compared and stored. */
 function checkedIds(ids: Ids): Ids {
   return { uuid: () => readId("options.ids.uuid()", ids.uuid()), token: () => ids.token() };
 }

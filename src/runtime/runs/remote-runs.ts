@@ -34,7 +34,7 @@ export interface DamageReport {
   readonly message: string;
 }
 
-/** The runs of the store that cannot go on. */
+/** The runs of the store that cannot continue. */
 export interface RemoteReport {
   /** The oldest 1,000 blocked runs of all processes. */
   readonly blocked: readonly BlockedRun[];
@@ -65,11 +65,11 @@ export interface AddedRun {
 }
 
 /**
- * The runs of a durable store that are not loaded in this process. In any other store only this process executes runs, and
- * those that it has not loaded have ended.
+ * The runs of a durable store that are not loaded in this process. In any other store only this process executes runs, and a
+ * run that it has not loaded has ended.
  */
 export interface RemoteRuns {
-  /** Undefined: no other process can execute the run. */
+  /** Called before a run is written: this process begins to own runs. Undefined: no other process can execute the run. */
   residenceOf(run: LiveRun): Residence | undefined;
   /**
    * Adds a run for any process that executes its agent, when a slot is free. Resolves when the store has it. Rejects with

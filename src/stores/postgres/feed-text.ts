@@ -3,14 +3,14 @@ import type { HowSettled } from "../../core/state.ts";
 import { toJson } from "../stored-rows.ts";
 
 /*
- * An event of the feed as a text: a letter for what has happened and, where that is a question's, a JSON array of what it
- * names. Each event of each run is written to the log of the server, so it is as short as can be.
+ * An event of the feed as a text: a letter for what has happened, then a JSON array of the ids that the event names, if it
+ * names any. The server writes each event of each run to its log, so the text is short.
  */
 
 type Type = WatchedEvent["type"];
 type What = Exclude<Type, "question.settled"> | HowSettled;
 
-/** The letters of the types, and in place of `question.settled` those of the ways to settle a question. */
+/** A letter for each type of event. In place of `question.settled` each way to settle a question has one. */
 const LETTERS: Readonly<Record<What, string>> = {
   "run.completed": "c",
   "run.failed": "f",
