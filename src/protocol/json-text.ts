@@ -31,9 +31,9 @@ const SHORT = 4_096;
  * before it is parsed.
  */
 export function parseJson(text: string, limits: JsonLimits): unknown {
-  if (text.length > SHORT) checkStructure(text, limits);
+  const hasManyDigits = text.length > SHORT ? checkStructure(text, limits) : manyDigits.test(text);
   const value: unknown = JSON.parse(text);
-  checkDigits(text);
+  if (hasManyDigits) checkDigits(text);
   checkTree(value, limits);
   return value;
 }
@@ -80,13 +80,12 @@ function lookAtList(list: readonly unknown[], queue: object[]): number {
 }
 
 function lookAtObject(value: object, queue: object[]): number {
-  let count = 0;
-  for (const key in value) {
+  const keys = Object.keys(value);
+  for (const key of keys) {
     if (key === "__proto__") throw new JsonRefusal("forbidden_key", 'has a key "__proto__".');
     look((value as Record<string, unknown>)[key], queue);
-    count += 1;
   }
-  return count;
+  return keys.length;
 }
 
 const QUOTE = 0x22;
@@ -96,15 +95,20 @@ const SPACE = 0x20;
 
 /**
  * Refuses a text that is nested too deeply or holds too many values, by its brackets and commas. What is not JSON may pass:
- * the parser refuses that. A list or object that is not empty holds one value more than it has commas.
+ * the parser refuses that. A list or object that is not empty holds one value more than it has commas. Answers whether there
+ * may be numbers of many digits.
  */
-function checkStructure(text: string, { maxDepth, maxNodes }: JsonLimits): void {
+function checkStructure(text: string, { maxDepth, maxNodes }: JsonLimits): boolean {
   let depth = 0;
   let nodes = 1;
+  let digits = 0;
+  let mostDigits = 0;
   /** Whether a list or object has just begun. */
   let isOpening = false;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
+    digits = isDigit(code) ? digits + 1 : 0;
+    if (digits > mostDigits) mostDigits = digits;
     if (code <= SPACE) continue;
     // `]` and `}`.
     if (code === 0x5d || code === 0x7d) {
@@ -122,11 +126,11 @@ function checkStructure(text: string, { maxDepth, maxNodes }: JsonLimits): void 
     if (nodes > maxNodes) throw tooManyValues(maxNodes);
     if (code === QUOTE) at = endOfString(text, at) - 1;
   }
+  return mostDigits >= MANY;
 }
 
 /** Refuses a whole number that JavaScript would round. */
 function checkDigits(text: string): void {
-  if (!manyDigits.test(text)) return;
   for (let at = 0; at < text.length; ) {
     const code = text.charCodeAt(at);
     if (code === QUOTE) at = endOfString(text, at);
@@ -147,9 +151,11 @@ function checkNumber(number: string): void {
 
 /** Whether a character may stand in a number: a digit, or one of `+-.eE`. */
 function isNumber(code: number): boolean {
-  return (
-    (code >= 0x30 && code <= 0x39) || code === 0x2d || code === 0x2e || code === 0x65 || code === 0x45 || code === 0x2b
-  );
+  return isDigit(code) || code === 0x2d || code === 0x2e || code === 0x65 || code === 0x45 || code === 0x2b;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 0x30 && code <= 0x39;
 }
 
 /** JavaScript represents each whole number of fewer digits exactly. */
