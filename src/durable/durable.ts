@@ -1,16 +1,9 @@
 import type { Store } from "../core/ports.ts";
 import { checkObject } from "../runtime/agent/check.ts";
-import type { DurableStore, Engine } from "../runtime/runs/remote-runs.ts";
+import type { DurableStore } from "../runtime/runs/remote-runs.ts";
 import { engineKey } from "../runtime/runs/remote-runs.ts";
-import { DurableRuns } from "./recovery/durable-runs.ts";
+import { durableEngine } from "./engine.ts";
 import type { DurabilityOptions } from "./recovery/options.ts";
-import { readDurability } from "./recovery/options.ts";
-
-/** What durable runs need, with these options. Throws `invalid_argument` for an unknown or invalid option. */
-export function durableEngine(options: DurabilityOptions = {}): Engine {
-  const settings = readDurability(options);
-  return (runs) => new DurableRuns(runs, settings);
-}
 
 /**
  * Makes a store durable: the runs of its durable agents survive the end of their process, and go on in any process that

@@ -1,5 +1,6 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
+import { blockedError } from "../../core/blocked-error.ts";
 import type { Entry } from "../../core/log.ts";
 import { isWait, questionId } from "../../core/operation-keys.ts";
 import type { RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
@@ -17,7 +18,6 @@ import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { Attempt, Outcome, WritePlan, WriteRules } from "../../runtime/log/run-write.ts";
 import { isCountedByStore } from "../../runtime/runs/admission.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
-import { blockedError } from "../replay/blocked-error.ts";
 import type { Followed } from "./follower.ts";
 import type { Owner } from "./owner.ts";
 import { Residency } from "./residency.ts";

@@ -1,3 +1,4 @@
+import { blockedError } from "../../core/blocked-error.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { Growing, OfferedEntry } from "../../core/log.ts";
@@ -8,7 +9,6 @@ import type { Answer } from "../../runtime/agent/answer.ts";
 import { replyCommand } from "../../runtime/agent/answer.ts";
 import { foldLog, present } from "../../runtime/log/fold-log.ts";
 import { closedError, refusalError, rejectedError, replyRefusedError } from "../../runtime/log/refusals.ts";
-import { blockedError } from "../replay/blocked-error.ts";
 import type { Worker } from "./worker.ts";
 
 /**

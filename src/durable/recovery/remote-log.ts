@@ -1,4 +1,5 @@
 import { inBackground } from "../../core/background.ts";
+import { blockedError } from "../../core/blocked-error.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
 import type { RunKey, RunPosition, StoredRun } from "../../core/ports.ts";
@@ -6,8 +7,6 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { isFinal } from "../../core/state.ts";
 import type { LogSource } from "../../runtime/log/events.ts";
-
-import { blockedError } from "../replay/blocked-error.ts";
 import type { Followed } from "./follower.ts";
 import type { Worker } from "./worker.ts";
 

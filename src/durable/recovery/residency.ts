@@ -1,5 +1,6 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
+import { blockedError } from "../../core/blocked-error.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Mismatch, RunHead } from "../../core/ports.ts";
@@ -14,7 +15,6 @@ import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { AgentJournal } from "../replay/agent-journal.ts";
-import { blockedError } from "../replay/blocked-error.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
 import type { JournalEvents } from "../replay/log-order.ts";
 import type { ResidencyRule } from "./head-tables.ts";

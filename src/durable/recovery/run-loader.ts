@@ -10,7 +10,6 @@ import { isSameRun, RunMap } from "../../core/run-map.ts";
 import type { RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
-import { isLost } from "../../runtime/log/refusals.ts";
 import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
 import { subRunsBegun } from "../replay/history.ts";
@@ -125,23 +124,28 @@ export class RunLoader {
     );
   }
 
-  /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
-  async cancelAnywhere(key: RunKey): Promise<void> {
-    try {
-      const run = await this.load(key);
-      const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
-      if (isCancelled) return;
-      await this.#logs.change(key, [{ type: "cancel", at: this.#worker.clock.now() }]);
-      this.#worker.onWake(key);
-    } catch (error) {
-      const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
-      if (!isOver) throw error;
-    }
+  /** Loads a run again that was given up. */
+  reload(key: RunKey): void {
+    inBackground(this.#worker.logger, this.load(key), "A run could not be loaded again.", key);
   }
 
-  /** Cancels a sub-run if its parent has ended or is not in the store. */
-  async cancelOrphan(key: RunKey, parent: RunKey): Promise<void> {
-    if (await this.#logs.isOver(parent)) await this.cancelAnywhere(key);
+  /**
+   * Another process has taken over the parent. Its new owner cancels the sub-runs that it finds when it ends the
+   * parent. This sub-run may have been stored after that, so it is cancelled here. A parent that is not durable is
+   * always ended by its new owner.
+   */
+  onParentLost(child: LiveRun, parent: LiveRun): void {
+    const { logger, store, isClosed } = this.#worker;
+    if (isClosed || !store.persistent) return;
+    inBackground(logger, this.#cancelOrphan(child, parent), "A sub-run could not be cancelled with its parent.", {
+      ...aboutRun(child.log),
+      parent_run_id: parent.log.key.run_id,
+    });
+  }
+
+  async #cancelOrphan(child: LiveRun, parent: LiveRun): Promise<void> {
+    if (parent.durable && !(await this.#logs.isOver(parent.log.key))) return;
+    await this.#worker.runs.cancelAnywhere(child.log.key);
   }
 
   async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
@@ -256,7 +260,7 @@ export class RunLoader {
 
   /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
   async #cancelSubRuns(key: RunKey, entries: readonly Entry[]): Promise<void> {
-    for (const subRun of subRunsBegun(key, entries)) await this.cancelAnywhere(subRun);
+    for (const subRun of subRunsBegun(key, entries)) await this.#worker.runs.cancelAnywhere(subRun);
   }
 
   #execute(run: LiveRun, entries: readonly Entry[], { takeovers }: RunHead): void {
@@ -344,17 +348,6 @@ export class RunLoader {
 /** Whether a run only waits: it has no owner, and a time from which it needs work is not reached. */
 function isIdle({ owner, status, due_at }: RunHead, now: number): boolean {
   return owner === null && (status === "awaiting" || (status === "in-progress" && (due_at === null || due_at > now)));
-}
-
-/** Waits for an action on a live run. False: another process has claimed the run. */
-async function isStillHere(act: Promise<unknown>): Promise<boolean> {
-  try {
-    await act;
-    return true;
-  } catch (error) {
-    if (isLost(error)) return false;
-    throw error;
-  }
 }
 
 function interruptedError(runId: string): CadenzaError {

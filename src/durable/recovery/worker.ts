@@ -11,6 +11,16 @@ const STALL_MS = 5_000;
 /** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
 const TEST_STALL_MS = 2_000;
 
+/** What those who look for work are told. */
+export interface Notices {
+  /** A run that is not loaded here may need work. */
+  onWake(key: RunKey): void;
+  /** A run has no owner any more, with this head. It has ended, or may be due at a time. */
+  onReleased(key: RunKey, head: RunHead): void;
+  /** A run has given its slot back, which another one may wait for. */
+  onSlotFree(): void;
+}
+
 /** This process as one that executes runs of a durable store: what all parts of the durable room share. */
 export class Worker {
   /** The loaded runs. */
@@ -21,12 +31,9 @@ export class Worker {
   readonly settings: DurabilitySettings;
   /** Polls the store for runs that other processes may write to. */
   readonly follower: Follower;
-  /** A run that is not loaded here may need work. */
-  readonly onWake: (key: RunKey) => void;
-  /** A run has no owner any more, with this head. It has ended, or may be due at a time. */
-  readonly onReleased: (key: RunKey, head: RunHead) => void;
-  /** A run has given its slot back, which another one may wait for. */
-  readonly onSlotFree: () => void;
+  readonly onWake: Notices["onWake"];
+  readonly onReleased: Notices["onReleased"];
+  readonly onSlotFree: Notices["onSlotFree"];
   /** Called when the runtime and its store are closed, by those who wait for other processes. */
   readonly onOver = new Set<() => void>();
   /** Whether the runtime and its store are closed. */
@@ -36,13 +43,7 @@ export class Worker {
   #name: string | undefined;
   #hasWarned = false;
 
-  constructor(
-    runs: LiveRuns,
-    settings: DurabilitySettings,
-    onWake: (key: RunKey) => void,
-    onReleased: (key: RunKey, head: RunHead) => void,
-    onSlotFree: () => void,
-  ) {
+  constructor(runs: LiveRuns, settings: DurabilitySettings, notices: Notices) {
     const { store, clock, logger } = runs.shared;
     this.runs = runs;
     this.store = store;
@@ -50,9 +51,9 @@ export class Worker {
     this.logger = logger;
     this.settings = settings;
     this.follower = new Follower(store, clock, logger);
-    this.onWake = onWake;
-    this.onReleased = onReleased;
-    this.onSlotFree = onSlotFree;
+    this.onWake = notices.onWake;
+    this.onReleased = notices.onReleased;
+    this.onSlotFree = notices.onSlotFree;
   }
 
   /** The name under which this process owns runs. Made when it is first needed: Workers refuse random numbers while modules load. */

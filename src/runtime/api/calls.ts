@@ -19,6 +19,7 @@ import { AnswerRouter } from "../runs/answer-router.ts";
 import type { AuditedObjects, Ended, Trail } from "../runs/audit.ts";
 import { told } from "../runs/audit.ts";
 import type { LiveRun } from "../runs/live-run.ts";
+import { unlessLost } from "../runs/remote-runs.ts";
 import type {
   CancelOptions,
   CreateRunOptions,
@@ -29,7 +30,6 @@ import type {
 import { checkOptions, noOptions, readAwaitId, readMode, readReply } from "../runs/requests.ts";
 import type { RunReader } from "../runs/run-reader.ts";
 import type { Runs } from "../runs/runs.ts";
-import { unlessLost } from "../runs/unless-lost.ts";
 import type { ForkOptions } from "./forks.ts";
 import { beginFork, Forks } from "./forks.ts";
 import { readNewRun } from "./read-new-run.ts";

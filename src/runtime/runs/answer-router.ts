@@ -15,9 +15,9 @@ import { committedRecord, foldLog } from "../log/fold-log.ts";
 import { closedError, isLost, isNotFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
 import { answerRun } from "./answering.ts";
 import type { LiveRun } from "./live-run.ts";
+import { unlessLost } from "./remote-runs.ts";
 import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
-import { unlessLost } from "./unless-lost.ts";
 
 /** A run that was answered. `run` is undefined if the run is not loaded here. */
 export interface Answered {

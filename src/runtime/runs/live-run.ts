@@ -58,6 +58,8 @@ export interface LiveRuns extends Iterable<LiveRun> {
   findSubRun(key: RunKey): Promise<SubRunFound>;
   /** Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before; undefined: it has. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
+  cancelAnywhere(key: RunKey): Promise<void>;
   /** The code of a durable run does not match its log. */
   onBlocked(run: LiveRun, mismatch: Mismatch): void;
   /** The run is over, and that is committed; or it has left this process. */

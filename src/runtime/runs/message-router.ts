@@ -11,8 +11,8 @@ import { checkLogLength, checkWaiting, messageBytes } from "../log/part-size.ts"
 import { closedError, lostError, refusalError } from "../log/refusals.ts";
 import { refuseLate } from "./late-message.ts";
 import type { LiveRun } from "./live-run.ts";
+import { unlessLost } from "./remote-runs.ts";
 import type { Runs } from "./runs.ts";
-import { unlessLost } from "./unless-lost.ts";
 
 /** The runs that can still receive messages. */
 const receiving: readonly RunStatus[] = ["created", "in-progress", "awaiting"];

@@ -1,13 +1,23 @@
+import { aboutRun } from "../../core/about-run.ts";
+import { blockedError } from "../../core/blocked-error.ts";
+import { CadenzaError } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
 import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { runRecord } from "../../core/record.ts";
 import type { Question, RunState } from "../../core/state.ts";
+import { isFinal } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
 import type { LogSource } from "../log/events.ts";
+import { foldLog } from "../log/fold-log.ts";
+import { isLost } from "../log/refusals.ts";
 import type { Residence } from "../log/residence.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "../log/retry-pause.ts";
 import type { RunLog } from "../log/run-log.ts";
+import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
 
 /** A blocked run: its code does not match its log. Nothing is written to it until matching code is registered. */
@@ -90,13 +100,6 @@ export interface RemoteRuns {
    */
   send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<boolean>;
   /**
-   * Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before.
-   * Undefined: only this process can execute it.
-   */
-  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
-  /** Finds a sub-run that is not loaded here. */
-  findSubRun(key: RunKey): Promise<SubRunFound>;
-  /**
    * Hands an answer to the process that can validate it, since this one cannot. Resolves with the state after the
    * answer was taken. Rejects as the other process refuses it, and with `answer_pending` if there is no verdict in time.
    */
@@ -112,9 +115,7 @@ export interface RemoteRuns {
   report(): Promise<RemoteReport>;
   /** No more runs are taken. */
   stopTaking(): Promise<void>;
-  /** No run is loaded here any more: readers that wait are told. */
-  end(): void;
-  /** This process executes no run any more. */
+  /** No run is loaded here any more: readers that wait are told, and this process executes none. */
   close(): Promise<void>;
 }
 
@@ -132,4 +133,81 @@ export interface DurableStore extends Store {
 /** The engine that a store brings. Undefined: the store is not durable. */
 export function engineOf(store: Store): Engine | undefined {
   return (store as Partial<DurableStore>)[engineKey];
+}
+
+const MAX_MOVES = 5;
+
+/** Tries an action on a run again if another process claims the run meanwhile. */
+export async function unlessLost<T>(act: () => Promise<T>): Promise<T> {
+  for (let move = 1; ; move++) {
+    try {
+      return await act();
+    } catch (error) {
+      if (!isLost(error) || move === MAX_MOVES) throw error;
+    }
+  }
+}
+
+/** Finds a sub-run that is not loaded here, and loads it if this process may. */
+export async function findElsewhere(remote: RemoteRuns, store: Store, key: RunKey): Promise<SubRunFound> {
+  const run = await remote.load(key);
+  if (run !== undefined) return run;
+  const stored = await store.find(key);
+  if (stored === undefined) return undefined;
+  const { created, head, position } = stored;
+  const read = (): MaybePromise<RunState | undefined> => foldLog(store, key, position);
+  if (!isFinal(head.status)) {
+    const blocked = head.blocked === null ? undefined : blockedError(key.run_id, created.agent_name, head.blocked);
+    return { blocked, position, read };
+  }
+  const state = await read();
+  return state && { run: runRecord(state), state };
+}
+
+/** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
+export async function cancelAnywhere(remote: RemoteRuns, key: RunKey): Promise<void> {
+  try {
+    const run = await remote.load(key);
+    const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
+    if (!isCancelled) await remote.cancel(key, undefined);
+  } catch (error) {
+    const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
+    if (!isOver) throw error;
+  }
+}
+
+/** Cancels a sub-run in any process. Tries until the cancel is committed: each failure rejects the callers that wait for the parent's end. */
+export async function cancelSurely(
+  remote: RemoteRuns,
+  key: RunKey,
+  parent: RunLog,
+  { clock, logger }: SharedByRuns,
+): Promise<void> {
+  for (let wait = FIRST_PAUSE_MS; !parent.lost; wait = nextPauseMs(wait)) {
+    try {
+      await cancelAnywhere(remote, key);
+      return;
+    } catch (error) {
+      const { run_id } = parent.key;
+      logger.error("A run does not end yet: a sub-run could not be cancelled. The cancel is tried again.", {
+        ...aboutRun(parent),
+        sub_run_id: key.run_id,
+        error,
+      });
+      const message = `Run ${run_id} does not end yet: its sub-run ${key.run_id} could not be cancelled. The cancel is tried again.`;
+      parent.refuse(new CadenzaError("store_failed", message, { run_id, cause: error }));
+    }
+    await new Promise<void>((resolve) => clock.setTimeout(resolve, wait));
+  }
+}
+
+/** Waits for an action on a live run. False: another process has claimed the run. */
+async function isStillHere(act: Promise<unknown>): Promise<boolean> {
+  try {
+    await act;
+    return true;
+  } catch (error) {
+    if (isLost(error)) return false;
+    throw error;
+  }
 }

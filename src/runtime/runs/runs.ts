@@ -32,6 +32,7 @@ import { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import { Pruning } from "./pruning.ts";
 import type { AddedRun, RemoteRuns } from "./remote-runs.ts";
+import { cancelAnywhere, cancelSurely, findElsewhere } from "./remote-runs.ts";
 import type { Joining } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { SubRun } from "./sub-run.ts";
@@ -180,7 +181,6 @@ export class Runs implements LiveRuns {
   end(): void {
     this.#over = true;
     this.#options.feed.end();
-    this.remote?.end();
   }
 
   get capacity(): number {
@@ -220,14 +220,20 @@ export class Runs implements LiveRuns {
     // Another process may have written to a run that is loaded here, and may have ended it.
     const checked = this.find(key)?.residence?.sync("if left");
     if (checked !== undefined) await checked;
-    return this.find(key) ?? this.remote?.findSubRun(key);
+    const { remote, shared } = this;
+    return this.find(key) ?? (remote && findElsewhere(remote, shared.store, key));
   }
 
   /** The sub-run then cancels its own sub-runs. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
     const live = this.find(key);
     if (live !== undefined) this.#cancelling.do(() => inBackground(this.shared.logger, live.cancel().catch(ignore)));
-    return this.remote?.cancelSubRun(key, parent);
+    const { remote, shared } = this;
+    return remote && shared.store.persistent ? cancelSurely(remote, key, parent, shared) : undefined;
+  }
+
+  async cancelAnywhere(key: RunKey): Promise<void> {
+    if (this.remote !== undefined) await cancelAnywhere(this.remote, key);
   }
 
   /** No new runs from now on. Resolves when none is at work here any more, or after `drainMs`. See {@link Draining}. */

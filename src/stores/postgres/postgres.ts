@@ -24,7 +24,7 @@ import type {
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
-import { durableEngine } from "../../durable/durable.ts";
+import { durableEngine } from "../../durable/engine.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { engineKey } from "../../runtime/runs/remote-runs.ts";

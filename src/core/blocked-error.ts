@@ -1,6 +1,6 @@
-import { CadenzaError } from "../../core/errors.ts";
-import { newerFormatError } from "../../core/format.ts";
-import type { Mismatch } from "../../core/ports.ts";
+import { CadenzaError } from "./errors.ts";
+import { newerFormatError } from "./format.ts";
+import type { Mismatch } from "./ports.ts";
 
 /** The error for a blocked run. */
 export function blockedError(runId: string, agent_name: string, mismatch: Mismatch): CadenzaError {

@@ -1,0 +1,94 @@
+import { cancelCommand } from "../core/commands.ts";
+import { measureAgain } from "../runtime/execution/waits.ts";
+import type { Engine } from "../runtime/runs/remote-runs.ts";
+import { Ancestors } from "./recovery/ancestors.ts";
+import { DetachedLogs } from "./recovery/detached-logs.ts";
+import { Lease } from "./recovery/lease.ts";
+import { LeasedResidence } from "./recovery/leased-residence.ts";
+import { Offers } from "./recovery/offers.ts";
+import type { DurabilityOptions } from "./recovery/options.ts";
+import { readDurability } from "./recovery/options.ts";
+import type { Owner } from "./recovery/owner.ts";
+import { Recovery } from "./recovery/recovery.ts";
+import { reportOf } from "./recovery/recovery-report.ts";
+import { RemoteLog } from "./recovery/remote-log.ts";
+import { RunLoader } from "./recovery/run-loader.ts";
+import { Worker } from "./recovery/worker.ts";
+
+/**
+ * What durable runs need, with these options: this process owns the runs that it executes, and takes over those that need
+ * work. Throws `invalid_argument` for an unknown or invalid option.
+ */
+export function durableEngine(options: DurabilityOptions = {}): Engine {
+  const settings = readDurability(options);
+  return (runs) => {
+    const worker = new Worker(runs, settings, {
+      onWake: (key) => recovery.onWake(key),
+      onReleased: (key, head) => recovery.onReleased(key, head),
+      onSlotFree: () => recovery.onSlotFree(),
+    });
+    const { store, clock } = worker;
+    const lease = new Lease(worker, () => recovery.onHeartbeat());
+    const logs = new DetachedLogs(store);
+    const ancestors = new Ancestors(worker, logs);
+    const offers = new Offers(worker);
+    const loader = new RunLoader(worker, lease, logs);
+    const recovery: Recovery = new Recovery(worker, lease, loader);
+    const owner: Owner = {
+      worker,
+      lease,
+      ancestors,
+      loadAgain: (run) => loader.loadAgain(run),
+      reload: (key) => loader.reload(key),
+      onSuspectCleared: (run) => recovery.onSuspectCleared(run),
+      onGone: (run) => recovery.onGone(run),
+      onParentLost: (child, parent) => loader.onParentLost(child, parent),
+    };
+    clock.onSet = () => {
+      for (const { execution } of runs) if (execution !== undefined) measureAgain(execution);
+    };
+    return {
+      residenceOf(run) {
+        recovery.start();
+        // A plain run in a store that ends with its process cannot change its owner.
+        const mayChangeOwner = store.persistent || run.agent.options.durable === true;
+        return mayChangeOwner ? new LeasedResidence(owner, run) : undefined;
+      },
+      async create(run) {
+        await logs.create(run);
+        recovery.onAccepted(run.key);
+      },
+      load: (key) => loader.load(key),
+      async cancel(key, by) {
+        await clock.ready();
+        const state = await logs.change(key, [cancelCommand(clock.now(), by)]);
+        worker.onWake(key);
+        return state;
+      },
+      async send(key, message, isKeyed) {
+        const isNew = await logs.send(key, message, isKeyed, runs.shared.settings);
+        worker.onWake(key);
+        return isNew;
+      },
+      offer: (key, answer) => offers.give(key, answer),
+      settleAbove: (key, parent, question) => ancestors.settle(key, parent, question),
+      logOf(stored) {
+        const isBlocked = stored.head.blocked !== null;
+        return (isBlocked ? loader.tried(stored.created.agent_name) : undefined) ?? new RemoteLog(worker, stored);
+      },
+      onRegistered: (agent) => recovery.onRegistered(agent),
+      async report() {
+        const damaged = await loader.damaged.report();
+        const here = { damaged, differences: worker.differences, heartbeatAgeMs: lease.ageMs };
+        return reportOf(store, runs.registry, here);
+      },
+      stopTaking: () => recovery.stopTaking(),
+      async close() {
+        worker.end();
+        await lease.stop();
+        await recovery.stopWaking();
+        await store.release(worker.name);
+      },
+    };
+  };
+}
