@@ -9,8 +9,8 @@ import { z } from "zod";
 /*
  * What a body of 10 MB costs, whatever its shape: `npm run bench:json`, `npm run bench:json -- --mb 1 --only lists`. Each
  * shape is sent to every endpoint that takes JSON, with the limit on bytes switched off. Prints the CPU time of each
- * request in milliseconds, the least of three (of ten where three were too slow, since the speed of a shared machine changes
- * from one second to the next), and what was answered. Exits with 1 if one costs more than `--most`.
+ * request in milliseconds, the least of three, and what was answered. What was too slow is tried again after all others,
+ * since a shared machine is slow for minutes at a time. Exits with 1 if a request costs more than `--most` then too.
  */
 const { values } = parseArgs({
   options: {
@@ -22,7 +22,8 @@ const { values } = parseArgs({
 const BYTES = Number(values.mb) * 1_000_000;
 const MOST_MS = Number(values.most);
 const TRIES = 3;
-const MOST_TRIES = 10;
+/** How often a request that was too slow is tried again after all others, at most. */
+const MORE_TRIES = 10;
 /** As many values as a body may hold, with some room for what is around them. */
 const VALUES = 45_000;
 const limits = { maxBodyBytes: Number.POSITIVE_INFINITY };
@@ -251,6 +252,14 @@ const forParts: readonly Target[] = [
   },
 ];
 
+/** A request that costs too much: where it is sent, and its body. */
+interface SlowRequest {
+  readonly target: Target;
+  readonly name: string;
+  readonly shape: Shape;
+  readonly ms: number;
+}
+const slow: SlowRequest[] = [];
 let worst = 0;
 for (const [all, targets] of [
   [shapes, forValues],
@@ -258,32 +267,40 @@ for (const [all, targets] of [
 ] as const) {
   for (const [name, shape] of Object.entries(all)) {
     if (!name.includes(values.only)) continue;
-    const whole = shape(BYTES);
-    // As much as a string in a body of the length holds.
-    const quoted = shape((BYTES * BYTES) / JSON.stringify(whole).length);
     const row: string[] = [];
     for (const target of targets) {
-      const { ms, said } = await cost(target, target.quotes === true ? quoted : whole);
-      worst = Math.max(worst, ms);
+      const { ms, said } = await cost(target, shape, TRIES);
+      if (ms > MOST_MS) slow.push({ target, name, shape, ms });
+      else worst = Math.max(worst, ms);
       row.push(`${ms > MOST_MS ? "SLOW " : ""}${target.name} ${ms.toFixed(0)} (${said})`);
     }
     console.log(`${name.padEnd(34)} ${row.join(", ")}`);
   }
 }
+for (const { target, name, shape, ms: before } of slow) {
+  const { ms } = await cost(target, shape, MORE_TRIES);
+  worst = Math.max(worst, Math.min(ms, before));
+  console.log(`Once more: ${name}, ${target.name}: ${ms.toFixed(0)}, before ${before.toFixed(0)}`);
+}
 console.log(`At most ${worst.toFixed(0)} ms of CPU time.`);
 await runtime.close({ drainMs: 0 });
 process.exitCode = worst > MOST_MS ? 1 : 0;
 
+/** The least CPU time of some requests with the shape, and what the last of them was answered. */
 async function cost(
-  { handler, path, body }: Target,
-  shape: string,
+  { handler, path, body, quotes }: Target,
+  shape: Shape,
+  tries: number,
 ): Promise<{ readonly ms: number; readonly said: string }> {
+  const whole = shape(BYTES);
+  // As much as a string in a body of the length holds.
+  const sent = quotes === true ? shape((BYTES * BYTES) / JSON.stringify(whole).length) : whole;
   let ms = Number.POSITIVE_INFINITY;
   let said = "";
-  for (let attempt = 0; attempt < (ms > MOST_MS ? MOST_TRIES : TRIES); attempt++) {
+  for (let attempt = 0; attempt < tries; attempt++) {
     const url = `http://localhost${typeof path === "string" ? path : await path()}`;
     const headers = { "content-type": "application/json" };
-    const bytes = new TextEncoder().encode(await body(shape));
+    const bytes = new TextEncoder().encode(await body(sent));
     const request = new Request(url, { method: "POST", headers, body: bytes });
     const before = process.cpuUsage();
     const response = await handler(request);
