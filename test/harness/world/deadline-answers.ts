@@ -40,6 +40,7 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
   const got: Got = new Map();
   const world = new World({
     late: random.chance(0.8),
+    reorders: seed % 2 === 1,
     random,
     register: ({ runtime }) => register(runtime, kind, got),
   });

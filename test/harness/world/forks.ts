@@ -54,6 +54,7 @@ async function forkTrial(seed: number, trouble: Trouble): Promise<Trial & { read
   const world = new World({
     random,
     late: random.chance(0.4),
+    reorders: seed % 2 === 1,
     runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
     register: script.register,
   });

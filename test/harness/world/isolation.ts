@@ -313,6 +313,7 @@ export async function isolationTrial(
   const world: World = new World({
     random,
     late: random.chance(0.4),
+    reorders: seed % 2 === 1,
     tenants: TENANTS,
     maxSteps: MAX_STEPS,
     uuid: () => ids.next(),

@@ -70,6 +70,7 @@ export async function trial(
     played = await play(script, {
       random,
       late: random.chance(0.4),
+      reorders: seed % 2 === 1,
       isFed: true,
       plant,
       ...(maxSteps !== undefined && { maxSteps }),

@@ -63,6 +63,11 @@ export interface WorldOptions {
   readonly random?: Random;
   /** The store answers in a later turn. */
   readonly late?: boolean;
+  /**
+   * Of a late store the writes alone take effect in the order of their calls: the reads come in any order, also before
+   * writes that were called first, and so do all answers. Default: both keep the order of the calls.
+   */
+  readonly reorders?: boolean;
   /** The calls of the first process that fail. */
   readonly failure?: Failure | undefined;
   /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
@@ -164,10 +169,12 @@ export class World {
       process.thaw();
       process.startClock();
     }
-    const queues = this.working.flatMap((process) => [process.turns, process.calls].filter(({ length }) => length > 0));
+    const queues = this.working.flatMap((process) => process.queues.filter(({ length }) => length > 0));
     if (queues.length > 0) {
       const queue = random === undefined ? oldest(queues) : random.pick(queues);
-      queue.shift()?.begin();
+      const isAnyOf = random !== undefined && this.working.some(({ unordered }) => queue === unordered);
+      const [task] = queue.splice(isAnyOf ? random.below(queue.length) : 0, 1);
+      task?.begin();
     } else this.#nextTimer();
     await flush();
     this.#stepping = undefined;
@@ -176,7 +183,7 @@ export class World {
   /** Lets all events happen that are due now. */
   async settle(): Promise<void> {
     await flush();
-    while (this.working.some(({ turns, calls }) => turns.length + calls.length > 0)) await this.step();
+    while (this.working.some(({ queues }) => queues.some(({ length }) => length > 0))) await this.step();
   }
 
   /** Lets time pass, with the events in it. */
@@ -404,6 +411,9 @@ export class Process {
   readonly runtime: AgentRuntime;
   readonly turns: Task[] = [];
   readonly calls: Task[] = [];
+  /** The reads, and the answers to all calls, of a store that reorders them. */
+  readonly unordered: Task[] = [];
+  readonly queues = [this.turns, this.calls, this.unordered] as const;
   readonly timers = new Set<Timer>();
   /** What the runtime has logged. */
   readonly said: string[] = [];
@@ -456,8 +466,7 @@ export class Process {
     this.#disturb(0);
     this.state = "dead";
     this.#waker?.kill();
-    this.turns.length = 0;
-    this.calls.length = 0;
+    for (const queue of this.queues) queue.length = 0;
     this.timers.clear();
   }
 
@@ -592,7 +601,7 @@ export class Process {
     if (failure !== undefined) return this.#fail(failure, call);
     const { late, writeMs = 0 } = this.world.options;
     if (writeMs > 0 && !isRead(method)) return this.wait(writeMs).then(() => this.#answer(call, dies));
-    if (late === true) return this.#callLater(call, dies);
+    if (late === true) return this.#callLater(call, dies, isRead(method));
     return this.#answer(call, dies);
   }
 
@@ -625,12 +634,13 @@ export class Process {
     return never();
   }
 
-  #callLater(call: () => MaybePromise<unknown>, dies: boolean): Promise<unknown> {
+  #callLater(call: () => MaybePromise<unknown>, dies: boolean, isRead: boolean): Promise<unknown> {
+    const answers = this.world.options.reorders === true ? this.unordered : this.calls;
     return new Promise((resolve, reject) => {
-      this.#enqueue(this.calls, () => {
+      this.#enqueue(isRead ? answers : this.calls, () => {
         void Promise.resolve(call()).then((answer) => {
           if (dies) this.kill();
-          this.#enqueue(this.calls, () => resolve(answer));
+          this.#enqueue(answers, () => resolve(answer));
         }, reject);
       });
     });
