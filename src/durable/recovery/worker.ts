@@ -11,7 +11,7 @@ const STALL_MS = 5_000;
 /** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
 const TEST_STALL_MS = 2_000;
 
-/** What those who look for work are told. */
+/** What a process learns about runs that may need work. */
 export interface Notices {
   /** A run that is not loaded here may need work. */
   onWake(key: RunKey): void;

@@ -115,7 +115,7 @@ export interface RemoteRuns {
   report(): Promise<RemoteReport>;
   /** No more runs are taken. */
   stopTaking(): Promise<void>;
-  /** No run is loaded here any more: readers that wait are told, and this process executes none. */
+  /** This process executes no run any more. Readers that wait for other processes end. */
   close(): Promise<void>;
 }
 
@@ -176,7 +176,10 @@ export async function cancelAnywhere(remote: RemoteRuns, key: RunKey): Promise<v
   }
 }
 
-/** Cancels a sub-run in any process. Tries until the cancel is committed: each failure rejects the callers that wait for the parent's end. */
+/**
+ * Cancels a sub-run in any process. Tries until the cancel is committed: each failure rejects the callers that wait for the
+ * parent's end.
+ */
 export async function cancelSurely(
   remote: RemoteRuns,
   key: RunKey,
