@@ -338,6 +338,13 @@ function failover() {
     fail() {
       opened.push(openFile(copy));
     },
+    /** The file has nothing of a run, as if its creation had been one of the commits that were lost. */
+    lose(run_id: string) {
+      const db = openDatabase(path);
+      db.exec(`DELETE FROM cadenza_entries WHERE run = (SELECT id FROM cadenza_runs WHERE run_id = '${run_id}')`);
+      db.exec(`DELETE FROM cadenza_runs WHERE run_id = '${run_id}'`);
+      db.close();
+    },
   };
 }
 
@@ -478,6 +485,36 @@ describe("a store that has lost its last commits", () => {
     expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
     // The logger is told.
     expect(said.filter(({ level, fields }) => level === "warn" && fields["run_id"] === run_id)).not.toEqual([]);
+  });
+
+  it("a sub-run at work whose creation was lost, although its parent has noted it, is made again", async () => {
+    const { replica: set, lose } = failover();
+    const second = deferred();
+    const bodies: number[] = [];
+    set.runtime.register("child", { durable: true }, async (_input, { step }) => {
+      await step("one", () => void bodies.push(1));
+      await step("two", () => second.promise);
+    });
+    set.runtime.register("agent", { durable: true }, async (_input, { run }) => {
+      const { status } = await run("child", "");
+      return `The child has ${status}.`;
+    });
+    const { run_id } = await set.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    const child = async (): Promise<string> => {
+      const [found] = await set.store.list({ tenant: "", parents: [run_id], limit: 1, offset: 0 });
+      return found?.key.run_id ?? "";
+    };
+    while (bodies.length === 0) await set.clock.advance(10);
+    await set.clock.advance(10);
+    const entries = await set.store.read({ tenant: "", run_id }, 0, MAX_WRITES);
+    expect(entries?.some((entry) => entry.type === "intent" && entry.stored)).toBe(true);
+    const lost = await child();
+    lose(lost);
+    second.resolve();
+    await set.clock.advance(LONG_MS);
+    const { output } = await set.runtime.getRun(run_id);
+    expect(output[0]?.parts[0]?.content).toBe("The child has completed.");
+    expect([await child(), bodies]).toEqual([lost, [1, 1]]);
   });
 
   it("a run whose end is lost is executed again by its process, which has forgotten it", async () => {

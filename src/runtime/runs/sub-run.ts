@@ -52,8 +52,8 @@ export class SubRun {
   #search: Promise<boolean> | undefined;
   /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
   #readTo: number | undefined;
-  /** Whether the store has held the sub-run. */
-  #isStored = false;
+  /** Whether the store has held the sub-run. `lost`: this process has executed it since, and has lost it before its end. */
+  #stored: "no" | "yes" | "lost" = "no";
   /** How long the parent was active before it started the sub-run, in milliseconds. */
   #activeBefore = 0;
   readonly #show: boolean;
@@ -96,7 +96,7 @@ export class SubRun {
     this.#note(intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
-    this.#isStored = intent?.stored === true;
+    this.#stored = intent?.stored === true ? "yes" : "no";
     if (this.#show) {
       this.#shown = new ShownOutput(this.#keyOf(runId), this.#parent, this.#execution, () => this.#pause());
     }
@@ -124,8 +124,8 @@ export class SubRun {
   /** The store holds the sub-run. The log of a parent that may be executed again says so. */
   #onStored(runId: string): void {
     const { durable, log } = this.#parent;
-    if (this.#isStored || this.#execution.over) return;
-    this.#isStored = true;
+    if (this.#stored !== "no" || this.#execution.over) return;
+    this.#stored = "yes";
     if (!durable || log.lost) return;
     const entry: Growing<IntentEntry> = { ...this.#intentOf(runId), stored: true };
     // Also where the parent has done more by now.
@@ -198,8 +198,12 @@ export class SubRun {
     return new Promise((resolve) => this.#parent.shared.clock.setTimeout(resolve, POLL_MS));
   }
 
-  /** The sub-run has left this process. If the store failed to create it, it is created again after a pause. */
+  /**
+   * The sub-run has left this process before its end. If the store failed to create it, it is created again after a pause,
+   * and also if the store does not hold it any more: it deletes no run that has not ended, so it has lost its last commits.
+   */
   async #seekAgain({ key, lostReason }: LiveRun["log"]): Promise<void> {
+    if (this.#stored === "yes") this.#stored = "lost";
     if (lostReason?.code === "store_failed") await this.#pause();
     await this.#attach(key.run_id);
   }
@@ -261,7 +265,7 @@ export class SubRun {
       // A run that this process has created may not be in the store yet.
       onceCommitted(found.log, () => this.#onStored(runId));
       this.#watch(found);
-    } else if (this.#isStored) this.#refuse(missing(runId, this.#parent.log.key));
+    } else if (this.#stored === "yes") this.#refuse(missing(runId, this.#parent.log.key));
     else return (await this.#create(runId)) ?? true;
     return true;
   }
@@ -285,6 +289,7 @@ export class SubRun {
   }
 
   #watch(child: LiveRun): void {
+    if (this.#stored === "lost") this.#stored = "yes";
     this.#parent.family.children.add(child);
     child.follow(this.#parent, () => this.#onProgress(child));
     const { key, state } = child.log;

@@ -284,9 +284,15 @@ class Driver {
 export function complaintsIn({ address }: Server): readonly string[] {
   if ("missing" in address) return [];
   const forbidden = /deadlock detected|(?:statement|execute [^:]*): *(?:BEGIN|START TRANSACTION)|duration: \d+/i;
-  return readFileSync(address.log, "utf8")
-    .split("\n")
-    .filter((line) => forbidden.test(line));
+  const lines = readFileSync(address.log, "utf8").split("\n");
+  return lines.flatMap((line, index) => (forbidden.test(line) ? [`${line} ${sayWhose(lines, index)}`] : []));
+}
+
+/** What the process of a line has said before it. */
+function sayWhose(lines: readonly string[], index: number): string {
+  const [who] = /\[\d+\]/.exec(lines[index] ?? "") ?? [];
+  if (who === undefined) return "";
+  return `after: ${lines.slice(0, index).findLast((line) => line.includes(who)) ?? "nothing"}`;
 }
 
 function pause(ms: number): Promise<void> {
