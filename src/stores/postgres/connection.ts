@@ -27,7 +27,8 @@ export class Connection {
     this.#pool = pool;
     this.#timeoutMs = timeoutMs;
     // Without a listener, a connection that is lost while it is idle would end the process.
-    if (pool.listenerCount?.("error") === 0) pool.on?.("error", ignore);
+    pool.on?.("error", ignore);
+    pool.on?.("connect", watchNew);
   }
 
   /** The rows of a statement. A statement that met another transaction is tried again. */
@@ -62,6 +63,7 @@ export class Connection {
   close(): void {
     this.#isClosed = true;
     this.#pool.off?.("error", ignore);
+    this.#pool.off?.("connect", watchNew);
   }
 
   async #tryAgain(call: Call, sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
@@ -119,6 +121,17 @@ function pause(ms: number): Promise<void> {
   return new Promise((resolve) => {
     clock.setTimeout(resolve, ms);
   });
+}
+
+/**
+ * A pool lends a new connection from within the read that tells it of it. The server may end the connection in the same read,
+ * before the one who borrows it can listen.
+ */
+function watchNew(connection: unknown): void {
+  const client = connection as Partial<PostgresClient>;
+  client.on?.("error", ignore);
+  const offered = clock.turn().then(() => client.off?.("error", ignore));
+  inBackground(silentLogger, offered);
 }
 
 /** A connection of the pool. Throws `invalid_argument` where the pool has another `connect`, as a single client has. */

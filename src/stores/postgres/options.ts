@@ -13,9 +13,8 @@ export interface PostgresPool {
   /** As `pg.Pool` has it. With it, a connection that does not answer in time is closed, and hints are listened to. */
   connect?(): Promise<PostgresClient>;
   /** As event emitters have them. With them the store sees to it that a lost connection does not end the process. */
-  on?(event: "error", listener: (error: Error) => void): unknown;
-  off?(event: "error", listener: (error: Error) => void): unknown;
-  listenerCount?(event: "error"): number;
+  on?(event: "error" | "connect", listener: (value: unknown) => void): unknown;
+  off?(event: "error" | "connect", listener: (value: unknown) => void): unknown;
 }
 
 /** What a query returns. */
