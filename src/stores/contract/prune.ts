@@ -130,6 +130,16 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame((await first.find(runKey(6, "other")))?.position, 2, "the sub-run of another tenant's live run");
   }),
 
+  check("prune: a live run keeps no run of another tenant that names its id as the parent", async ({ first }) => {
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
+    await create(first, 1);
+    const limits = [{ ...keep, maxRuns: 0 }, { ...keep, endedBefore: 20 }, keepOf(["other"], { maxRuns: 0 })];
+    for (const [index, limit] of limits.entries()) {
+      await createEnded(first, index + 2, 10, { tenant: "other", created: { parent } });
+      expectSame(await first.prune(limit), 1, `how many were deleted with limit ${index}`);
+    }
+  }),
+
   check("prune: ended runs of a tenant beyond its number, the ones that ended first", async ({ first }) => {
     for (const tenant of [TENANT, "other", ""]) {
       for (let n = 1; n <= 4; n++) await create(first, n, { tenant, idempotencyKey: `key ${n}` });
