@@ -310,6 +310,10 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(real.listenerCount("error")).toBe(0);
     const own = newPool(18, { application_name: "mine" });
     const sturdy = await openPostgresStore({ pool: own, schema: newSchema(), hints: false });
+    const others = await Promise.all(
+      [1, 2].map(() => openPostgresStore({ pool: own, schema: newSchema(), hints: false })),
+    );
+    for (const other of others) await other.close();
     expect(own.listenerCount("error")).toBe(1);
     const kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mine'";
     for (let n = 0; n < 3; n++) {

@@ -1,4 +1,5 @@
-import { inBackground } from "../../core/background.ts";
+import type { Emitter } from "../../core/background.ts";
+import { inBackground, listen } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { ignore } from "../../core/promises.ts";
 import { machineClock, silentLogger, systemChance } from "../../runtime/log/system.ts";
@@ -21,14 +22,13 @@ const clock = machineClock(silentLogger);
 export class Connection {
   readonly #pool: PostgresPool;
   readonly #timeoutMs: number;
+  readonly #unwatch: () => void;
   #isClosed = false;
 
   constructor(pool: PostgresPool, timeoutMs: number) {
     this.#pool = pool;
     this.#timeoutMs = timeoutMs;
-    // Without a listener, a connection that is lost while it is idle would end the process.
-    pool.on?.("error", ignore);
-    pool.on?.("connect", watchNew);
+    this.#unwatch = watchErrors(pool);
   }
 
   /** The rows of a statement. A statement that met another transaction is tried again. */
@@ -61,9 +61,9 @@ export class Connection {
   }
 
   close(): void {
+    if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#pool.off?.("error", ignore);
-    this.#pool.off?.("connect", watchNew);
+    this.#unwatch();
   }
 
   async #tryAgain(call: Call, sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
@@ -123,6 +123,33 @@ function pause(ms: number): Promise<void> {
   });
 }
 
+/** How many open stores use a pool, and how they cease to listen to it. */
+const used = new WeakMap<PostgresPool, { stores: number; readonly unlisten: () => void }>();
+
+/**
+ * Listens to the errors of a pool, until the returned function is called: without a listener, a connection that is lost while
+ * it is idle would end the process. Several stores on a pool listen once: event emitters warn of many listeners.
+ */
+function watchErrors(pool: PostgresPool): () => void {
+  const use = used.get(pool) ?? { stores: 0, unlisten: listenTo(pool) };
+  used.set(pool, use);
+  use.stores += 1;
+  return () => {
+    use.stores -= 1;
+    if (use.stores > 0) return;
+    used.delete(pool);
+    use.unlisten();
+  };
+}
+
+function listenTo(pool: PostgresPool): () => void {
+  if (!isEmitter(pool)) return ignore;
+  const unlisten = [listen(silentLogger, pool, "error", ignore), listen(silentLogger, pool, "connect", watchNew)];
+  return () => {
+    for (const end of unlisten) end();
+  };
+}
+
 /**
  * A pool lends a new connection from within the read that tells it of it. The server may end the connection in the same read,
  * before the one who borrows it can listen.
@@ -143,6 +170,10 @@ export async function lend(pool: PostgresPool): Promise<PostgresClient> {
     "pool: expected a pool whose `connect()` lends connections, as `new Pool()` of `pg`, received an object with another " +
       "`connect()`. For a single connection pass `{ query: (text, values) => client.query(text, values) }`.",
   );
+}
+
+function isEmitter(pool: PostgresPool): pool is PostgresPool & Emitter {
+  return pool.on !== undefined;
 }
 
 function isClient(lent: unknown): lent is PostgresClient {
