@@ -91,6 +91,8 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   }
 
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome> {
+    // A store deletes no run that has not ended.
+    if (conflict.conflict === "missing") this.#forgetWaiting();
     const meaning = meaningOf(this.store, conflict, attempt, failed);
     return isPromise(meaning) ? meaning.then((later) => this.#outcomeOf(later)) : this.#outcomeOf(meaning);
   }
@@ -108,6 +110,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
 
   /** Nothing is written on top of a log that has lost entries. The run is replayed from what is left. */
   #lostHistory(position: number): Outcome & { readonly is: "lost" } {
+    this.#forgetWaiting();
     const { run_id } = this.log.key;
     const { committed: acknowledged } = this.log;
     this.#owner.worker.logger.warn(
@@ -116,6 +119,14 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     );
     const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
+  }
+
+  /**
+   * The store has lost commits, perhaps of other runs too, and may have got as many others in their place. A run that only
+   * waits is read again when it is needed.
+   */
+  #forgetWaiting(): void {
+    for (const run of [...this.#owner.worker.runs]) leased(run)?.residency.evict();
   }
 
   // What other processes write.
