@@ -342,8 +342,10 @@ export class RunLog {
 
   /** The store holds something else than this process knows, as a read has shown. Nothing is being written. */
   onStored(outcome: Outcome & { readonly is: "behind" | "lost" }): void {
-    if (outcome.is === "behind") this.#decideAgain();
-    else this.#giveUp(outcome.error, outcome.after);
+    if (outcome.is === "lost") this.#giveUp(outcome.error, outcome.after);
+    // It may hold the entries of a write whose answer was lost. The next attempt tells: they must not be decided again.
+    else if (this.#outage?.attempts.some(({ write }) => write.entries.length > 0) === true) this.flush();
+    else this.#decideAgain();
   }
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
