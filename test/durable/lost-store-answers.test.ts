@@ -517,37 +517,44 @@ describe("a store that has lost its last commits", () => {
     expect([await child(), bodies]).toEqual([lost, [1, 1]]);
   });
 
-  it("a process that finds that out reads the runs that wait anew: another one may have written as much in their place", async () => {
-    const { replica, start, backUp, fail } = failover();
-    const other = start();
-    const finish = deferred();
-    for (const { runtime } of [replica, other])
-      runtime.register("agent", { durable: true }, async (_input, { ask, step }) => {
-        const first = await ask("One?");
-        await step("work", () => 1);
-        const second = await ask("Two?");
-        return JSON.stringify([first, second]);
+  it.each([
+    ["as it writes", true],
+    ["as it looks", false],
+  ])(
+    "a process that finds that out %s reads the runs that wait anew: another one may have written as much in their place",
+    async (_when, writes) => {
+      const { replica, start, backUp, fail } = failover();
+      const other = start();
+      const finish = deferred();
+      for (const { runtime } of [replica, other])
+        runtime.register("agent", { durable: true }, async (_input, { ask, step }) => {
+          const first = await ask("One?");
+          await step("work", () => 1);
+          const second = await ask("Two?");
+          return JSON.stringify([first, second]);
+        });
+      replica.runtime.register("busy", { durable: true }, async (_input, { step }) => {
+        await step("work", () => finish.promise);
       });
-    replica.runtime.register("busy", { durable: true }, async (_input, { step }) => {
-      await step("work", () => finish.promise);
-    });
-    const { clock, runtime } = replica;
-    const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
-    await runtime.createRun({ agent_name: "busy", input: "", mode: "async" });
-    await clock.settle();
-    backUp();
-    const answer = (by: typeof replica, value: string) =>
-      by.runtime.resume({ run_id, await_resume: { value }, mode: "async" }).then(() => clock.advance(100));
-    await answer(replica, "lost");
-    await runtime.createRun({ agent_name: "busy", input: "", mode: "async" });
-    fail();
-    await answer(other, "kept");
-    finish.resolve();
-    await clock.advance(1_000);
-    await answer(replica, "two");
-    const { status, output } = await other.runtime.getRun(run_id);
-    expect([status, output[0]?.parts[0]?.content]).toEqual(["completed", '[{"value":"kept"},{"value":"two"}]']);
-  });
+      const { clock, runtime } = replica;
+      const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+      await runtime.createRun({ agent_name: "busy", input: "", mode: "async" });
+      await clock.settle();
+      backUp();
+      const answer = (by: typeof replica, value: string) =>
+        by.runtime.resume({ run_id, await_resume: { value }, mode: "async" }).then(() => clock.advance(100));
+      await answer(replica, "lost");
+      await runtime.createRun({ agent_name: "busy", input: "", mode: "async" });
+      await clock.settle();
+      fail();
+      await answer(other, "kept");
+      if (writes) finish.resolve();
+      await clock.advance(1_500);
+      await answer(replica, "two");
+      const { status, output } = await other.runtime.getRun(run_id);
+      expect([status, output[0]?.parts[0]?.content]).toEqual(["completed", '[{"value":"kept"},{"value":"two"}]']);
+    },
+  );
 
   it("a run whose end is lost is executed again by its process, which has forgotten it", async () => {
     const { replica: set, backUp, fail } = failover();

@@ -180,6 +180,8 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     const isNew = log.head === undefined && position === undefined;
     const isSameOwner = head?.epoch === log.head?.epoch && head?.owner === log.head?.owner;
     if (log.lost || isNew || (position === log.committed && isSameOwner)) return;
+    // A store deletes no run that has not ended.
+    if (position === undefined && log.head !== undefined && !isFinal(log.head.status)) this.#forgetWaiting();
     if (position !== undefined && position < log.committed) log.onStored(this.#lostHistory(position));
     else if (position === undefined || !isSameOwner) log.onStored({ is: "lost", error: lostError(log.key.run_id) });
     else log.onStored({ is: "behind" });
