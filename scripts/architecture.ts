@@ -185,7 +185,7 @@ const PURE_DATE_MEMBERS = new Set(["parse", "UTC"]);
 const DURABLE_WORDS = /^(leases?|leased|epochs?|replay(s|ed|ing)?)$/;
 /** The file of the ports says what an owner is. */
 const OWNER_WORDS = /^owners?$/;
-const OWNER_FILE = "runtime/log/residence.ts";
+const OWNER_FILE = "runtime/execution/operations.ts";
 /** The files that speak of the history of a session. */
 const HISTORY_WORD = /^history$/;
 const HISTORY_FILES = new Set(

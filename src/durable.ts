@@ -1,4 +1,3 @@
-export { durable } from "./durable/durable.ts";
-export type { DurabilityOptions } from "./durable/recovery/options.ts";
-export type { WakeHint, Waker } from "./durable/recovery/waker.ts";
+export { durable } from "./durable/engine.ts";
+export type { DurabilityOptions, WakeHint, Waker } from "./durable/recovery/options.ts";
 export type { DurableStore } from "./runtime/runs/remote-runs.ts";

@@ -58,7 +58,7 @@ export type {
   Sleep,
   SleepOptions,
 } from "./runtime/agent/agent-waits.ts";
-export type { BudgetOptions } from "./runtime/agent/budget.ts";
+export type { DeclaredAsk, DeclaredReceive, TypedContext } from "./runtime/agent/define-agent.ts";
 export {
   type AgentDraft,
   type DeclaredSchemas,
@@ -66,6 +66,7 @@ export {
   type TypedAgentFunction,
   type TypedAgentOptions,
 } from "./runtime/agent/define-agent.ts";
+export type { AwaitYield } from "./runtime/agent/generator.ts";
 export type { InputItem, RunInput } from "./runtime/agent/input.ts";
 export type {
   AskInfo,
@@ -78,18 +79,16 @@ export type {
 } from "./runtime/agent/interceptors.ts";
 export type { SchemaInput, SchemaOutput, StandardSchema } from "./runtime/agent/standard-schema.ts";
 export { textOf } from "./runtime/agent/text-of.ts";
-export type { DeclaredAsk, DeclaredReceive, TypedContext } from "./runtime/agent/typed-context.ts";
-export type { AwaitYield } from "./runtime/agent/yields.ts";
+export type { BudgetOptions } from "./runtime/agent/usage.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/api/agent-runtime.ts";
 export type { AskedOfCaller, CallOptions } from "./runtime/api/call-agent.ts";
 export type { ForkOptions } from "./runtime/api/forks.ts";
 export type { Scope } from "./runtime/api/scope.ts";
 export type { DetailedEvent } from "./runtime/log/events.ts";
-export type { RunsReport } from "./runtime/log/run-figures.ts";
+export type { RunsReport } from "./runtime/log/shared-by-runs.ts";
 export type { Watch, Watched, WatchedType, WatchOptions } from "./runtime/log/watch.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/runs/announcer.ts";
 export type { AuditedAction, AuditedCall, AuditedObjects, AuditedRefusal, AuditRecord } from "./runtime/runs/audit.ts";
-export type { LabelledRun } from "./runtime/runs/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/runs/options.ts";
 export type { BlockedRun } from "./runtime/runs/remote-runs.ts";
 export type {
@@ -97,6 +96,7 @@ export type {
   CreateRunOptions,
   CreateRunRequest,
   EventsOptions,
+  LabelledRun,
   ListRunsQuery,
   ResumeOptions,
   ResumeRequest,

@@ -501,3 +501,6 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** Closes the store. No other method may be called after it. A second call does nothing. */
   close(): MaybePromise<void>;
 }
+
+/** The key of a durable store's engine: a symbol, so that no member of a store of your own is taken for one. */
+export const engineKey: unique symbol = Symbol.for("cadenza.engine") as never;

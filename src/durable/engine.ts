@@ -1,6 +1,10 @@
 import { cancelCommand } from "../core/commands.ts";
-import { measureAgain } from "../runtime/execution/waits.ts";
-import type { Engine } from "../runtime/runs/remote-runs.ts";
+import type { AgentVersion, FoundRun, Store } from "../core/ports.ts";
+import { engineKey } from "../core/ports.ts";
+import { checkObject } from "../runtime/agent/check.ts";
+import type { Registry } from "../runtime/agent/registry.ts";
+import { measureAgain } from "../runtime/execution/wait.ts";
+import type { BlockedRun, DurableStore, Engine, RemoteReport } from "../runtime/runs/remote-runs.ts";
 import { Ancestors } from "./recovery/ancestors.ts";
 import { DetachedLogs } from "./recovery/detached-logs.ts";
 import { Lease } from "./recovery/lease.ts";
@@ -8,10 +12,9 @@ import { LeasedResidence } from "./recovery/leased-residence.ts";
 import { Offers } from "./recovery/offers.ts";
 import type { DurabilityOptions } from "./recovery/options.ts";
 import { readDurability } from "./recovery/options.ts";
-import type { Owner } from "./recovery/owner.ts";
 import { Recovery } from "./recovery/recovery.ts";
-import { reportOf } from "./recovery/recovery-report.ts";
 import { RemoteLog } from "./recovery/remote-log.ts";
+import type { Owner } from "./recovery/residency.ts";
 import { RunLoader } from "./recovery/run-loader.ts";
 import { Worker } from "./recovery/worker.ts";
 
@@ -65,8 +68,8 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
         worker.onWake(key);
         return state;
       },
-      async send(key, message, isKeyed) {
-        const isNew = await logs.send(key, message, isKeyed, runs.shared.settings);
+      async send(key, message, keyBy) {
+        const isNew = await logs.send(key, message, keyBy, runs.shared.settings);
         worker.onWake(key);
         return isNew;
       },
@@ -91,4 +94,60 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       },
     };
   };
+}
+
+const MAX_REPORTED = 1_000;
+
+/** Asks the store for the runs that cannot go on. */
+async function reportOf(
+  store: Store,
+  registry: Registry,
+  here: Pick<RemoteReport, "damaged" | "differences" | "heartbeatAgeMs">,
+): Promise<RemoteReport> {
+  const blocked = await store.blocked({ limit: MAX_REPORTED });
+  const backlog = await store.backlog();
+  const isMissing = ({ agent_name, version }: AgentVersion): boolean =>
+    registry.known(agent_name, version ?? undefined) === undefined;
+  return {
+    blocked: blocked.flatMap((found) => blockedRun(found) ?? []),
+    unregistered: backlog.filter(isMissing).reduce((sum, { due, waiting }) => sum + due + waiting, 0),
+    ...here,
+  };
+}
+
+function blockedRun({ key, created, head: { blocked } }: FoundRun): BlockedRun | undefined {
+  if (created === null || blocked === null) return undefined;
+  const { agent_name, version = null } = created;
+  return { run_id: key.run_id, agent_name, version, ...blocked };
+}
+
+/**
+ * Makes a store durable: the runs of its durable agents survive the end of their process, and go on in any process that
+ * uses the store. The stores of `cadenza/sqlite` are durable already; wrap them for other options. Throws
+ * `invalid_argument` for an unknown or invalid option.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime, MemoryStore } from "cadenza";
+ * import { durable } from "cadenza/durable";
+ *
+ * const store = durable(new MemoryStore(), { leaseMs: 5_000 }); // yours
+ * const runtime = new AgentRuntime({ store });
+ * await runtime.close();
+ * ```
+ */
+export function durable(store: Store, options: DurabilityOptions = {}): DurableStore {
+  checkObject("store", store);
+  const engine = durableEngine(options);
+  const bound = new Map<unknown, unknown>();
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === engineKey) return engine;
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      // A class with private members needs its own object as `this`.
+      if (!bound.has(member)) bound.set(member, member.bind(target));
+      return bound.get(member);
+    },
+  }) as DurableStore;
 }

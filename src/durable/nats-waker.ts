@@ -3,7 +3,7 @@ import type { RunKey } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { checkKeys, checkObject } from "../runtime/agent/check.ts";
 import { machineClock, silentLogger } from "../runtime/log/system.ts";
-import type { Waker } from "./recovery/waker.ts";
+import type { Waker } from "./recovery/options.ts";
 
 /** What a waker needs of a JetStream client, as `jetstream(connection)` of `@nats-io/jetstream` makes it. */
 export interface NatsJetStream {

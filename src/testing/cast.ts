@@ -99,7 +99,7 @@ export class Cast {
       };
       return stageAgent(call, this.#agentStage(conduct, context), conduct);
     };
-    this.#register(newAgent(name, { ...options, durable: this.#hooks.durable ?? false }, staged, true));
+    this.#register(newAgent(name, { ...options, durable: this.#hooks.durable ?? false }, staged, "typed"));
   }
 
   #agentStage(conduct: Conduct, context: AgentContext): AgentStage {

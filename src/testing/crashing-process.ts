@@ -1,7 +1,7 @@
 import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict, StoreHint } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { durable } from "../durable/durable.ts";
+import { durable } from "../durable/engine.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
 import { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Scope } from "../runtime/api/scope.ts";

@@ -2,12 +2,12 @@ import type { Labels } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent, AgentFunction, AgentValue } from "../runtime/agent/agent.ts";
 import { newAgent } from "../runtime/agent/agent.ts";
-import type { BudgetOptions } from "../runtime/agent/budget.ts";
-import { readBudget } from "../runtime/agent/budget.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, describe } from "../runtime/agent/check.ts";
 import { defineAgent } from "../runtime/agent/define-agent.ts";
 import type { RunInput } from "../runtime/agent/input.ts";
 import type { StandardSchema } from "../runtime/agent/standard-schema.ts";
+import type { BudgetOptions } from "../runtime/agent/usage.ts";
+import { readBudget } from "../runtime/agent/usage.ts";
 import type { Instant } from "./duration.ts";
 import type { StepStandIn } from "./staged-context.ts";
 import { StandIns } from "./stand-ins.ts";
@@ -150,15 +150,15 @@ export function readDriveOptions(options: DriveOptions): DriveSettings {
 
 /** Reads the agent to drive: an agent, or an agent function, which is called `agent`. */
 export function readAgent(agent: unknown): Agent {
-  if (typeof agent === "function") return newAgent("agent", {}, agent as AgentFunction, false);
-  if (isAgent(agent)) return newAgent(agent.name, agent.options, agent.fn, true);
+  if (typeof agent === "function") return newAgent("agent", {}, agent as AgentFunction, "plain");
+  if (isAgent(agent)) return newAgent(agent.name, agent.options, agent.fn, "typed");
   throw badArgument("agent", "an agent made by defineAgent, or an agent function", agent);
 }
 
 /** The stand-in for a sub-agent, as an agent of that name. With an `output` schema, a value is its output. */
 export function agentOf(name: string, standIn: AgentStandIn, output: StandardSchema | undefined): Agent {
-  if (typeof standIn === "function") return newAgent(name, {}, standIn as AgentFunction, false);
-  if (isAgent(standIn)) return newAgent(name, standIn.options, standIn.fn, true);
+  if (typeof standIn === "function") return newAgent(name, {}, standIn as AgentFunction, "plain");
+  if (isAgent(standIn)) return newAgent(name, standIn.options, standIn.fn, "typed");
   if (standIn instanceof Error)
     return newAgent(
       name,
@@ -166,10 +166,10 @@ export function agentOf(name: string, standIn: AgentStandIn, output: StandardSch
       () => {
         throw standIn;
       },
-      false,
+      "plain",
     );
   const description = `stands in with ${describe(standIn)}`;
-  if (output === undefined) return newAgent(name, { description }, () => standIn, false);
+  if (output === undefined) return newAgent(name, { description }, () => standIn, "plain");
   return defineAgent(name, { description, output }).run(async () => standIn);
 }
 

@@ -3,7 +3,7 @@ import type { RunKey } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { isAtRest, isFinal, isWaiting } from "../core/state.ts";
-import { durable } from "../durable/durable.ts";
+import { durable } from "../durable/engine.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";

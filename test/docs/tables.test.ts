@@ -38,7 +38,7 @@ describe("docs/limits.md", () => {
   const [ofRuntimes = "", ofInspectors = ""] = readPage("docs/limits.md").text.split("## The inspector");
   const tableOf = (text: string) => rowsOf({ path: "docs/limits.md", text });
   const rows = tableOf(ofRuntimes).map(([[name = ""], ...cells]) => [name, ...cells] as const);
-  const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, ["engine", "feed"]);
+  const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, ["isShared", "feed"]);
   const store = lastingStore();
   const persistent = flat(readOptions({ store }));
 

@@ -1,10 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Mismatch, RunHead } from "../../src/core/ports.ts";
-import type { Activity, ResidencyFacts, ResidencyRule, Situation } from "../../src/durable/recovery/head-tables.ts";
-import { activities, activityOf, situations } from "../../src/durable/recovery/head-tables.ts";
-import type { HeadFacts } from "../../src/durable/recovery/leased-head.ts";
-import { LeasedHead } from "../../src/durable/recovery/leased-head.ts";
+import type {
+  Activity,
+  HeadFacts,
+  ResidencyFacts,
+  ResidencyRule,
+  Situation,
+} from "../../src/durable/recovery/leased-head.ts";
+import { activities, activityOf, LeasedHead, situations } from "../../src/durable/recovery/leased-head.ts";
 import { asked, created, ended, fold, logs, part, received, resumed, started, T0 } from "../harness/logs.ts";
 
 const idle: ResidencyFacts = {
@@ -145,7 +149,12 @@ function headOf({ log, written, before, facts, is = [], blocked }: Write): RunHe
   if (is.includes("taken over")) head.isTakenOver = true;
   if (is.includes("sound")) head.isSound = true;
   if (blocked !== undefined) head.blocked = blocked;
-  return head.headFor(fold(...log), log.slice(log.length - written), before, is.includes("release"));
+  return head.headFor(
+    fold(...log),
+    log.slice(log.length - written),
+    before,
+    is.includes("release") ? "release" : undefined,
+  );
 }
 
 describe("How a write leaves a run", () => {

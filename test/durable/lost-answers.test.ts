@@ -1,11 +1,10 @@
 import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { RunHead, RunKey } from "../../src/core/ports.ts";
-import { meaningOf } from "../../src/durable/recovery/write-conflicts.ts";
-import { Outage } from "../../src/runtime/log/outage.ts";
+import { meaningOf } from "../../src/durable/recovery/leased-residence.ts";
 import { lostError } from "../../src/runtime/log/refusals.ts";
 import type { Attempt } from "../../src/runtime/log/run-write.ts";
-import { StoreClock } from "../../src/runtime/log/store-clock.ts";
+import { Outage } from "../../src/runtime/log/store-failures.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { created } from "../harness/logs.ts";
 
@@ -57,7 +56,7 @@ it("A pause between two attempts is over when there is no next attempt", async (
       holds -= 1;
     };
   };
-  const outage = new Outage({ clock: new StoreClock(new FakeClock(), {}), hold }, lostError(key.run_id));
+  const outage = new Outage(Object.assign(new FakeClock(), { hold }), lostError(key.run_id));
   let isOver = false;
   const pause = outage.pause().then(() => {
     isOver = true;

@@ -5,18 +5,18 @@ import { evolve, foldEntries } from "../../core/evolve.ts";
 import { feedOf } from "../../core/feed.ts";
 import type { Entry, ReceivedEntry } from "../../core/log.ts";
 import type { RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
+import { RunMap } from "../../core/run-map.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState, isFinal, waitingMessages } from "../../core/state.ts";
 import { verdict } from "../../core/transitions.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import { foldLog, foldOn, present, readLog } from "../../runtime/log/fold-log.ts";
+import { foldLog, foldOn, present, READ_CHUNK, readLog } from "../../runtime/log/fold-log.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { refusalError, takenError } from "../../runtime/log/refusals.ts";
 import { fullError, isCountedByStore, slotOf } from "../../runtime/runs/admission.ts";
-import { refuseLate } from "../../runtime/runs/late-message.ts";
-import type { AddedRun } from "../../runtime/runs/remote-runs.ts";
-import { Unreceived } from "./unreceived.ts";
+import { refuseLate } from "../../runtime/runs/message-router.ts";
+import type { AddedRun, KeyGiver } from "../../runtime/runs/remote-runs.ts";
 
 /** Adds runs that this process does not execute, reads the whole logs of those that are not loaded, and posts to them. */
 export class DetachedLogs {
@@ -64,12 +64,12 @@ export class DetachedLogs {
   }
 
   /**
-   * Adds a message to the log of a run. The log is read for a message with a key of its sender, `isKeyed`. Any other
+   * Adds a message to the log of a run. `keyBy`: the log is read for a message with a key of its sender. Any other
    * message is decided by the status of the run, and the log is read only to limit what waits to be received. Resolves with
    * whether the run did not have the message before. Throws `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
    */
-  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, limits: MessageLimits): Promise<boolean> {
-    const state = isKeyed ? initialState(key.run_id) : undefined;
+  async send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver, limits: MessageLimits): Promise<boolean> {
+    const state = keyBy === "sender" ? initialState(key.run_id) : undefined;
     for (;;) {
       const stored = await this.#store.find(key);
       if (stored === undefined) throw notFound(key.run_id);
@@ -165,4 +165,90 @@ function postOf(entries: readonly Entry[]): RunPost {
 
 function statusAfter(head: RunHead, state: RunState): RunStatus | undefined {
   return head.status === state.status ? undefined : state.status;
+}
+
+/** How many runs are remembered. */
+const MAX_RUNS = 10_000;
+/** Of how many entries of a log, from its end, a first look is. */
+const MAX_ENTRIES = 20_000;
+/** Which part of the room that is left a process uses before it looks again: the others use it too. */
+const SHARE = 1 / 16;
+
+/** What a process knows of the messages of a run that no receive has taken. */
+interface Seen {
+  /** How many entries of the log it has read. Undefined: it has not looked. */
+  position: number | undefined;
+  /** How many bytes each of the messages has, by their positions in the log. */
+  readonly waiting: Map<number, number>;
+  bytes: number;
+  /** What it may send before it looks again. */
+  messagesLeft: number;
+  bytesLeft: number;
+}
+
+/**
+ * Limits the messages that wait to be received by runs that are not loaded here. Only a look at the log tells how many
+ * do, so a process looks when it has sent a part of what is allowed, and reads only what is new since its last look.
+ * Several processes that send to one run at once may exceed a limit by that part each.
+ */
+export class Unreceived {
+  readonly #store: Store;
+  readonly #runs = new RunMap<Seen>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** Throws `limit_reached` if a message of so many bytes is too much for the run. Otherwise it is counted as sent. */
+  async check({ key, position }: StoredRun, bytes: number, limits: MessageLimits): Promise<void> {
+    const seen = this.#seen(key, limits);
+    if (seen.messagesLeft < 1 || seen.bytesLeft < bytes) {
+      await this.#look(seen, key, position);
+      checkWaiting(key.run_id, { messages: seen.waiting.size, bytes: seen.bytes }, bytes, limits);
+      allow(seen, limits);
+      seen.bytesLeft = Math.max(bytes, seen.bytesLeft);
+    }
+    seen.messagesLeft -= 1;
+    seen.bytesLeft -= bytes;
+  }
+
+  #seen(key: RunKey, limits: MessageLimits): Seen {
+    let seen = this.#runs.get(key);
+    if (seen === undefined) {
+      if (this.#runs.size >= MAX_RUNS) this.#runs.clear();
+      seen = { position: undefined, waiting: new Map(), bytes: 0, messagesLeft: 0, bytesLeft: 0 };
+      allow(seen, limits);
+      this.#runs.set(key, seen);
+    }
+    return seen;
+  }
+
+  async #look(seen: Seen, key: RunKey, until: number): Promise<void> {
+    let from = seen.position ?? Math.max(0, until - MAX_ENTRIES);
+    while (from < until) {
+      const entries = await this.#store.read(key, from, Math.min(READ_CHUNK, until - from));
+      if (entries === undefined || entries.length === 0) return;
+      // Another message may have been checked meanwhile, and may have looked further.
+      const known = seen.position ?? from;
+      for (let index = Math.max(0, known - from); index < entries.length; index++)
+        note(seen, from + index, entries[index]);
+      from += entries.length;
+      seen.position = Math.max(known, from);
+    }
+  }
+}
+
+function allow(seen: Seen, { maxWaitingMessages, maxWaitingBytes }: MessageLimits): void {
+  seen.messagesLeft = Math.ceil((maxWaitingMessages - seen.waiting.size) * SHARE);
+  seen.bytesLeft = (maxWaitingBytes - seen.bytes) * SHARE;
+}
+
+function note(seen: Seen, position: number, entry: Entry | undefined): void {
+  if (entry?.type === "received") {
+    seen.waiting.set(position, entry.bytes ?? 0);
+    seen.bytes += entry.bytes ?? 0;
+  } else if (entry?.type === "taken" && entry.position !== null) {
+    seen.bytes -= seen.waiting.get(entry.position) ?? 0;
+    seen.waiting.delete(entry.position);
+  }
 }

@@ -1,7 +1,7 @@
 import { inBackground } from "../../core/background.ts";
 import type { Clock, Logger, RunKey, RunPosition, Store } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
-import { pollMs } from "../../runtime/log/retry-pause.ts";
+import { pollMs } from "../../runtime/log/store-failures.ts";
 
 /** A reader of a run that other processes may write to. */
 export interface Followed {

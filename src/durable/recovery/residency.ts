@@ -3,25 +3,41 @@ import { endOf, inBackground } from "../../core/background.ts";
 import { blockedError } from "../../core/blocked-error.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Mismatch, RunHead } from "../../core/ports.ts";
+import type { Mismatch, RunHead, RunKey } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
-import type { Journal, JournaledAgent } from "../../runtime/log/journal.ts";
-import type { SubRunActivity } from "../../runtime/log/residence.ts";
+import type { Journal, JournaledAgent, SubRunActivity } from "../../runtime/execution/operations.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { AgentJournal } from "../replay/agent-journal.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
 import type { JournalEvents } from "../replay/log-order.ts";
-import type { ResidencyRule } from "./head-tables.ts";
-import { activities, activityOf } from "./head-tables.ts";
-import { LeasedHead } from "./leased-head.ts";
-import type { Owner } from "./owner.ts";
+import type { Ancestors } from "./ancestors.ts";
+import type { Lease } from "./lease.ts";
+import type { ResidencyRule } from "./leased-head.ts";
+import { activities, activityOf, LeasedHead } from "./leased-head.ts";
 import type { Worker } from "./worker.ts";
+
+/** The process that owns loaded runs, as they see it. */
+export interface Owner {
+  readonly worker: Worker;
+  readonly lease: Lease;
+  readonly ancestors: Ancestors;
+  /** Releases the run, and loads it with the code that is registered now. */
+  loadAgain(run: LiveRun): void;
+  /** Loads the run again after it was given up. */
+  reload(key: RunKey): void;
+  /** A run that was suspected to crash its process has made progress, or has left. */
+  onSuspectCleared(run: LiveRun): void;
+  /** A run has left this process before its end. */
+  onGone(run: LiveRun): void;
+  /** This process has lost a run, but not the sub-run. */
+  onParentLost(child: LiveRun, parent: LiveRun): void;
+}
 
 const noEntries = [] as const;
 
@@ -221,7 +237,7 @@ export class Residency implements JournalEvents {
       if (log.writing !== undefined) await log.writing;
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
-      const released = this.head.headFor(log.state, noEntries, head, true);
+      const released = this.head.headFor(log.state, noEntries, head, "release");
       const write = { entries: noEntries, head: released, wake: log.key };
       const told = fed(store, write, log.state, log.committed, head, 0);
       const conflict = await store.append(log.key, this.head.expected(head, log.committed), told);

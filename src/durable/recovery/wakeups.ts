@@ -1,8 +1,8 @@
 import type { RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
 import { isFinal } from "../../core/state.ts";
-import { FIRST_PAUSE_MS, nextPauseMs } from "../../runtime/log/retry-pause.ts";
-import type { Waker } from "./waker.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "../../runtime/log/store-failures.ts";
+import type { Waker } from "./options.ts";
 import type { Worker } from "./worker.ts";
 
 /** When to look again at a run that another process owns, or that cannot begin here now, in milliseconds. */

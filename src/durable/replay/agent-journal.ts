@@ -4,8 +4,7 @@ import type { Mismatch } from "../../core/ports.ts";
 import { createdEntry } from "../../core/state.ts";
 import { addUsage, left, usageWith } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
-import type { Journal, JournaledAgent } from "../../runtime/log/journal.ts";
-import type { Delivery, Operation } from "../../runtime/log/operations.ts";
+import type { Delivery, Journal, JournaledAgent, Operation } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import type { JournalEvents } from "./log-order.ts";
 import { LogOrder } from "./log-order.ts";
@@ -46,7 +45,7 @@ export class AgentJournal extends LogOrder implements Journal {
   }
 
   protected override start(operation: Operation): void {
-    operation.start(this.check?.history.lastAttempt(operation.key));
+    operation.start(this.check?.history.attempts.get(operation.key));
   }
 
   protected override handOver(delivery: Delivery): undefined | Promise<void> {
@@ -55,7 +54,7 @@ export class AgentJournal extends LogOrder implements Journal {
     this.#usage = addUsage(this.#usage, usageWith(entry, this.agent.log.state));
     if (entry.type !== "taken" || entry.position === null) return this.agent.handOver(delivery);
     // An earlier execution may have taken the message.
-    return this.agent.handOver({ ...delivery, live: this.check?.history.received(entry.position) });
+    return this.agent.handOver({ ...delivery, live: this.check?.history.received.get(entry.position) });
   }
 
   onUnfitAnswer(key: string): void {

@@ -8,7 +8,7 @@ import type { Message } from "../../protocol/message.ts";
 import { historyOf } from "../../runtime/execution/run-session.ts";
 import { foldLog } from "../../runtime/log/fold-log.ts";
 import { guarded } from "../../runtime/log/store-failures.ts";
-import { allRuns } from "../../runtime/runs/all-runs.ts";
+import { allRuns } from "../../runtime/runs/deleting.ts";
 
 /** A run as plain JSON: keep it in a file, and `replay` it against later versions of the agent. */
 export interface Cassette {

@@ -18,9 +18,12 @@ export class History {
   /** Whether the agent was stopped by a cancel, a time-out or its budget. */
   readonly isStopped: boolean;
   readonly #emissions: readonly RecordedEmission[];
-  readonly #awaited = new Map<string, AwaitedEntry>();
-  readonly #attempts = new Map<string, AttemptEntry>();
-  readonly #received = new Map<number, ReceivedEntry>();
+  /** The questions that were ever shown. */
+  readonly awaited = new Map<string, AwaitedEntry>();
+  /** The last attempt at each operation, or that it has failed. */
+  readonly attempts = new Map<string, AttemptEntry>();
+  /** The messages, by their position. */
+  readonly received = new Map<number, ReceivedEntry>();
   readonly #positions = new Map<ResultEntry, number>();
   /** The usage in the log that the replayed agent has not reported again. */
   #usages: RecordedUsage[] = [];
@@ -53,13 +56,13 @@ export class History {
         case "awaited":
           if (entry.of !== undefined) break;
           begin(entry.await_id);
-          this.#awaited.set(entry.await_id, entry);
+          this.awaited.set(entry.await_id, entry);
           if (entry.usage !== undefined) this.#usages.push({ position, usage: entry.usage });
           break;
         case "intent":
         case "attempt-failed":
           begin(entry.key);
-          this.#attempts.set(entry.key, entry);
+          this.attempts.set(entry.key, entry);
           break;
         case "step":
           begin(entry.key);
@@ -72,7 +75,7 @@ export class History {
           addResult(entry);
           break;
         case "received":
-          this.#received.set(position, entry);
+          this.received.set(position, entry);
           break;
         case "taken":
           begin(entry.key);
@@ -98,21 +101,6 @@ export class History {
     this.startedAt = startedAt;
     this.isStopped = isStopped;
     this.#emissions = emissions;
-  }
-
-  /** The question with this id, if it was ever shown. */
-  awaited(awaitId: string): AwaitedEntry | undefined {
-    return this.#awaited.get(awaitId);
-  }
-
-  /** The message at a position. */
-  received(position: number): ReceivedEntry | undefined {
-    return this.#received.get(position);
-  }
-
-  /** The last attempt at an operation, or that it has failed, if there was one. */
-  lastAttempt(key: string): AttemptEntry | undefined {
-    return this.#attempts.get(key);
   }
 
   /** The next emission in the history. */

@@ -2,8 +2,7 @@ import { inBackground } from "../../core/background.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import type { JournaledAgent } from "../../runtime/log/journal.ts";
-import type { Delivery, Operation } from "../../runtime/log/operations.ts";
+import type { Delivery, JournaledAgent, Operation } from "../../runtime/execution/operations.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
 /** What becomes of a durable agent beside its results. */

@@ -79,7 +79,7 @@ export class ReplayCheck {
   askAgain(key: string, emitted: number, missing: Missing | undefined): Mismatch | undefined {
     // A question closes the open message.
     this.#hasClosed = true;
-    const before = this.history.awaited(key);
+    const before = this.history.awaited.get(key);
     if (before === undefined || before.emitted === emitted) return undefined;
     const position = this.#positionOf(key);
     if (missing !== undefined && missing.position < position)

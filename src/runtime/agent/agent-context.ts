@@ -1,15 +1,18 @@
+import { CadenzaError } from "../../core/errors.ts";
 import type { Labels } from "../../core/log.ts";
 import type { Logger } from "../../core/ports.ts";
-
 import type { Usage } from "../../protocol/extensions.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "./agent-schemas.ts";
+import { inputFor, readOutput } from "./agent-schemas.ts";
 import type { DurableStep, Step } from "./agent-steps.ts";
 import type { Ask, Receive, Sleep } from "./agent-waits.ts";
-import type { BudgetOptions } from "./budget.ts";
+import { checkObject } from "./check.ts";
 import type { RunInput } from "./input.ts";
+import type { SchemaHost } from "./standard-schema.ts";
+import type { BudgetOptions } from "./usage.ts";
 
 /**
  * The second argument of an agent function. Its methods are bound: they may be destructured and passed on. After the run
@@ -223,4 +226,27 @@ export interface UsageReport {
    * the run was created. An agent that is executed again gets the same.
    */
   readonly remaining: number;
+}
+
+/** Calls an agent by `context.run`, and gives its output. */
+export async function callInside(
+  run: AgentContext["run"],
+  agent: CallableAgent,
+  input: unknown,
+  options: SubRunOptions | undefined,
+  { logger }: SchemaHost,
+): Promise<unknown> {
+  checkObject("agent", agent);
+  // The time of the calling run limits that of the schema.
+  return outcomeOf(agent, await run(agent.name, inputFor(agent, input), options), { logger });
+}
+
+/** The output of a run that has completed. Throws `run_failed` or `run_cancelled`. */
+export async function outcomeOf(agent: CallableAgent, run: Run, host: SchemaHost): Promise<unknown> {
+  const { run_id, agent_name, status, error } = run;
+  if (status === "completed") return readOutput(agent, run, host);
+  const details = { run_id, agent_name, run };
+  const which = `Run ${run_id} of agent ${JSON.stringify(agent_name)}`;
+  if (status === "cancelled") throw new CadenzaError("run_cancelled", `${which} was cancelled.`, details);
+  throw new CadenzaError("run_failed", `${which} has failed: ${error?.message}`, details);
 }

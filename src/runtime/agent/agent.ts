@@ -7,8 +7,6 @@ import type { AgentContext, DurableContext } from "./agent-context.ts";
 import type { AgentSchemas } from "./agent-schemas.ts";
 import { checkSchemas } from "./agent-schemas.ts";
 import type { Question } from "./agent-waits.ts";
-import type { BudgetOptions } from "./budget.ts";
-import { readBudget } from "./budget.ts";
 import {
   badArgument,
   checkAmount,
@@ -19,7 +17,9 @@ import {
   maxLengths,
   read,
 } from "./check.ts";
-import type { AwaitYield } from "./yields.ts";
+import type { AwaitYield } from "./generator.ts";
+import type { BudgetOptions } from "./usage.ts";
+import { readBudget } from "./usage.ts";
 
 /**
  * An agent: an async generator, a generator, an async function or a plain function. It emits what it yields and
@@ -148,14 +148,17 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
 ];
 const schemaNames: readonly (keyof AgentSchemas)[] = ["input", "output", "questions", "messages"];
 
-/** Makes an agent. `isTyped`: its options may have schemas. Throws `invalid_argument`. */
+/** The options of a `typed` agent may have schemas. */
+export type AgentKind = "plain" | "typed";
+
+/** Makes an agent. Throws `invalid_argument`. */
 export function newAgent(
   name: string,
   options: AgentOptions & AgentSchemas,
   fn: AgentFunction,
-  isTyped: boolean,
+  kind: AgentKind,
 ): Agent {
-  checkAgent(name, options, isTyped);
+  checkAgent(name, options, kind);
   checkFunction("fn", fn);
   return { name, options, fn };
 }
@@ -176,10 +179,10 @@ export function awaitMessage(
 }
 
 /** Throws `invalid_argument` for an invalid name or option of an agent. */
-export function checkAgent(name: string, options: RegisterOptions & AgentSchemas, isTyped: boolean): void {
+export function checkAgent(name: string, options: RegisterOptions & AgentSchemas, kind: AgentKind): void {
   if (!agentNameSchema.safeParse(name).success) throw badArgument("name", "1 to 63 letters, digits, - or _", name);
   checkObject("options", options);
-  checkKeys("options", options, isTyped ? [...optionNames, ...schemaNames] : optionNames);
+  checkKeys("options", options, kind === "typed" ? [...optionNames, ...schemaNames] : optionNames);
   checkSchemas(options);
   const { description, metadata, version, durable, timeoutMs, concurrency, inputContentTypes, outputContentTypes } =
     options;

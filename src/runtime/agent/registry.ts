@@ -28,13 +28,13 @@ export class Registry {
    */
   add(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
-    return agents.flatMap((agent) => this.#put(agent, this.#works));
+    return agents.flatMap((agent) => this.#put(agent, this.#works ? "here" : "elsewhere"));
   }
 
   /** As {@link add}, for agents that other processes execute. */
   declare(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
-    return agents.flatMap((agent) => this.#put(agent, false));
+    return agents.flatMap((agent) => this.#put(agent, "elsewhere"));
   }
 
   #check(agents: readonly Agent[]): void {
@@ -57,12 +57,12 @@ export class Registry {
     }
   }
 
-  #put(agent: Agent, isExecuted: boolean): readonly Demotion[] {
+  #put(agent: Agent, executed: "here" | "elsewhere"): readonly Demotion[] {
     const { name, options } = agent;
     const versions = this.#versions.get(name) ?? new Map<string | undefined, Agent>();
     const replaced = versions.get(options.version);
     if (replaced !== undefined) this.#elsewhere.delete(replaced);
-    if (!isExecuted) this.#elsewhere.add(agent);
+    if (executed === "elsewhere") this.#elsewhere.add(agent);
     // The versions are in the order in which they were registered last.
     versions.delete(options.version);
     versions.set(options.version, agent);

@@ -1,5 +1,5 @@
 import type { Usage } from "../../protocol/extensions.ts";
-import { badArgument } from "./check.ts";
+import { badArgument, checkCount, checkKeys, checkObject } from "./check.ts";
 
 /**
  * Reads the usage object of a model call from the AI SDK (versions 4 to 7), OpenAI's Chat Completions and Responses,
@@ -79,4 +79,19 @@ function count(value: unknown): number {
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
+}
+
+/** A limit on what a run and all runs below it may use. A run that exceeds it fails with the reason `budget_exceeded`. */
+export interface BudgetOptions {
+  /** How many tokens, as `usage.add` reports them: input and output, cached ones included. `Infinity`: no limit. */
+  readonly totalTokens: number;
+}
+
+/** Reads a budget. Throws `invalid_argument`. */
+export function readBudget(name: string, budget: BudgetOptions | undefined): number | undefined {
+  if (budget === undefined) return undefined;
+  checkObject(name, budget);
+  checkKeys(name, budget, ["totalTokens"]);
+  checkCount(`${name}.totalTokens`, budget.totalTokens);
+  return budget.totalTokens;
 }

@@ -23,13 +23,14 @@ import {
 import { recordedValue } from "../agent/recorded.ts";
 import type { Demotion } from "../agent/registry.ts";
 import { Registry } from "../agent/registry.ts";
-import type { RunsReport } from "../log/run-figures.ts";
+import type { RunsReport } from "../log/shared-by-runs.ts";
 import type { AnnouncedType, EventListener } from "../runs/announcer.ts";
 import { Announcer } from "../runs/announcer.ts";
 import type { LiveRun } from "../runs/live-run.ts";
 import type { RuntimeOptions, Settings } from "../runs/options.ts";
-import { isOpenToOthers, readOptions } from "../runs/options.ts";
+import { readOptions } from "../runs/options.ts";
 import type { RemoteReport } from "../runs/remote-runs.ts";
+import { engineOf } from "../runs/remote-runs.ts";
 import { Runs } from "../runs/runs.ts";
 import type { Inside } from "./inside.ts";
 import { insideKey } from "./inside.ts";
@@ -101,7 +102,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const settings = readOptions(others);
     const registry = new Registry(settings.work !== undefined);
     const announcer = new Announcer(settings.logger);
-    const runs = new Runs(settings, registry, announcer);
+    const runs = new Runs(settings, engineOf(options.store), registry, announcer);
     super({ settings, registry, runs }, "", null);
     this.#settings = settings;
     this.#registry = registry;
@@ -176,7 +177,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   declare<const Name extends string>(
     ...agents: readonly (Agent<Name> | AgentDeclaration<Name>)[]
   ): AgentRuntime<Names | Name> {
-    if (!isOpenToOthers(this.#settings.store, this.#settings.engine)) throw unsharedError();
+    if (!this.#settings.isShared) throw unsharedError();
     this.#warnOf(this.#registry.declare(agents.map(readDeclared)));
     return this as AgentRuntime<Names | Name>;
   }
@@ -248,12 +249,12 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
    * `invalid_argument` for an unknown type.
    */
   on<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
-    return this.#listen(type, listener, false);
+    return this.#listen(type, listener, "always");
   }
 
   /** As {@link on}, but only for the next event. */
   once<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
-    return this.#listen(type, listener, true);
+    return this.#listen(type, listener, "once");
   }
 
   /** Removes a listener. Does nothing if it was not added. */
@@ -359,10 +360,10 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     this.#announcer.removeAll();
   }
 
-  #listen<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>, once: boolean): this {
+  #listen<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>, times: "always" | "once"): this {
     checkType(type);
     checkFunction("listener", listener);
-    this.#announcer.add(type, listener, once, this.#runs);
+    this.#announcer.add(type, listener, times, this.#runs);
     return this;
   }
 }
@@ -372,7 +373,7 @@ function readAgents(given: readonly unknown[]): readonly Agent[] {
   const [first, second, third] = given;
   if (typeof first === "string") {
     const [options, fn] = third === undefined ? [{}, second] : [second, third];
-    return [newAgent(first, options as RegisterOptions, fn as AgentFunction, false)];
+    return [newAgent(first, options as RegisterOptions, fn as AgentFunction, "plain")];
   }
   if (given.length === 2 && !isAgent(second)) {
     const options = second ?? {};
@@ -387,7 +388,7 @@ function readDeclared(given: Agent | AgentDeclaration): Agent {
   if (isAgent(given)) return readAgent(given, {});
   checkObject("agent", given);
   const { name, ...options } = given as AgentDeclaration;
-  return newAgent(name, options, executedElsewhere, true);
+  return newAgent(name, options, executedElsewhere, "typed");
 }
 
 function unsharedError(): CadenzaError {
@@ -406,7 +407,7 @@ function isAgent(value: unknown): value is Agent {
 function readAgent(agent: unknown, extra: RegisterOptions): Agent {
   checkObject("agent", agent);
   const { name, options, fn } = agent as Agent;
-  return newAgent(name, { ...options, ...extra }, fn, true);
+  return newAgent(name, { ...options, ...extra }, fn, "typed");
 }
 
 function checkType(type: unknown): void {

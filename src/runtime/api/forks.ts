@@ -13,13 +13,12 @@ import type { RunInput } from "../agent/input.ts";
 import { readInput } from "../agent/input.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
 import { keyConflict } from "../agent/new-run.ts";
-import { onceTaken } from "../execution/once-committed.ts";
-import { keySeedOf, seedOf } from "../execution/seed.ts";
-import { readLog } from "../log/fold-log.ts";
+import { onceTaken } from "../execution/operations.ts";
+import { keySeedOf, seedOf } from "../execution/random.ts";
+import { findStored, readLog } from "../log/fold-log.ts";
 import { closedError } from "../log/refusals.ts";
 import type { LiveRun } from "../runs/live-run.ts";
 import { checkOptions } from "../runs/requests.ts";
-import type { RunReader } from "../runs/run-reader.ts";
 import type { Runs } from "../runs/runs.ts";
 
 /** The options of `fork`. */
@@ -70,11 +69,9 @@ const options: readonly (keyof ForkOptions)[] = [
 /** Makes new runs that begin with the recorded results of others. */
 export class Forks {
   readonly #runs: Runs;
-  readonly #reader: RunReader;
 
-  constructor(runs: Runs, reader: RunReader) {
+  constructor(runs: Runs) {
     this.#runs = runs;
-    this.#reader = reader;
   }
 
   /**
@@ -100,7 +97,7 @@ export class Forks {
     // The fork acts for the user of its origin, and belongs to that user.
     const { principal = null } = created;
     const user = { tenant: key.tenant, principal };
-    const { change } = await this.#runs.joinSession(user, created.session_id, runId);
+    const { change } = await this.#runs.sessions.join(user, created.session_id, runId);
     const { shared } = this.#runs;
     const fork = { ...key, run_id: runId };
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
@@ -151,7 +148,7 @@ export class Forks {
   /** The run as it is in the store, with what has been decided here. */
   async #committed(key: RunKey): Promise<StoredRun> {
     await this.#runs.find(key)?.log.acknowledge()?.catch(ignore);
-    return this.#reader.stored(key);
+    return findStored(this.#runs.shared.store, key);
   }
 
   #agentFor({ key, created }: StoredRun, version: string | null | undefined): Agent {

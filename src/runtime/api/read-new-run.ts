@@ -1,11 +1,11 @@
 import type { Growing } from "../../core/log.ts";
 import type { JsonValue } from "../../protocol/json.ts";
-import { readBudget } from "../agent/budget.ts";
 import { badArgument, checkObject, checkText, readId, readTime } from "../agent/check.ts";
 import { readInput } from "../agent/input.ts";
 import { readLabels } from "../agent/labels.ts";
 import type { NewRun } from "../agent/new-run.ts";
 import { recordedValue } from "../agent/recorded.ts";
+import { readBudget } from "../agent/usage.ts";
 import { namedUuid } from "../agent/uuid.ts";
 import type { CreateRunOptions, CreateRunRequest } from "../runs/requests.ts";
 import { checkOptions, noOptions, readSession } from "../runs/requests.ts";

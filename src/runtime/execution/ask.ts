@@ -1,31 +1,38 @@
+import { aboutRun } from "../../core/about-run.ts";
+import { inBackground } from "../../core/background.ts";
 import type { AskCommand, Command } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import type { CadenzaErrorDetails } from "../../core/errors.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import type { Growing, QuestionKind, ResultEntry } from "../../core/log.ts";
+import type { Growing, OfferedEntry, QuestionKind, ResultEntry } from "../../core/log.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { ignore } from "../../core/promises.ts";
-import { openQuestion, settledQuestion } from "../../core/state.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry, isStopped, openQuestion, settledQuestion } from "../../core/state.ts";
 import { LAST_TIME } from "../../core/time.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import type { AwaitResume } from "../../protocol/run.ts";
 import { SCHEMA_TYPE } from "../../protocol/run.ts";
-import type { AnswerDetails, Question } from "../agent/agent-waits.ts";
-import { readAnswer } from "../agent/answer.ts";
+import type { AnswerDetails, AskOptions, Question } from "../agent/agent-waits.ts";
+import { readAnswer, replyCommand } from "../agent/answer.ts";
 import { badArgument, checkText } from "../agent/check.ts";
+import type { AwaitYield } from "../agent/generator.ts";
 import { readItem, textPart } from "../agent/input.ts";
+import type { AskInfo, AskPassage, Interceptors } from "../agent/interceptors.ts";
 import type { StandardSchema, Validate, Validated } from "../agent/standard-schema.ts";
-import { validateAccepted, validateFirst } from "../agent/standard-schema.ts";
-import type { Committed } from "../log/operations.ts";
+import { jsonSchemaOf, validateAccepted, validateFirst } from "../agent/standard-schema.ts";
+import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { Execution } from "./execution.ts";
-import { checkWaitOptions, Wait } from "./wait.ts";
+import type { Committed } from "./operations.ts";
+import { onceInLog } from "./operations.ts";
+import { checkWaitOptions, throwIfAborted, Wait } from "./wait.ts";
 
 const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
 const kinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
 
 /** How a question is asked. */
-export interface Asking {
+interface Asking {
   readonly parts: readonly MessagePart[];
   /** How many values the agent had emitted when it asked. */
   readonly emitted: number;
@@ -150,7 +157,7 @@ export abstract class Ask extends Wait {
 }
 
 /** The question of an await request that the agent has yielded. */
-export class YieldedQuestion extends Ask {
+class YieldedQuestion extends Ask {
   validate(answer: AwaitResume): Validated {
     return { value: answer };
   }
@@ -166,7 +173,7 @@ export class YieldedQuestion extends Ask {
 }
 
 /** A question of `context.ask`. */
-export class AskedQuestion extends Ask {
+class AskedQuestion extends Ask {
   readonly #schema: StandardSchema | undefined;
   readonly #details: boolean;
   readonly given = new AgentPromise<unknown>();
@@ -203,25 +210,124 @@ export function questionOf(execution: Execution, awaitId: string): Ask | undefin
   return operation instanceof Ask ? operation : undefined;
 }
 
-export function questionParts(question: Question): readonly MessagePart[] {
+function questionParts(question: Question): readonly MessagePart[] {
   if (typeof question === "string") return [textPart(question)];
   return readItem("question", question).parts;
 }
 
 /** Adds the schema of the answer as a part of the question, because clients drop unknown fields of the request. */
-export function withSchema(
-  parts: readonly MessagePart[],
-  content: string | undefined,
-  key: string,
-): readonly MessagePart[] {
+function withSchema(parts: readonly MessagePart[], content: string | undefined, key: string): readonly MessagePart[] {
   if (content === undefined) return parts;
   return [...parts, { content_type: SCHEMA_TYPE, content, content_encoding: "plain", await_id: key }];
 }
 
 /** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
-export function checkAskOptions(options: unknown): void {
+function checkAskOptions(options: unknown): void {
   const { name, kind } = checkWaitOptions(options, known);
   if (name !== undefined) checkText("options.name", name);
   if (kind !== undefined && !kinds.includes(kind))
     throw badArgument("options.kind", '"input", "approval" or "auth"', kind);
+}
+
+/** What validating an answer that declines gives. */
+export const declined: Validated = { value: undefined };
+
+/**
+ * Gives the verdict on the answers that other processes have offered. An answer that is taken is handed to the agent
+ * when it is committed.
+ */
+export function answerOffers(execution: Execution, shared: SharedByRuns): void {
+  for (const offer of execution.log.state.mail?.offers.values() ?? []) {
+    const question = questionOf(execution, offer.await_id);
+    if (question === undefined || !question.examines(offer.offer_id)) continue;
+    const reading: MaybePromise<Validated> = offer.answer === undefined ? declined : question.validate(offer.answer);
+    if (isPromise(reading))
+      inBackground(
+        shared.logger,
+        reading.then((later) => decideOffer(execution, shared, offer, later)),
+      );
+    else decideOffer(execution, shared, offer, reading);
+  }
+}
+
+function decideOffer(execution: Execution, shared: SharedByRuns, offer: OfferedEntry, reading: Validated): void {
+  const { log, clock } = execution;
+  if (log.lost || execution.over || shared.isClosed) return;
+  const { offer_id, await_id, answer, decline, idempotency_key, by } = offer;
+  const at = clock.now();
+  if ("issues" in reading) {
+    const { issues } = reading;
+    log.decide({ type: "refuse", entry: { type: "refused", at, offer_id, code: "answer_rejected", issues } });
+    log.flush();
+    return;
+  }
+  const reply = answer === undefined ? { decline: decline ?? {} } : { answer };
+  const command = replyCommand({ await_id, reply, idempotency_key, by }, at, offer_id);
+  const decision = log.decide(command);
+  const entry = isRefusal(decision) ? undefined : decision[0];
+  if (entry === undefined) return;
+  onceInLog(log, entry, (committed) => {
+    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
+  });
+}
+
+/** How a question is asked, as far as interceptors are told. */
+type Asked = Pick<Asking, "parts" | "name" | "kind">;
+
+/** Asks the client. */
+export function askClient(
+  execution: Execution,
+  question: Question,
+  options: AskOptions<unknown, boolean> | undefined,
+): Promise<unknown> {
+  if (options !== undefined) checkAskOptions(options);
+  const { schema, details = false, ...asking } = options ?? {};
+  const key = execution.keyFor("ask");
+  throwIfAborted(asking.signal);
+  const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
+  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, details);
+  perform(execution, ask, { parts, name: asking.name, kind: asking.kind });
+  return ask.given;
+}
+
+/** Asks the client by an await request that the agent has yielded. */
+export function askByYield(execution: Execution, { message, timeoutMs, default: fallback }: AwaitYield): void {
+  const key = execution.keyFor("await");
+  const asking = { parts: questionParts(message), timeoutMs, default: fallback, emitted: execution.emitted };
+  perform(execution, new YieldedQuestion(execution, key, asking), asking);
+}
+
+function perform(execution: Execution, ask: Ask, asked: Asked): void {
+  const { settings, isStopped, log } = execution;
+  const { interceptors } = settings;
+  // What the log has settled is not wrapped again.
+  if (interceptors.ask !== undefined && !isStopped && settledQuestion(log.state, ask.key) === undefined)
+    observe(interceptors.ask, execution, ask, asked);
+  execution.begin(ask);
+}
+
+/** Tells the interceptors of a question. They observe it, and what they throw changes nothing. */
+function observe(
+  wrap: NonNullable<Interceptors["ask"]>,
+  { log, logger }: Execution,
+  ask: Ask,
+  { parts, name, kind = "input" }: Asked,
+): void {
+  const { agent_name } = createdEntry(log.state);
+  const settled = new Promise<AskPassage>((resolve) => {
+    ask.onReleased = () => resolve(passageOf(log.state, ask.key));
+  });
+  const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
+  const wrapped = (async () => wrap(info, () => settled))().catch((error: unknown) =>
+    logger.warn("An interceptor of questions failed.", { ...aboutRun(log), await_id: ask.key, error }),
+  );
+  inBackground(logger, wrapped);
+}
+
+/** What has become of a question that is not asked here any more. */
+function passageOf(state: RunState, awaitId: string): AskPassage {
+  const type = settledQuestion(state, awaitId)?.settled?.type;
+  if (type === undefined) return isStopped(state) ? "withdrawn" : "left";
+  if (type === "resumed") return "answered";
+  return type === "timed-out" ? "expired" : type === "declined" ? "declined" : "withdrawn";
 }

@@ -4,26 +4,23 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { createdEntry } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { AgentContext, AgentSession, UsageReport } from "../agent/agent-context.ts";
+import { callInside } from "../agent/agent-context.ts";
 import { withDeclared } from "../agent/agent-schemas.ts";
 import type { Step, StepOptions, StepScope } from "../agent/agent-steps.ts";
 import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "../agent/agent-waits.ts";
-import { readBudget } from "../agent/budget.ts";
-import { callInside } from "../agent/call-outcome.ts";
 import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "../agent/check.ts";
+import { readEmission } from "../agent/generator.ts";
 import { noLabels } from "../agent/labels.ts";
 import { recordedValue } from "../agent/recorded.ts";
-import { readUsage } from "../agent/usage.ts";
-import { readEmission } from "../agent/yields.ts";
-import { nestedError } from "./bodies.ts";
+import { readBudget, readUsage } from "../agent/usage.ts";
+import { askClient } from "./ask.ts";
 import type { AgentRun, Execution } from "./execution.ts";
-import { SeededRandom } from "./random.ts";
-import { checkReceiveOptions } from "./receive.ts";
+import { SeededRandom, seedOf } from "./random.ts";
 import { RunSession } from "./run-session.ts";
-import { seedOf } from "./seed.ts";
-import { checkStepName, checkStepOptions } from "./step-options.ts";
+import { checkStepName, checkStepOptions, nestedError } from "./step-options.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
-import { askClient, receiveMessage, sleepFor } from "./waits.ts";
+import { checkReceiveOptions, receiveMessage, sleepFor } from "./wait.ts";
 
 /** The run of an agent, with what executes its steps. */
 export interface StepsRun extends AgentRun {

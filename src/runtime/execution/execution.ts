@@ -17,26 +17,19 @@ import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
-import type { Generator } from "../agent/generator.ts";
-import { generatorOf, generatorOfItems, leave, nextOf, throwInto, unwind } from "../agent/generator.ts";
+import type { AwaitYield, Generator } from "../agent/generator.ts";
+import { generatorOf, generatorOfItems, leave, meaningOf, nextOf, throwInto, unwind } from "../agent/generator.ts";
 import type { NewSubRun } from "../agent/new-run.ts";
-import type { AwaitYield } from "../agent/yields.ts";
-import { meaningOf } from "../agent/yields.ts";
 import { ActiveTime } from "../log/active-time.ts";
-import type { Journal } from "../log/journal.ts";
-import type { Operation } from "../log/operations.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
-import type { Residence } from "../log/residence.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
-import { AgentPromise } from "./agent-promise.ts";
-import { isOfOperation, noteOperation, operationBehind } from "./failed-operation.ts";
+import { AgentPromise, isOfOperation, noteOperation, operationBehind } from "./agent-promise.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
-import { onceInLog } from "./once-committed.ts";
-import { Operations } from "./operations.ts";
-import { Spending } from "./spending.ts";
-import type { SpendingRun } from "./spending-tree.ts";
-import { checkSpending, tokensLeft } from "./spending-tree.ts";
+import type { Journal, Operation, Residence } from "./operations.ts";
+import { Operations, onceInLog } from "./operations.ts";
+import type { SpendingRun } from "./run-family.ts";
+import { checkSpending, Spending, tokensLeft } from "./run-family.ts";
 
 /** How many failed operations are kept until the end of the run, in case the agent awaits them later. */
 const MAX_FAILED = 100;
@@ -210,7 +203,7 @@ export class Execution extends Operations {
     if (this.isStopped) return undefined;
     this.onMove();
     if (this.#generator !== undefined) return nextOf(this.#generator, sent);
-    this.#end(null, false);
+    this.#end(null);
     return undefined;
   }
 
@@ -469,7 +462,7 @@ export class Execution extends Operations {
     }
     this.#failure = error;
     if (this.#generator !== undefined) this.#beginUnwinding();
-    else this.#end(null, false);
+    else this.#end(null);
   }
 
   /** The agent is about to receive something, and continues. */
@@ -484,10 +477,10 @@ export class Execution extends Operations {
 
   #beginUnwinding(): void {
     this.#clearTimer?.();
-    this.#clearTimer = this.clock.setTimeout(() => this.#end(null, true), this.settings.cancelGraceMs);
+    this.#clearTimer = this.clock.setTimeout(() => this.#end(null, "hung"), this.settings.cancelGraceMs);
     inBackground(
       this.logger,
-      this.#unwind().then(() => this.#end(null, false)),
+      this.#unwind().then(() => this.#end(null)),
     );
   }
 
@@ -527,7 +520,7 @@ export class Execution extends Operations {
     }
   }
 
-  #end(thrown: unknown, hung: boolean): void {
+  #end(thrown: unknown, hung?: "hung"): void {
     if (this.#over) return;
     const error = thrown ?? this.#failure;
     if (this.#isCalled && this.journal?.mayEnd(error, this.#aborted) === false) return;
@@ -543,7 +536,7 @@ export class Execution extends Operations {
     run.abortSignal(reason);
     run.onEnd();
     log.flush();
-    if (hung) {
+    if (hung !== undefined) {
       run.shared.figures.hung += 1;
       this.logger.warn("An agent did not stop in time, and was left behind.", this.about);
     }

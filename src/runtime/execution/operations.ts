@@ -1,11 +1,176 @@
 import { inBackground } from "../../core/background.ts";
-import type { ResultEntry } from "../../core/log.ts";
+import type { Emission } from "../../core/commands.ts";
+import type { CadenzaError } from "../../core/errors.ts";
+import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
-import type { Journal } from "../log/journal.ts";
-import type { Committed, Delivery, Operation } from "../log/operations.ts";
+import type { Usage } from "../../protocol/extensions.ts";
+import type { RunLog } from "../log/run-log.ts";
+import type { RunSlot } from "../log/run-slot.ts";
+
+/** Calls back when all that has been decided is committed: at once, if it is. Does not call back for a lost run. */
+export function onceCommitted(log: RunLog, callback: () => void): void {
+  const committed = log.commit();
+  // Awaiting a commit that is done would let a later entry be handed over before this one.
+  if (committed === undefined) callback();
+  else inBackground(log.logger, committed.then(callback));
+}
+
+/**
+ * Calls back when a decided entry is committed, with the entry as the log holds it: after a conflict it was decided
+ * again. With undefined: the log does not have it, because another process had written something first that excludes it.
+ * Does not call back for a lost run.
+ */
+export function onceInLog(log: RunLog, entry: Entry, callback: (committed: Committed | undefined) => void): void {
+  onceCommitted(log, () => callback(log.standingOf(entry) as Committed | undefined));
+}
+
+/** The result of an operation that the log of a plain run does not hold. */
+export function notLogged(entry: Entry): Committed {
+  return entry as Committed;
+}
+
+/**
+ * Waits until the store has taken a new run. If it fails to say so, the caller gets an error and does not let the run
+ * begin. The run then begins as soon as it is found to be there.
+ */
+export async function onceTaken(log: RunLog, begin: () => void): Promise<void> {
+  try {
+    await log.acknowledge();
+  } catch (error) {
+    onceCommitted(log, begin);
+    throw error;
+  }
+}
+
+declare const inLog: unique symbol;
+
+/** An entry that the committed log of its run holds. An agent gets its results from such entries only. */
+export type Committed = Entry & { readonly [inLog]: true };
+
+/**
+ * An operation of an agent: a question, a step or a sub-run. It has a key, work that begins it, and an entry with its
+ * result.
+ */
+export interface Operation {
+  readonly key: string;
+  /** Of a question: how many values the agent had emitted when it asked. */
+  readonly emitted?: number | undefined;
+  /** Begins the work. Called once, unless the log holds the result. `before`: the last attempt at it that the log holds. */
+  start(before: AttemptEntry | undefined): void;
+  /**
+   * Makes the value for the agent from the entry with the result. `live` is what the entry does not have: the part of a
+   * new result that the log cannot hold, or the message that an earlier execution has taken.
+   */
+  settle(entry: ResultEntry, live: unknown): unknown;
+  /** Hands the agent the value. */
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+  /** The operation has its result, or gets none any more. It lets go of timers and signals. */
+  release?(): void;
+}
+
+/** An entry with a result, and the key of its operation. `live`: see {@link Operation.settle}. */
+export interface Delivery {
+  readonly key: string;
+  readonly entry: ResultEntry;
+  readonly live: unknown;
+}
+
+/**
+ * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
+ * it.
+ */
+export type SubRunActivity = "at work" | "sought" | "idle";
+
+/**
+ * `if left`: if any process may write to the run now. `unless writing`: unless this process is writing to it, which tells
+ * as much. `before work`: if this process may have lost the run. Ask again when it resolves; for a lost run it never does.
+ */
+export type Sync = "if left" | "unless writing" | "after writing" | "before work";
+
+/**
+ * What happens to a run, for its residence. `step ended`: the run may only wait from now on. `gone`: it is not loaded here any
+ * more. `subRun`: what a sub-run does; undefined: the agent has its result. `redoes`: the agent of a fork is to be called,
+ * and first does again what these entries hold.
+ */
+export type ResidenceEvent =
+  | "committed"
+  | "step ended"
+  | "gone"
+  | { readonly subRun: string; readonly activity: SubRunActivity | undefined }
+  | { readonly redoes: readonly Entry[] };
+
+/**
+ * Where a run of a durable store is executed: other processes may take it over, and it may leave memory. A run in a store of
+ * one process has none. It stays loaded until it ends.
+ */
+export interface Residence {
+  /** Reads what other processes have written to the run. Undefined: nothing is to be read. */
+  sync(how: Sync): undefined | Promise<void>;
+  /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
+  told(): undefined | Promise<void>;
+  /** Resolves when the run can be answered. Undefined: it can. Throws or rejects if it cannot. */
+  whenAnswerable(): undefined | Promise<void>;
+  /** Whether the agent does again what the log holds, or the code and the log disagree. */
+  readonly phase: "live" | "catching up" | "blocked";
+  /** The run's slot, if the store counts the slots. Undefined: this process does. */
+  slot(): RunSlot | undefined;
+  /** The journal of an execution of the run's agent. Undefined: it is executed once, here. */
+  journal(agent: JournaledAgent): Journal | undefined;
+  note(event: ResidenceEvent): void;
+  /** Leaves the run to other processes, because this one closes. Only of runs that may leave. */
+  release(): Promise<void>;
+}
+
+/**
+ * What a durable agent has done before, and the order in which it gets its results. Results are handed over one at a time,
+ * in log order. An agent that is executed again gets the results in the log, and the journal compares what it does with the
+ * log. The agent of a run without a journal gets each result as soon as it is committed.
+ */
+export interface Journal {
+  /** Whether the log holds more than the agent has done so far: it does again what an earlier execution has done. */
+  readonly isCatchingUp: boolean;
+  /** The time as the agent sees it, in milliseconds since 1970. */
+  readonly now: number;
+  /** How many tokens of the run's budget are left by the results that the agent has received. */
+  readonly tokensLeft: number;
+  /** The agent begins an operation, now or when it has caught up. Undefined: it was called for the first time in this process. */
+  begin(operation?: Operation): void;
+  /** Takes a result as it is committed, and hands it over in its turn. */
+  deliver(delivery: Delivery): void;
+  /** Takes what the agent emits. A promise: the agent waits for it before it emits more. */
+  emit(emission: Emission, at: number): undefined | Promise<void>;
+  /** Hands nothing over until the promise resolves. Resolves in the turn after it. */
+  hold(until: Promise<void>): Promise<void>;
+  /** Whether the log holds this report of usage. Each report in the log counts once. */
+  holdsUsage(usage: Usage): boolean;
+  /** The answer in the log fails the validation of the question as the code asks it now. */
+  onUnfitAnswer(key: string): void;
+  /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
+  settled(): Promise<void>;
+  /** Whether the agent may end: with this error, or null. `stopped`: why it was stopped, if it was. */
+  mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean;
+  /** Nothing is handed over any more. */
+  stop(): void;
+}
+
+/** The agent whose journal it is. */
+export interface JournaledAgent {
+  readonly log: RunLog;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly settings: { readonly maxBacklog: number };
+  /** Whether nothing is handed over any more. */
+  readonly isClosed: boolean;
+  /** The keys of the operations without a result. */
+  readonly open: readonly string[];
+  find(key: string): Operation | undefined;
+  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
+  handOver(delivery: Delivery): undefined | Promise<void>;
+}
 
 /**
  * The operations of an agent: which are open, and how they get their results. Without a journal each result is handed over

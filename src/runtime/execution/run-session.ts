@@ -9,8 +9,8 @@ import { createdEntry } from "../../core/state.ts";
 import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
-import { FIRST_PAUSE_MS, nextPauseMs } from "../log/retry-pause.ts";
 import type { RunLog } from "../log/run-log.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "../log/store-failures.ts";
 import type { Execution } from "./execution.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 

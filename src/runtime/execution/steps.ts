@@ -1,6 +1,6 @@
-import { inBackground, onceAborted } from "../../core/background.ts";
+import { inBackground, newController, onceAborted } from "../../core/background.ts";
 import type { PartSource } from "../../core/emission-source.ts";
-import type { CadenzaErrorCode } from "../../core/errors.ts";
+import type { CadenzaError, CadenzaErrorCode } from "../../core/errors.ts";
 import type { StepFailure } from "../../core/failure.ts";
 import { errorOfStep, failureOfStep } from "../../core/failure.ts";
 import type { AttemptEntry, AttemptFailedEntry, Growing, StepEntry } from "../../core/log.ts";
@@ -10,49 +10,32 @@ import { ignore } from "../../core/promises.ts";
 import { createdEntry, isFinal, isStopped, isWaiting } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { StepOptions, StepRetry, StepScope } from "../agent/agent-steps.ts";
+import { readEmission } from "../agent/generator.ts";
 import { recordedResult } from "../agent/recorded.ts";
-import { readEmission } from "../agent/yields.ts";
 import { checkResultSize } from "../log/part-size.ts";
+import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
-import { Bodies, isNested } from "./bodies.ts";
 import type { AgentRun, Execution, Failing } from "./execution.ts";
-import { onceInLog } from "./once-committed.ts";
-import type { RunSignal } from "./run-signal.ts";
-import { idempotencyKeyOf, keySeedOf } from "./seed.ts";
-import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
-import type { AttemptLimits } from "./time-limit.ts";
-import { TimeLimit } from "./time-limit.ts";
+import { onceInLog } from "./operations.ts";
+import { idempotencyKeyOf, keySeedOf } from "./random.ts";
+import { Bodies, failureAfter, isNested, pauseAfter, stepTimeoutError } from "./step-options.ts";
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
 
 /** Executes the bodies of a run's steps. */
 export class Steps {
   readonly #run: AgentRun;
-  readonly #signal: RunSignal;
   /** The steps that have begun and have no result. */
   readonly #atWork = new Set<string>();
   /** The time limits of the attempts at work. */
   readonly #limits = new Set<TimeLimit>();
-  readonly #bodies: Bodies;
+  readonly bodies: Bodies;
   /** How many of those at work have to begin in another process. */
   #held = 0;
 
-  constructor(run: AgentRun, signal: RunSignal) {
+  constructor(run: AgentRun) {
     this.#run = run;
-    this.#signal = signal;
-    this.#bodies = new Bodies(run.shared.clock, run.shared.logger);
-  }
-
-  /**
-   * Whether an operation that begins now comes from inside a body. `isPaced`: see {@link Operations}.
-   */
-  isInside(isPaced: boolean): boolean {
-    return this.#bodies.isInside(isPaced);
-  }
-
-  /** A durable agent receives something, and continues. */
-  moves(): void {
-    this.#bodies.moves();
+    this.bodies = new Bodies(run.shared.clock, run.shared.logger);
   }
 
   /** Whether a step has begun here and has no result yet: its body is at work, pauses, or waits for the run's slot. */
@@ -94,11 +77,11 @@ export class Steps {
         if (slot !== undefined) await slot;
         for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) {
           await this.#run.log.outlast(wait);
-          if (this.#isStopped) throw this.#signal.signal.reason;
+          if (this.#isStopped) throw this.#run.signal.reason;
         }
         // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
         // may run steps.
-        if (execution.over) throw this.#signal.signal.reason;
+        if (execution.over) throw this.#run.signal.reason;
         let until: number;
         try {
           given.resolve(await this.#call({ key, attempt }, body, options));
@@ -251,7 +234,7 @@ export class Steps {
     const limits: AttemptLimits = { timeoutMs, stallMs };
     if (Math.min(timeoutMs, stallMs) === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
     const { run_id } = this.#run.log.key;
-    const limit = new TimeLimit(this.#run.shared, this.#signal, limits, (exceeded) =>
+    const limit = new TimeLimit(this.#run, limits, (exceeded) =>
       stepTimeoutError(run_id, source.key, source.attempt, exceeded, limits[exceeded]),
     );
     this.#limits.add(limit);
@@ -260,7 +243,7 @@ export class Steps {
 
   #callBody(source: PartSource, body: Body, limit: TimeLimit | undefined): Promise<unknown> {
     const scope = this.#scope(source, limit);
-    const call = (): Promise<unknown> => this.#bodies.call(() => body(scope));
+    const call = (): Promise<unknown> => this.bodies.call(() => body(scope));
     const { agent, log, shared } = this.#run;
     const wrap = shared.settings.interceptors.step;
     if (wrap === undefined) return call();
@@ -270,7 +253,7 @@ export class Steps {
 
   #scope(source: PartSource, limit: TimeLimit | undefined): StepScope {
     const run = this.#run;
-    const outer = limit ?? this.#signal;
+    const outer = limit ?? run;
     return {
       ...source,
       get idempotencyKey() {
@@ -314,7 +297,7 @@ export class Steps {
 
   #sleep(ms: number): Promise<void> {
     const { clock, logger } = this.#run.shared;
-    const { signal } = this.#signal;
+    const { signal } = this.#run;
     if (signal.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
       const clear = clock.setTimeout(() => {
@@ -358,4 +341,102 @@ export function resultOfStep({ key, result, error }: StepEntry): JsonValue | und
 function interrupted(key: string): StepFailure {
   const message = `Step ${key} was interrupted by the end of its process. Its option "once" forbids another attempt.`;
   return { name: "CadenzaError", message, code: "step_interrupted" satisfies CadenzaErrorCode, data: undefined };
+}
+
+/** The limits of one attempt: see {@link StepOptions}. At least one of them is finite. */
+interface AttemptLimits {
+  readonly timeoutMs: number;
+  readonly stallMs: number;
+}
+
+/** The time limits of one attempt at a step. When the time is over, the attempt fails, whatever its body does. */
+class TimeLimit {
+  readonly #run: Pick<AgentRun, "shared" | "signal">;
+  readonly #limits: AttemptLimits;
+  readonly #newError: (exceeded: keyof AttemptLimits) => CadenzaError;
+  /** Whether the attempt has gone on since the last look. */
+  #hasProgress = false;
+  readonly #timers = new Map<keyof AttemptLimits, () => void>();
+  #controller: AbortController | undefined;
+  #error: CadenzaError | undefined;
+  /** Undefined: the attempt has not begun, or is over. */
+  #clear: (() => void) | undefined;
+  #unfollow: (() => void) | undefined;
+
+  constructor(
+    run: Pick<AgentRun, "shared" | "signal">,
+    limits: AttemptLimits,
+    newError: (exceeded: keyof AttemptLimits) => CadenzaError,
+  ) {
+    this.#run = run;
+    this.#limits = limits;
+    this.#newError = newError;
+  }
+
+  /** Aborts when the time is over, and with the run's signal. It is created on first use. */
+  get signal(): AbortSignal {
+    this.#controller ??= this.#newController();
+    return this.#controller.signal;
+  }
+
+  /** Whether the time was over before the body ended. */
+  get isExceeded(): boolean {
+    return this.#error !== undefined;
+  }
+
+  /** Calls a function. Rejects when the time is over. What the function gives after that is dropped. */
+  apply<T>(work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#clear = () => {
+        for (const clear of this.#timers.values()) clear();
+      };
+      const exceed = (exceeded: keyof AttemptLimits): void => {
+        this.end();
+        const error = this.#newError(exceeded);
+        this.#error = error;
+        reject(error);
+        this.#controller?.abort(error);
+      };
+      this.#watch("timeoutMs", exceed);
+      this.#watch("stallMs", exceed);
+      const worked = work().finally(() => this.end());
+      worked.then(resolve, reject);
+    });
+  }
+
+  /** The attempt goes on. */
+  progress(): void {
+    this.#hasProgress = true;
+  }
+
+  /** Starts the timer of a limit. That of `stallMs` starts again for as long as there is progress. */
+  #watch(limit: keyof AttemptLimits, exceed: (exceeded: keyof AttemptLimits) => void): void {
+    if (this.#limits[limit] === Number.POSITIVE_INFINITY) return;
+    const clear = this.#run.shared.clock.setTimeout(() => {
+      const goesOn = limit === "stallMs" && this.#hasProgress;
+      this.#hasProgress = false;
+      if (goesOn) this.#watch(limit, exceed);
+      else exceed(limit);
+    }, this.#limits[limit]);
+    this.#timers.set(limit, clear);
+  }
+
+  /** The time is not measured any more. */
+  end(): void {
+    this.#clear?.();
+    this.#clear = undefined;
+    this.#unfollow?.();
+    this.#unfollow = undefined;
+  }
+
+  #newController(): AbortController {
+    const { logger } = this.#run.shared;
+    const controller = newController(logger);
+    const { signal } = this.#run;
+    const stop = (): void => controller.abort(signal.reason);
+    if (this.#error !== undefined) controller.abort(this.#error);
+    else if (signal.aborted) stop();
+    else if (this.#clear !== undefined) this.#unfollow = onceAborted(logger, signal, stop);
+    return controller;
+  }
 }

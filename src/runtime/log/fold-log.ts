@@ -1,7 +1,7 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import type { Entry } from "../../core/log.ts";
-import type { RunKey, Store } from "../../core/ports.ts";
+import type { RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
@@ -29,6 +29,13 @@ export function foldOn(store: Store, key: RunKey, state: RunState, until: number
       );
     if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
   }
+}
+
+/** The run as the store has it. Throws `run_not_found`. */
+export async function findStored(store: Store, key: RunKey): Promise<StoredRun> {
+  const stored = await store.find(key);
+  if (stored === undefined) throw notFound(key.run_id);
+  return stored;
 }
 
 /** The first `length` entries of a log. Undefined: the store has fewer. */

@@ -19,11 +19,11 @@ import { initialState, isFinal } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
-import { Outage } from "./outage.ts";
 import { lostError } from "./refusals.ts";
 import type { Attempt, Outcome, WriteRules } from "./run-write.ts";
 import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
+import { Outage } from "./store-failures.ts";
 
 const noEntries: readonly Entry[] = [];
 
@@ -426,7 +426,7 @@ export class RunLog {
   #noteFailure(cause: unknown): CadenzaError {
     const { run_id } = this.key;
     const failure = new CadenzaError("store_failed", `The store failed to write run ${run_id}.`, { run_id, cause });
-    this.#outage ??= new Outage(this.#run.shared, failure);
+    this.#outage ??= new Outage(this.#run.shared.clock, failure);
     this.#outage.failure = failure;
     return failure;
   }

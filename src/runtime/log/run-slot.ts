@@ -1,3 +1,5 @@
+import { TenantCounts } from "../../core/tenants.ts";
+
 /** The slot of one run under its agent's `concurrency`. */
 export abstract class RunSlot {
   /**
@@ -14,8 +16,9 @@ export abstract class RunSlot {
   /** Called when the run leaves the queue, with a slot or without. */
   #onUnqueued: (() => void)[] = [];
 
-  constructor(isKept: boolean) {
-    this.isKept = isKept;
+  /** `per`: what the agent's `concurrency` counts for. */
+  constructor(per: string | undefined) {
+    this.isKept = per === "session";
   }
 
   abstract get isHeld(): boolean;
@@ -97,5 +100,149 @@ export abstract class RunSlot {
     if (waiting.length === 0) return;
     this.#onUnqueued = [];
     for (const resolve of waiting) resolve();
+  }
+}
+
+/**
+ * Counts the slots that are taken, and queues the runs that wait for one. A slot's key names an agent, or one of its
+ * tenants or sessions.
+ */
+export class Slots {
+  readonly #pools = new Map<string, Pool>();
+  /** How many runs wait for a slot. */
+  readonly queued = new TenantCounts();
+
+  /** Whether a slot is free. */
+  isFree(key: string, max: number): boolean {
+    return (this.#pools.get(key)?.taken ?? 0) < max;
+  }
+
+  /**
+   * Takes a slot for a run of a tenant and calls back, now or when one is free. The returned function leaves the queue.
+   * Undefined: the slot was free.
+   */
+  take(key: string, max: number, tenant: string, callback: () => void): (() => void) | undefined {
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      pool = { taken: 0, queue: [], next: 0 };
+      this.#pools.set(key, pool);
+    }
+    if (pool.taken < max) {
+      pool.taken += 1;
+      callback();
+      return undefined;
+    }
+    const waiting: Waiting = { tenant, callback };
+    pool.queue.push(waiting);
+    this.queued.add(tenant, 1);
+    return () => {
+      if (waiting.callback === undefined) return;
+      waiting.callback = undefined;
+      this.queued.add(tenant, -1);
+    };
+  }
+
+  /** Gives a slot back. The run that waits longest gets it, unless more than `max` slots are taken. */
+  give(key: string, max: number): void {
+    const pool = this.#pools.get(key);
+    if (pool === undefined) return;
+    const next = pool.taken > max ? undefined : nextIn(pool);
+    if (next === undefined) {
+      pool.taken -= 1;
+      if (pool.taken === 0) this.#pools.delete(key);
+      return;
+    }
+    const { tenant, callback } = next;
+    next.callback = undefined;
+    this.queued.add(tenant, -1);
+    callback?.();
+  }
+}
+
+interface Pool {
+  taken: number;
+  queue: Waiting[];
+  next: number;
+}
+
+interface Waiting {
+  readonly tenant: string;
+  /** Undefined when the run has the slot, or has left the queue. */
+  callback: (() => void) | undefined;
+}
+
+/** Takes the run that waits longest out of the queue. Runs that have left the queue are skipped. */
+function nextIn(pool: Pool): Waiting | undefined {
+  for (;;) {
+    const waiting = pool.queue[pool.next];
+    if (waiting === undefined) return undefined;
+    pool.next += 1;
+    if (2 * pool.next > pool.queue.length) {
+      pool.queue = pool.queue.slice(pool.next);
+      pool.next = 0;
+    }
+    if (waiting.callback !== undefined) return waiting;
+  }
+}
+
+/** A slot of this process: no other one knows of it. */
+export class LocalSlot extends RunSlot {
+  readonly #slots: Slots;
+  readonly #key: string;
+  readonly #max: number;
+  readonly #tenant: string;
+  #isTaken = false;
+  /** Takes the run out of the queue. Undefined: it is not in the queue. */
+  #leaveQueue: (() => void) | undefined;
+
+  constructor(
+    slots: Slots,
+    key: string,
+    { max, per }: { readonly max: number; readonly per?: string | undefined },
+    tenant: string,
+  ) {
+    super(per);
+    this.#slots = slots;
+    this.#key = key;
+    this.#max = max;
+    this.#tenant = tenant;
+  }
+
+  override get isHeld(): boolean {
+    return this.#isTaken;
+  }
+
+  override get needsMemory(): boolean {
+    return this.isKept;
+  }
+
+  protected override request(): void {
+    this.#leaveQueue = this.#slots.take(this.#key, this.#max, this.#tenant, () => {
+      this.#leaveQueue = undefined;
+      this.#isTaken = true;
+      this.goOn();
+    });
+  }
+
+  /** Takes a slot even if none is free. */
+  override occupy(callback: () => void): void {
+    this.#slots.take(this.#key, Number.POSITIVE_INFINITY, this.#tenant, () => {
+      this.#isTaken = true;
+    });
+    callback();
+  }
+
+  override onCommit(waits: boolean): void {
+    if (!waits || this.isKept) return;
+    this.giveBack();
+    this.goOnWithout();
+  }
+
+  protected override giveBack(): void {
+    this.#leaveQueue?.();
+    this.#leaveQueue = undefined;
+    if (!this.#isTaken) return;
+    this.#isTaken = false;
+    this.#slots.give(this.#key, this.#max);
   }
 }

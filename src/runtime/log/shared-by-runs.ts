@@ -1,15 +1,12 @@
 import { inBackground } from "../../core/background.ts";
 import type { CreatedEntry } from "../../core/log.ts";
-import type { Logger, RunKey, Store } from "../../core/ports.ts";
+import type { Clock, Logger, RunKey, Store } from "../../core/ports.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
 import { withCarrier } from "../agent/interceptors.ts";
-import { OneByOne } from "./one-by-one.ts";
-import { Pacer } from "./pacer.ts";
 import type { MessageLimits } from "./part-size.ts";
-import { RunFigures } from "./run-figures.ts";
-import { Slots } from "./slots.ts";
-import type { StoreClock } from "./store-clock.ts";
-import { holdProcess } from "./system.ts";
+import { Slots } from "./run-slot.ts";
+import type { StoreClock } from "./system.ts";
+import { holdOpen } from "./system.ts";
 
 /** The limits under which agents are executed. Durations are in milliseconds. */
 export interface ExecutionSettings extends MessageLimits {
@@ -59,8 +56,7 @@ export class SharedByRuns {
 
   /** Keeps the process open until the returned function is called. */
   hold(): () => void {
-    const { clock } = this;
-    return clock.hold === undefined ? holdProcess() : clock.hold();
+    return holdOpen(this.clock);
   }
 
   /** Now and then another turn of the event loop is due. Undefined: it is not. */
@@ -79,4 +75,85 @@ export class SharedByRuns {
     });
     inBackground(this.logger, flushed);
   }
+}
+
+/**
+ * Runs tasks that lead to more tasks one after the other instead of nested, so that long chains do not overflow the
+ * stack.
+ */
+export class OneByOne {
+  #queue: (() => void)[] | undefined;
+
+  /** Runs the task now, or after the tasks that are running. */
+  do(work: () => void): void {
+    if (this.#queue !== undefined) {
+      this.#queue.push(work);
+      return;
+    }
+    const queue = [work];
+    this.#queue = queue;
+    let done = 0;
+    try {
+      for (const next of queue) {
+        done += 1;
+        next();
+      }
+    } finally {
+      this.#queue = undefined;
+      // Tasks are left only if one has thrown.
+      for (const rest of queue.slice(done)) this.do(rest);
+    }
+  }
+}
+
+const MAX_ENTRIES = 1_000;
+const MAX_MS = 10;
+
+/**
+ * Takes a turn of the event loop every 1,000 entries or 10 ms, so that an agent that never waits does not block timers
+ * and sockets.
+ */
+class Pacer {
+  readonly #clock: Clock;
+  #entries = 0;
+  #since = 0;
+  #turn: Promise<void> | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts an entry. A promise: wait for it before the next one. */
+  count(at: number): undefined | Promise<void> {
+    if (this.#turn !== undefined) return this.#turn;
+    if (this.#entries++ === 0) this.#since = at;
+    if (this.#entries < MAX_ENTRIES && at - this.#since < MAX_MS) return undefined;
+    const turn = this.#clock.turn().then(() => {
+      this.#entries = 0;
+      this.#turn = undefined;
+    });
+    this.#turn = turn;
+    return turn;
+  }
+}
+
+/** Counts of this process that are in no log. */
+export interface RunsReport {
+  /** The runs in this process that have not ended, by status. */
+  readonly live: Readonly<Record<string, number>>;
+  /** How many runs wait for a slot. */
+  readonly queued: number;
+  /** How many values agents emitted after their run had ended. They are dropped. */
+  readonly dropped: number;
+  /** How many stopped agents did not end within `cancelGraceMs`. */
+  readonly hung: number;
+  /** How many runs were cancelled without their `finally` blocks, because no matching code was registered. */
+  readonly withoutFinally: number;
+}
+
+/** The counters behind {@link RunsReport}. */
+class RunFigures {
+  dropped = 0;
+  hung = 0;
+  withoutFinally = 0;
 }

@@ -1,10 +1,34 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { checkFormat } from "../../core/format.ts";
 import type { Entry } from "../../core/log.ts";
-import type { RunKey, RunPost, RunWrite, Store, StoreConflict } from "../../core/ports.ts";
+import type { Clock, RunKey, RunPost, RunWrite, Store, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { LogTail } from "../../core/survey.ts";
+import type { Attempt } from "./run-write.ts";
+import { holdOpen } from "./system.ts";
+
+/** How long to wait before a store that has failed is called again. In milliseconds. */
+export const FIRST_PAUSE_MS = 50;
+const LAST_PAUSE_MS = 5_000;
+
+/** The pause after one of this length: twice as long, up to five seconds. */
+export function nextPauseMs(pauseMs: number): number {
+  return Math.min(2 * pauseMs, LAST_PAUSE_MS);
+}
+
+/**
+ * The interval at which a store is asked for what other processes have written, in milliseconds. It is the longest delay of
+ * an event from another process.
+ */
+const POLL_MS = 200;
+/** The same for a store that gives hints. */
+const HINTED_POLL_MS = 1_000;
+
+/** The interval at which readers of what other processes write ask a store, in milliseconds. */
+export function pollMs(store: Store): number {
+  return store.watch === undefined ? POLL_MS : HINTED_POLL_MS;
+}
 
 /**
  * The door through which everything comes from a store. Its failures get the code `store_failed`, with the thrown value
@@ -98,4 +122,47 @@ function knownTail(runs: readonly RunKey[]): (tail: LogTail | undefined, index: 
       return undefined;
     }
   };
+}
+
+/** The time in which the store fails to take the writes of a run. */
+export class Outage {
+  /** The error of the last write. */
+  failure: CadenzaError;
+  /** The attempts that failed. The store may still have written them. */
+  readonly attempts: Attempt[] = [];
+  readonly #clock: Clock;
+  #nextPauseMs = FIRST_PAUSE_MS;
+  #endPause: (() => void) | undefined;
+
+  constructor(clock: Clock, failure: CadenzaError) {
+    this.#clock = clock;
+    this.failure = failure;
+  }
+
+  /**
+   * Resolves when the next attempt is due. The process is kept open until then, because decided entries that are not
+   * committed would be lost.
+   */
+  pause(): Promise<void> {
+    const pauseMs = this.#nextPauseMs;
+    this.#nextPauseMs = nextPauseMs(pauseMs);
+    return new Promise((resolve) => {
+      const letGo = holdOpen(this.#clock);
+      const clearTimer = this.#clock.setTimeout(() => {
+        letGo();
+        resolve();
+      }, pauseMs);
+      this.#endPause = () => {
+        letGo();
+        clearTimer();
+        // A process that closes, or looks at the run once more, waits for the pause.
+        resolve();
+      };
+    });
+  }
+
+  /** There is no next attempt. */
+  end(): void {
+    this.#endPause?.();
+  }
 }

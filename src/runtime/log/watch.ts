@@ -6,8 +6,8 @@ import type { Clock, FeedItem, FeedPage, Logger, Store } from "../../core/ports.
 import { isoTime } from "../../core/time.ts";
 import { badArgument, checkKeys, checkObject, checkSignal, checkText } from "../agent/check.ts";
 import { closedError } from "./refusals.ts";
-import { FIRST_PAUSE_MS, nextPauseMs, pollMs } from "./retry-pause.ts";
-import { holdProcess, silentLogger } from "./system.ts";
+import { FIRST_PAUSE_MS, nextPauseMs, pollMs } from "./store-failures.ts";
+import { holdOpen, silentLogger } from "./system.ts";
 
 /** The types of events that `watch` gives. */
 export type WatchedType = WatchedEvent["type"];
@@ -308,7 +308,7 @@ class FeedWatch<Type extends WatchedType> implements Watch<Type> {
     const { logger, clock } = this.#feed;
     const { signal } = this.#options;
     const leave = this.#feed.enter(this.#end);
-    const letGo = clock.hold === undefined ? holdProcess() : clock.hold();
+    const letGo = holdOpen(clock);
     const unlisten = signal && onceAborted(logger, signal, this.#end);
     try {
       for (;;) {

@@ -3,7 +3,7 @@ import type { Slot } from "../../core/ports.ts";
 import { createdEntry } from "../../core/state.ts";
 import { shareOf } from "../../core/tenants.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
-import type { Slots } from "../log/slots.ts";
+import type { Slots } from "../log/run-slot.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 

@@ -70,12 +70,12 @@ export class Announcer {
   }
 
   /** `runs` are the live runs. With the first listener their events are read from the current position on. */
-  add(type: AnnouncedType, listener: AnyListener, once: boolean, runs: Iterable<LiveRun>): void {
+  add(type: AnnouncedType, listener: AnyListener, times: "always" | "once", runs: Iterable<LiveRun>): void {
     if (!this.#isListening) {
       this.#era += 1;
       for (const run of runs) this.#follow(run, run.log.state.events);
     }
-    if (once) this.#emitter.once(type, this.#guard(listener));
+    if (times === "once") this.#emitter.once(type, this.#guard(listener));
     else this.#emitter.on(type, this.#guard(listener));
   }
 

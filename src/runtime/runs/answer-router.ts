@@ -1,3 +1,4 @@
+import type { ReplyCommand } from "../../core/commands.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
@@ -5,18 +6,31 @@ import type { CreatedEntry, QuestionRef } from "../../core/log.ts";
 import type { Clock, RunKey, Store } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
-import { goingOn } from "../../core/record.ts";
+import { goingOn, runRecord } from "../../core/record.ts";
 import type { Question, RunState } from "../../core/state.ts";
 import { createdEntry, openQuestion, replyKey, replyTo, settledQuestion } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
 import { admitAnswer, replyCommand } from "../agent/answer.ts";
+import type { Validated } from "../agent/standard-schema.ts";
+import type { Ask } from "../execution/ask.ts";
+import { declined, questionOf } from "../execution/ask.ts";
+import type { Execution } from "../execution/execution.ts";
+import { onceInLog } from "../execution/operations.ts";
 import { committedRecord, foldLog } from "../log/fold-log.ts";
-import { closedError, isLost, isNotFound, refusedAbove, replyRefusedError } from "../log/refusals.ts";
-import { answerRun } from "./answering.ts";
+import {
+  closedError,
+  isLost,
+  isNotFound,
+  lostError,
+  refusedAbove,
+  rejectedError,
+  replyRefusedError,
+} from "../log/refusals.ts";
+import type { RunLog } from "../log/run-log.ts";
+import { committedAbove } from "./committed-above.ts";
 import type { LiveRun } from "./live-run.ts";
 import { unlessLost } from "./remote-runs.ts";
-import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 
 /** A run that was answered. `run` is undefined if the run is not loaded here. */
@@ -38,13 +52,11 @@ export interface Answered {
 /** Gives answers to runs. A run that is not loaded in this process is loaded first. */
 export class AnswerRouter {
   readonly #runs: Runs;
-  readonly #reader: RunReader;
   readonly #store: Store;
   readonly #clock: Clock;
 
-  constructor(runs: Runs, reader: RunReader) {
+  constructor(runs: Runs) {
     this.#runs = runs;
-    this.#reader = reader;
     this.#store = runs.shared.store;
     this.#clock = runs.shared.clock;
   }
@@ -100,13 +112,11 @@ export class AnswerRouter {
     if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
   }
 
-  /** The record of a run as it was when a question was settled in it. */
-  async #recordAfter(key: RunKey, awaitId: string): Promise<Run> {
+  /** The record of a run as it was when a question was settled in it. Undefined: it has not been. */
+  async #recordAfter(key: RunKey, awaitId: string): Promise<Run | undefined> {
     const state = this.#runs.find(key)?.log.state ?? (await foldLog(this.#store, key, Number.POSITIVE_INFINITY));
     const settled = state && settledQuestion(state, awaitId);
-    return settled === undefined
-      ? this.#reader.current(key)
-      : goingOn(await committedRecord(this.#store, key, settled.settled_position));
+    return settled && goingOn(await committedRecord(this.#store, key, settled.settled_position));
   }
 
   #answerAnywhere(key: RunKey, answer: Answer): Promise<Answered> {
@@ -252,4 +262,136 @@ function exchangeOf({ exchanges }: RunState, { await_id, idempotency_key }: Answ
 function sameQuestion(answer: Answer, error: unknown): Answer {
   if (!CadenzaError.is(error) || error.await_id === undefined) return answer;
   return { ...answer, await_id: error.await_id };
+}
+
+/**
+ * Gives a run an answer. The answer is validated by the agent's question, decided, committed, and then handed to the
+ * agent. A process that does not hold the question decides nothing. The result, in mode `async` only, is the record of
+ * the run before its agent goes on.
+ */
+function answerRun(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
+  const ready = run.residence?.whenAnswerable();
+  return ready === undefined ? answerNow(run, answer) : ready.then(() => answerNow(run, answer));
+}
+
+function answerNow(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
+  const { log, shared } = run;
+  const command = replyCommand(answer, shared.clock.now());
+  const first = decide(log.state, command);
+  if (isRefusal(first)) {
+    // A refusal reveals the state, so the state is committed first.
+    const committed = log.acknowledge();
+    if (committed !== undefined) return committed.then(() => answerRun(run, answer));
+    throw replyRefusedError(first, log.state, answer.await_id);
+  }
+  const [entry] = first;
+  if (entry === undefined || !("await_id" in entry) || entry.await_id === null) return answeredBefore(run, command);
+  const bound: BoundAnswer = { ...answer, await_id: entry.await_id };
+  const admitted = admitAnswer(log.state, bound.await_id, answer);
+  return admitted === undefined ? giveBound(run, bound) : admitted.then(() => giveBound(run, bound));
+}
+
+function giveBound(run: LiveRun, bound: BoundAnswer): MaybePromise<Run | undefined> {
+  const { log, shared, execution } = run;
+  const { run_id } = log.key;
+  if (shared.isClosed) throw closedError();
+  if (execution === undefined) throw lostError(run_id);
+  const answering = giveTo(run, execution, questionOf(execution, bound.await_id), bound);
+  if (!isPromise(answering)) return answering;
+  return answering.catch((error: unknown) => {
+    throw bind(error, run_id, bound.await_id);
+  });
+}
+
+/** A reply that is bound to one question. */
+interface BoundAnswer extends Answer {
+  readonly await_id: string;
+}
+
+function giveTo(
+  run: LiveRun,
+  execution: Execution,
+  question: Ask | undefined,
+  answer: BoundAnswer,
+): MaybePromise<Run | undefined> {
+  if (question === undefined) return withoutQuestion(run, answer);
+  const { reply } = answer;
+  // To decline needs no validation.
+  if ("decline" in reply) return take(run, execution, answer, declined);
+  const reading = question.validate(reply.answer);
+  return isPromise(reading)
+    ? reading.then((later) => take(run, execution, answer, later))
+    : take(run, execution, answer, reading);
+}
+
+/** This process does not hold the question any more: it is settled, or another process owns the run. */
+function withoutQuestion(run: LiveRun, answer: BoundAnswer): MaybePromise<Run | undefined> {
+  const { log, shared } = run;
+  const committed = log.acknowledge();
+  if (committed !== undefined) return committed.then(() => withoutQuestion(run, answer));
+  const command = replyCommand(answer, shared.clock.now());
+  const decision = decide(log.state, command);
+  if (isRefusal(decision)) throw replyRefusedError(decision, log.state, answer.await_id);
+  if (decision.length === 0) return answeredBefore(run, command);
+  throw lostError(log.key.run_id, undefined, answer.await_id);
+}
+
+function take(
+  run: LiveRun,
+  execution: Execution,
+  answer: BoundAnswer,
+  reading: Validated,
+): MaybePromise<Run | undefined> {
+  const { log, shared } = run;
+  const { run_id } = log.key;
+  const { await_id } = answer;
+  if ("issues" in reading) throw rejectedError(run_id, await_id, reading.issues);
+  // During the validation another process may have taken the run over, or the agent may be executed again.
+  if (log.lost || execution.over) return withoutQuestion(run, answer);
+  if (run.shared.isClosed) throw closedError();
+  const command = replyCommand(answer, shared.clock.now());
+  const decision = log.decide(command);
+  if (isRefusal(decision)) throw replyRefusedError(decision, log.state, await_id);
+  const [entry] = decision;
+  if (entry === undefined) return answeredBefore(run, command);
+  const record = recordFor(run, answer);
+  const acknowledged = log.acknowledge();
+  // If the store fails, the caller gets an error. The agent still goes on when a retry succeeds.
+  onceInLog(log, entry, (committed) => {
+    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
+  });
+  if (acknowledged === undefined) return after(committedAbove(run), record);
+  return acknowledged.then(() => {
+    confirm(log, command);
+    return after(committedAbove(run), record);
+  });
+}
+
+/** The same answer is in the log already. */
+async function answeredBefore(run: LiveRun, command: ReplyCommand): Promise<Run> {
+  await run.log.acknowledge();
+  confirm(run.log, command);
+  return run.log.record();
+}
+
+/** Throws unless the answer is in the log. After a conflict it may have been decided again, and refused. */
+function confirm(log: RunLog, command: ReplyCommand): void {
+  const decision = decide(log.state, command);
+  if (isRefusal(decision)) throw replyRefusedError(decision, log.state, command.await_id);
+  if (decision.length > 0) throw lostError(log.key.run_id);
+}
+
+function recordFor({ log }: LiveRun, { mode }: Answer): Run | undefined {
+  return mode === "async" ? goingOn(runRecord(log.state)) : undefined;
+}
+
+function after(wait: undefined | Promise<void>, record: Run | undefined): MaybePromise<Run | undefined> {
+  return wait === undefined ? record : wait.then(() => record);
+}
+
+/**
+ * Adds the question to an error after which the answer is given again, so that it does not answer the next question.
+ */
+function bind(error: unknown, runId: string, awaitId: string): unknown {
+  return isLost(error) ? lostError(runId, undefined, awaitId) : error;
 }

@@ -1,4 +1,4 @@
-import { inBackground } from "../../core/background.ts";
+import { inBackground, newController } from "../../core/background.ts";
 import { cancelCommand } from "../../core/commands.ts";
 import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
@@ -15,28 +15,25 @@ import { createdEntry, isAtRest, isFinal, isStopped, isWaiting, mayBegin, startT
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
+import type { AwaitYield } from "../agent/generator.ts";
 import type { NewRun, NewSubRun } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
-import type { AwaitYield } from "../agent/yields.ts";
+import { answerOffers, askByYield } from "../execution/ask.ts";
 import type { StepsRun } from "../execution/context.ts";
 import { RunContext } from "../execution/context.ts";
 import { Execution } from "../execution/execution.ts";
-import { answerOffers } from "../execution/offered-answers.ts";
-import { onceCommitted } from "../execution/once-committed.ts";
-import { takeMail } from "../execution/receive.ts";
+import type { Residence } from "../execution/operations.ts";
+import { onceCommitted } from "../execution/operations.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
-import { RunSignal } from "../execution/run-signal.ts";
 import { Steps } from "../execution/steps.ts";
-import { askByYield } from "../execution/waits.ts";
+import { takeMail } from "../execution/wait.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
-import type { Residence } from "../log/residence.ts";
 import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
+import { LocalSlot } from "../log/run-slot.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
-import { LocalSlot } from "./local-slot.ts";
-import { RestWaiters } from "./rest-waiters.ts";
 import type { SubRunNotHere } from "./sub-run-not-here.ts";
 
 /** The live runs of a runtime, as each of them and the durable room see them. */
@@ -79,8 +76,8 @@ export class LiveRun implements LogRun, StepsRun {
   readonly shared: SharedByRuns;
   readonly residence: Residence | undefined;
   #execution: Execution | undefined;
-  /** Made on first use. */
-  #signal: RunSignal | undefined;
+  /** Made on first use, because that takes as long as the rest of a small run. Before that: why it was aborted, if it was. */
+  #signal: AbortController | (() => CadenzaError) | undefined;
   /** Only of a run that has begun a step. */
   #steps: Steps | undefined;
   #isMailDue = false;
@@ -115,22 +112,23 @@ export class LiveRun implements LogRun, StepsRun {
     return this.residence !== undefined && this.durable && this.shared.store.persistent;
   }
 
-  get #runSignal(): RunSignal {
-    this.#signal ??= new RunSignal(this.shared.logger);
-    return this.#signal;
-  }
-
   get signal(): AbortSignal {
-    return this.#runSignal.signal;
+    if (this.#signal instanceof AbortController) return this.#signal.signal;
+    const controller = newController(this.shared.logger);
+    if (this.#signal !== undefined) controller.abort(this.#signal());
+    this.#signal = controller;
+    return controller.signal;
   }
 
+  /** Aborts the signal. The first reason counts. */
   abortSignal(reason: () => CadenzaError): void {
-    this.#runSignal.abort(reason);
+    if (this.#signal === undefined) this.#signal = reason;
+    else if (this.#signal instanceof AbortController) this.#signal.abort(reason());
     if (this.#execution?.over === true) this.#steps?.onOver();
   }
 
   get steps(): Steps {
-    this.#steps ??= new Steps(this, this.#runSignal);
+    this.#steps ??= new Steps(this);
     return this.#steps;
   }
 
@@ -142,7 +140,7 @@ export class LiveRun implements LogRun, StepsRun {
   isInBody(execution: Execution): boolean {
     // What a run that stops refuses, it refuses for that.
     if (this.#steps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status)) return false;
-    return this.#steps.isInside(execution.isPaced);
+    return this.#steps.bodies.isInside(execution.isPaced);
   }
 
   get slot(): RunSlot | undefined {
@@ -394,7 +392,7 @@ export class LiveRun implements LogRun, StepsRun {
   // What the agent reports.
 
   onMove(): void {
-    if (this.#steps !== undefined && this.durable) this.#steps.moves();
+    if (this.#steps !== undefined && this.durable) this.#steps.bodies.moves();
   }
 
   onAwait(execution: Execution, request: AwaitYield): void {
@@ -544,7 +542,34 @@ export class LiveRun implements LogRun, StepsRun {
     const { concurrency } = this.agent.options;
     if (slotKey !== undefined && concurrency !== undefined)
       this.#slot =
-        this.residence?.slotOf(concurrency) ??
-        new LocalSlot(this.shared.slots, slotKey, concurrency, this.log.key.tenant);
+        this.residence?.slot() ?? new LocalSlot(this.shared.slots, slotKey, concurrency, this.log.key.tenant);
   }
+}
+
+/** The callers that wait for a run to rest. */
+class RestWaiters {
+  #waiters: Waiter[] = [];
+
+  add(): Promise<Run> {
+    return new Promise((resolve, reject) => {
+      this.#waiters.push({ resolve, reject });
+    });
+  }
+
+  /** The run rests. */
+  resolve(run: MaybePromise<Run>): void {
+    for (const { resolve } of this.#waiters) resolve(run);
+    this.#waiters = [];
+  }
+
+  reject(error: CadenzaError): void {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const { reject } of waiters) reject(error);
+  }
+}
+
+interface Waiter {
+  readonly resolve: (run: MaybePromise<Run>) => void;
+  readonly reject: (error: CadenzaError) => void;
 }

@@ -1,34 +1,23 @@
 import type { Command } from "../../core/commands.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import type { Labels, ReceivedEntry } from "../../core/log.ts";
-import type { RunKey } from "../../core/ports.ts";
+import type { ReceivedEntry } from "../../core/log.ts";
+import type { RunKey, Store } from "../../core/ports.ts";
 import { waitingMessages } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { checkMessage } from "../agent/agent-schemas.ts";
+import { foldLog, present } from "../log/fold-log.ts";
 import { checkLogLength, checkWaiting, messageBytes } from "../log/part-size.ts";
 import { closedError, lostError, refusalError } from "../log/refusals.ts";
-import { refuseLate } from "./late-message.ts";
 import type { LiveRun } from "./live-run.ts";
+import type { KeyGiver } from "./remote-runs.ts";
 import { unlessLost } from "./remote-runs.ts";
+import type { LabelledRun, OutgoingMessage } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 
 /** The runs that can still receive messages. */
 const receiving: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
-
-/** A message, and whom it is for. */
-export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key" | "bytes"> {
-  readonly to: string | LabelledRun;
-  readonly idempotency_key: string | undefined;
-}
-
-/** The one run with these labels that has not ended. */
-export interface LabelledRun {
-  readonly labels: Labels;
-  /** Only a run of this agent. Default: of any. */
-  readonly agent_name?: string | undefined;
-}
 
 /** Delivers messages to runs. A run that is not loaded in this process is not loaded for it. */
 export class MessageRouter {
@@ -45,7 +34,7 @@ export class MessageRouter {
     onlyOf: string | undefined,
   ): Promise<{ readonly run_id: string; readonly repeated?: true }> {
     // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
-    const isKeyed = message.idempotency_key !== undefined;
+    const keyBy = message.idempotency_key === undefined ? "runtime" : "sender";
     const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
     if (this.#runs.shared.isClosed) throw closedError();
     const bytes = messageBytes(message.data, this.#runs.shared.settings.maxPartBytes);
@@ -53,7 +42,7 @@ export class MessageRouter {
     const letGo = this.#runs.shared.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
-      const isNew = await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, isKeyed));
+      const isNew = await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, keyBy));
       return isNew ? { run_id: key.run_id } : { run_id: key.run_id, repeated: true };
     } finally {
       letGo();
@@ -71,14 +60,14 @@ export class MessageRouter {
   }
 
   /** Resolves with whether the run did not have the message before. */
-  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<boolean> {
+  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, keyBy: KeyGiver): Promise<boolean> {
     const ready = this.#runs.shared.clock.ready();
     if (ready !== undefined) await ready;
     const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
     const live = this.#runs.find(key);
     if (live !== undefined) return this.#giveTo(live, entry);
     const { remote, shared } = this.#runs;
-    if (remote !== undefined) return remote.send(key, entry, isKeyed);
+    if (remote !== undefined) return remote.send(key, entry, keyBy);
     // Only a run that has ended is not loaded here.
     await refuseLate(shared.store, key, entry);
     return false;
@@ -127,4 +116,15 @@ export class MessageRouter {
     const message = `Several runs that have not ended have the labels ${which}: ${first.key.run_id} and ${second.key.run_id}, for example. Send to a run's id, or give each run labels of its own.`;
     throw new CadenzaError("ambiguous", message);
   }
+}
+
+/**
+ * Refuses a message to a run that has ended or is being cancelled. A message that has arrived before under the same
+ * idempotency key is not refused. Throws `run_not_found`, `run_finished`, `run_cancelling` or `idempotency_conflict`.
+ */
+export async function refuseLate(store: Store, key: RunKey, entry: ReceivedEntry): Promise<void> {
+  const state = present(key, await foldLog(store, key, Number.POSITIVE_INFINITY));
+  const decision = decide(state, { type: "receive", entry });
+  if (isRefusal(decision)) throw refusalError(decision, key.run_id);
+  if (decision.length > 0) throw lostError(key.run_id);
 }

@@ -1,17 +1,15 @@
 import { containedLogger } from "../../core/background.ts";
 import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
+import { engineKey } from "../../core/ports.ts";
 import { MemoryStore } from "../../stores/memory/memory.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, readId } from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
-import { StoreClock } from "../log/store-clock.ts";
 import { guarded } from "../log/store-failures.ts";
-import { guardedClock, machineClock, silentLogger, systemIds } from "../log/system.ts";
+import { guardedClock, machineClock, StoreClock, silentLogger, systemIds } from "../log/system.ts";
 import { Feed } from "../log/watch.ts";
 import type { AuditRecord } from "./audit.ts";
 import { Audit } from "./audit.ts";
-import type { Engine } from "./remote-runs.ts";
-import { engineOf } from "./remote-runs.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
@@ -171,8 +169,8 @@ export interface Settings {
   readonly cancelGraceMs: number;
   readonly exposeErrors: boolean;
   readonly store: Store;
-  /** What the store brings for durable runs. Undefined: it is not durable. */
-  readonly engine: Engine | undefined;
+  /** Whether several processes can work on the runs of the store. */
+  readonly isShared: boolean;
   /** The events of all runs of the store, for those that watch them. */
   readonly feed: Feed;
   readonly clock: StoreClock;
@@ -280,15 +278,15 @@ export function readOptions(options: RuntimeOptions): Settings {
   const logger = options.logger === undefined ? silentLogger : containedLogger(port("logger", options.logger));
   const clock = options.clock === undefined ? machineClock(logger) : guardedClock(port("clock", options.clock), logger);
   const store = options.store === undefined ? new MemoryStore({ clock }) : port("store", options.store);
-  const engine = engineOf(store);
+  const isShared = store.persistent && Reflect.get(store, engineKey) !== undefined;
   const safeStore = guarded(store, () => feed.look());
   const storeClock = new StoreClock(clock, safeStore);
   const feed = new Feed(safeStore, storeClock, logger);
   return {
     store: safeStore,
-    engine,
+    isShared,
     feed,
-    work: readWork(options.work, isOpenToOthers(store, engine)),
+    work: readWork(options.work, isShared),
     clock: storeClock,
     ids: options.ids === undefined ? systemIds : checkedIds(port("ids", options.ids)),
     logger,
@@ -322,11 +320,6 @@ function readLimits(given: LimitOptions = {}, isPersistent: boolean): Pick<Setti
 /** The same ids, with each UUID in the form in which UUIDs are compared and stored. */
 function checkedIds(ids: Ids): Ids {
   return { uuid: () => readId("options.ids.uuid()", ids.uuid()), token: () => ids.token() };
-}
-
-/** Whether several processes can work on the runs of a store. */
-export function isOpenToOthers(store: Store, engine: Engine | undefined): boolean {
-  return store.persistent && engine !== undefined;
 }
 
 function readWork(given: RuntimeOptions["work"], shared: boolean): number | undefined {

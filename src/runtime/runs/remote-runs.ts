@@ -4,6 +4,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
 import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
+import { engineKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { Question, RunState } from "../../core/state.ts";
@@ -11,13 +12,13 @@ import { isFinal } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
+import type { Residence } from "../execution/operations.ts";
 import type { LogSource } from "../log/events.ts";
 import { foldLog } from "../log/fold-log.ts";
 import { isLost } from "../log/refusals.ts";
-import type { Residence } from "../log/residence.ts";
-import { FIRST_PAUSE_MS, nextPauseMs } from "../log/retry-pause.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "../log/store-failures.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
 
 /** A blocked run: its code does not match its log. Nothing is written to it until matching code is registered. */
@@ -74,6 +75,9 @@ export interface AddedRun {
   readonly concurrency: ConcurrencyOptions | undefined;
 }
 
+/** Who has given a message its idempotency key. */
+export type KeyGiver = "sender" | "runtime";
+
 /**
  * The runs of a durable store that are not loaded in this process. In any other store only this process executes runs, and a
  * run that it has not loaded has ended.
@@ -94,11 +98,11 @@ export interface RemoteRuns {
   /** Cancels a run that is not loaded here. Resolves with its state after that. `by`: who asks for it. */
   cancel(key: RunKey, by: JsonValue | undefined): Promise<RunState>;
   /**
-   * Adds a message to the log of a run that is not loaded here. `isKeyed`: its idempotency key is that of its sender.
+   * Adds a message to the log of a run that is not loaded here. `keyBy`: who has given it its key.
    * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`. Resolves with
    * whether the run did not have the message before.
    */
-  send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<boolean>;
+  send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver): Promise<boolean>;
   /**
    * Hands an answer to the process that can validate it, since this one cannot. Resolves with the state after the
    * answer was taken. Rejects as the other process refuses it, and with `answer_pending` if there is no verdict in time.
@@ -122,17 +126,14 @@ export interface RemoteRuns {
 /** Makes the remote runs of one runtime. */
 export type Engine = (runs: LiveRuns) => RemoteRuns;
 
-/** The key of a durable store's engine: a symbol, so that no member of a store of your own is taken for one. */
-export const engineKey: unique symbol = Symbol.for("cadenza.engine") as never;
-
 /** A store that brings what durable runs need. See `durable` in `cadenza/durable`. */
 export interface DurableStore extends Store {
   readonly [engineKey]: Engine;
 }
 
 /** The engine that a store brings. Undefined: the store is not durable. */
-export function engineOf(store: Store): Engine | undefined {
-  return (store as Partial<DurableStore>)[engineKey];
+export function engineOf(store: Store | undefined): Engine | undefined {
+  return (store as Partial<DurableStore> | undefined)?.[engineKey];
 }
 
 const MAX_MOVES = 5;

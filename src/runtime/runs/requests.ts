@@ -1,4 +1,4 @@
-import type { ForkOrigin, Labels } from "../../core/log.ts";
+import type { ForkOrigin, Labels, ReceivedEntry } from "../../core/log.ts";
 import type { Mismatch, StoredSession } from "../../core/ports.ts";
 import type { Replied } from "../../core/state.ts";
 import type { OpenQuestionDetails, Usage } from "../../protocol/extensions.ts";
@@ -8,7 +8,6 @@ import type { Message, MessageInput } from "../../protocol/message.ts";
 import type { AwaitResume, RunMode, RunStatus } from "../../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema } from "../../protocol/run.ts";
 import type { AskedQuestion } from "../agent/answer.ts";
-import type { BudgetOptions } from "../agent/budget.ts";
 import {
   badArgument,
   checkAmount,
@@ -24,7 +23,7 @@ import type { RunInput } from "../agent/input.ts";
 import { readMessage } from "../agent/input.ts";
 import { readLabels } from "../agent/labels.ts";
 import { recordedValue } from "../agent/recorded.ts";
-import type { LabelledRun, OutgoingMessage } from "./message-router.ts";
+import type { BudgetOptions } from "../agent/usage.ts";
 
 /** The name of a registered agent. An editor completes those that are known by their types. */
 export type AgentName<Names extends string> = Names | (string & Record<never, never>);
@@ -356,4 +355,17 @@ export function checkOptions(
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw badArgument("options.signal", "an AbortSignal", signal);
   if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+}
+
+/** A message, and whom it is for. */
+export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key" | "bytes"> {
+  readonly to: string | LabelledRun;
+  readonly idempotency_key: string | undefined;
+}
+
+/** The one run with these labels that has not ended. */
+export interface LabelledRun {
+  readonly labels: Labels;
+  /** Only a run of this agent. Default: of any. */
+  readonly agent_name?: string | undefined;
 }

@@ -1,7 +1,8 @@
 import { aboutStored } from "../../core/about-run.ts";
+import type { CadenzaError } from "../../core/errors.ts";
 import { noSession, notFound } from "../../core/errors.ts";
-import type { CreatedEntry } from "../../core/log.ts";
-import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { CreatedEntry, Entry } from "../../core/log.ts";
+import type { FoundRun, Mismatch, RunHead, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import type { RunSummary } from "../../core/record.ts";
@@ -16,10 +17,9 @@ import type { Run } from "../../protocol/run.ts";
 import { noLabels } from "../agent/labels.ts";
 import type { LogSource, StreamHost } from "../log/events.ts";
 import { EventStream } from "../log/events.ts";
-import { foldLog } from "../log/fold-log.ts";
+import { findStored, foldLog, READ_CHUNK } from "../log/fold-log.ts";
 import { closedError, isLost, notLoadedError } from "../log/refusals.ts";
-import { allRuns } from "./all-runs.ts";
-import { EndedLog } from "./ended-log.ts";
+import { allRuns } from "./deleting.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { RunDetails, Session } from "./requests.ts";
@@ -96,7 +96,7 @@ export class RunReader {
       const { head, lost, backlog, state } = live.log;
       if (head !== undefined && !lost && backlog === 0) return read(state, head);
     }
-    const { position, head } = await this.stored(key);
+    const { position, head } = await findStored(this.#settings.store, key);
     const state = await foldLog(this.#settings.store, key, position);
     if (state === undefined) throw notFound(key.run_id);
     return read(state, head);
@@ -183,12 +183,6 @@ export class RunReader {
     });
   }
 
-  async stored(key: RunKey): Promise<StoredRun> {
-    const stored = await this.#settings.store.find(key);
-    if (stored === undefined) throw notFound(key.run_id);
-    return stored;
-  }
-
   /** The record of a run that the store has found. The live run may be ahead of it. */
   async record(stored: StoredRun): Promise<Run> {
     const live = this.#runs.find(stored.key);
@@ -202,7 +196,7 @@ export class RunReader {
   }
 
   async recordOf(key: RunKey): Promise<Run> {
-    return this.record(await this.stored(key));
+    return this.record(await findStored(this.#settings.store, key));
   }
 
   /** The record of a run when it rests, in any process. */
@@ -286,4 +280,33 @@ function detailsRecord(
     waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],
     blocked,
   };
+}
+
+/** The log of a run that has ended. */
+class EndedLog implements LogSource {
+  readonly key: RunKey;
+  readonly committed: number;
+  readonly lost = false;
+  /** Why the log has no end. */
+  readonly blocked: CadenzaError | undefined;
+  readonly #store: Store;
+
+  constructor(store: Store, { key, position }: StoredRun, blocked: CadenzaError | undefined) {
+    this.#store = store;
+    this.key = key;
+    this.committed = position;
+    this.blocked = blocked;
+  }
+
+  read(from: number): MaybePromise<readonly Entry[] | undefined> {
+    return this.#store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
+  }
+
+  watch(): void {
+    // Nothing follows.
+  }
+
+  unwatch(): void {
+    // Nothing follows.
+  }
 }

@@ -3,37 +3,32 @@ import { commandOf } from "../../core/commands.ts";
 import { noSession } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
 import type { CreatedEntry, ParentRun } from "../../core/log.ts";
-import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../../core/ports.ts";
+import type { Clock, Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
-import { createdEntry } from "../../core/state.ts";
+import { createdEntry, isStopped, startTime } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
-import type { NewRun, NewRunParts, NewSubRun, RunElsewhere, SessionEntry } from "../agent/new-run.ts";
+import type { NewRun, NewRunParts, NewSubRun, RunElsewhere } from "../agent/new-run.ts";
 import { createdEntryOf, repeat, subRunRequest } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
 import type { Execution } from "../execution/execution.ts";
-import { onceTaken } from "../execution/once-committed.ts";
-import { OneByOne } from "../log/one-by-one.ts";
+import type { Residence } from "../execution/operations.ts";
+import { onceTaken } from "../execution/operations.ts";
 import { closedError, notLoadedError } from "../log/refusals.ts";
-import type { Residence } from "../log/residence.ts";
-import type { RunsReport } from "../log/run-figures.ts";
 import type { RunLog } from "../log/run-log.ts";
-import type { ExecutionSettings } from "../log/shared-by-runs.ts";
-import { SharedByRuns } from "../log/shared-by-runs.ts";
+import type { ExecutionSettings, RunsReport } from "../log/shared-by-runs.ts";
+import { OneByOne, SharedByRuns } from "../log/shared-by-runs.ts";
 import { Admission, isCountedByStore, slotKeyOf } from "./admission.ts";
 import type { Announcer } from "./announcer.ts";
-import { deleteRun, deleteSession } from "./deleting.ts";
-import { Draining } from "./draining.ts";
+import { deleteRun, deleteSession, Pruning } from "./deleting.ts";
 import type { LiveRuns, SubRunFound } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
-import { Pruning } from "./pruning.ts";
-import type { AddedRun, RemoteRuns } from "./remote-runs.ts";
+import type { AddedRun, Engine, RemoteRuns } from "./remote-runs.ts";
 import { cancelAnywhere, cancelSurely, findElsewhere } from "./remote-runs.ts";
-import type { Joining } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { SubRun } from "./sub-run.ts";
 
@@ -48,22 +43,22 @@ export class Runs implements LiveRuns {
   readonly #live = new RunMap<LiveRun>();
   /** Those that were in the store before they were loaded here. */
   readonly #taken = new RunMap<true>();
-  readonly #sessions: SessionEntries;
+  readonly sessions: SessionEntries;
   readonly #pruning: Pruning;
   readonly #admission: Admission;
   readonly #cancelling = new OneByOne();
   #over = false;
 
-  constructor(options: Settings, registry: Registry, announcer: Announcer) {
+  constructor(options: Settings, engine: Engine | undefined, registry: Registry, announcer: Announcer) {
     const { store, clock, logger } = options;
     this.#options = options;
     this.registry = registry;
     this.#announcer = announcer;
     this.shared = new SharedByRuns(store, clock, logger, executionSettings(options));
-    this.#sessions = new SessionEntries(store, clock, (key) => this.find(key));
+    this.sessions = new SessionEntries(store, clock, (key) => this.find(key));
     this.#pruning = new Pruning(options);
     this.#admission = new Admission(options, this.shared.slots);
-    this.remote = options.engine?.(this);
+    this.remote = engine?.(this);
     this.#pruning.start();
   }
 
@@ -156,14 +151,9 @@ export class Runs implements LiveRuns {
     return this.#begin(agent, key, log, idempotencyKey, session);
   }
 
-  /** What joins a new run to a session. */
-  joinSession(by: Joining, sessionId: string, runId: string): Promise<SessionEntry> {
-    return this.#sessions.join(by, sessionId, runId);
-  }
-
   /** Whether runs can be executed again from their logs. */
   get isDurable(): boolean {
-    return this.#options.engine !== undefined;
+    return this.remote !== undefined;
   }
 
   /** Takes a run in that was in the store. It keeps no new run out. */
@@ -318,16 +308,16 @@ export class Runs implements LiveRuns {
     if (
       onlyOf !== undefined &&
       session_id !== undefined &&
-      !(await this.#sessions.mayJoin({ tenant, session_id }, onlyOf))
+      !(await this.sessions.mayJoin({ tenant, session_id }, onlyOf))
     )
       throw noSession(session_id);
     const runId = this.ids.uuid();
     const session =
       request.session !== undefined
-        ? this.#sessions.replace(request, session_id ?? runId, runId, request.session)
+        ? this.sessions.replace(request, session_id ?? runId, runId, request.session)
         : session_id === undefined
           ? undefined
-          : await this.#sessions.join(request, session_id, runId);
+          : await this.sessions.join(request, session_id, runId);
     this.#admit(agent, tenant);
     const parts: NewRunParts = { agent, request, runId, session };
     try {
@@ -354,4 +344,70 @@ export class Runs implements LiveRuns {
 function executionSettings(options: Settings): ExecutionSettings {
   const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits } = options;
   return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors };
+}
+
+/**
+ * The time that the runs of a runtime have while it is closed. In its first half they may end or come to rest. In the
+ * second half, a run that other processes can go on with begins no more steps here, and is handed on as soon as none of
+ * them is at work: a step that takes less than half of the time is not interrupted.
+ */
+class Draining {
+  readonly #runs: Iterable<LiveRun>;
+  readonly #shared: SharedByRuns;
+  readonly #handOn: (run: LiveRun) => void;
+  readonly #handedOn = new Set<LiveRun>();
+
+  /** `handOn`: called once for each run that may go on elsewhere. */
+  constructor(runs: Iterable<LiveRun>, shared: SharedByRuns, handOn: (run: LiveRun) => void) {
+    this.#runs = runs;
+    this.#shared = shared;
+    this.#handOn = handOn;
+  }
+
+  /** Resolves when no run is at work here any more, or after `drainMs` milliseconds. */
+  async wait(drainMs: number): Promise<void> {
+    const shared = this.#shared;
+    const first = drainMs / 2;
+    await this.#until(() => !this.#isWorking, first);
+    shared.isHandingOn = true;
+    await this.#until(() => {
+      this.#handOnIdle();
+      return !this.#isWorking;
+    }, drainMs - first);
+    shared.onProgress = undefined;
+  }
+
+  /** Resolves when a condition holds, which is looked at after each commit, or after a time in milliseconds. */
+  async #until(condition: () => boolean, ms: number): Promise<void> {
+    const shared = this.#shared;
+    if (!(ms > 0) || condition()) return;
+    await new Promise<void>((resolve) => {
+      const clear = setUnlessEndless(shared.clock, resolve, ms);
+      shared.onProgress = () => {
+        if (!condition()) return;
+        clear();
+        resolve();
+      };
+    });
+  }
+
+  #handOnIdle(): void {
+    for (const run of [...this.#runs]) {
+      const isAtWork = !run.areStepsHeld || isStopped(run.log.state);
+      if (isAtWork || !run.mayLeave || this.#handedOn.has(run)) continue;
+      this.#handedOn.add(run);
+      this.#handOn(run);
+    }
+  }
+
+  /** Whether a run does more than to wait. The oldest ones, which are looked at first, are often the last to end. */
+  get #isWorking(): boolean {
+    const now = this.#shared.clock.now();
+    for (const run of this.#runs) if (!run.isWaiting && startTime(run.log.state) <= now) return true;
+    return false;
+  }
+}
+
+function setUnlessEndless(clock: Clock, callback: () => void, ms: number): () => void {
+  return ms === Number.POSITIVE_INFINITY ? ignore : clock.setTimeout(callback, ms);
 }

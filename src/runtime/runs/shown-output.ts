@@ -13,7 +13,6 @@ import { createdEntry, initialState } from "../../core/state.ts";
 import type { Execution } from "../execution/execution.ts";
 import { READ_CHUNK } from "../log/fold-log.ts";
 import { checkLogLength } from "../log/part-size.ts";
-import type { LiveRun } from "./live-run.ts";
 
 /**
  * Copies what a sub-run emits into the log of its parent. It reads the committed log of the sub-run from the store,
@@ -22,7 +21,6 @@ import type { LiveRun } from "./live-run.ts";
  */
 export class ShownOutput {
   readonly #key: RunKey;
-  readonly #parent: LiveRun;
   readonly #execution: Execution;
   readonly #pause: () => Promise<void>;
   /** The sub-run as far as it is copied. */
@@ -32,9 +30,8 @@ export class ShownOutput {
   /** The store has deleted the sub-run. */
   #isDeleted = false;
 
-  constructor(key: RunKey, parent: LiveRun, execution: Execution, pause: () => Promise<void>) {
+  constructor(key: RunKey, execution: Execution, pause: () => Promise<void>) {
     this.#key = key;
-    this.#parent = parent;
     this.#execution = execution;
     this.#pause = pause;
     this.#state = initialState(key.run_id);
@@ -72,7 +69,7 @@ export class ShownOutput {
 
   /** Copies the next entries. A promise: no more are copied before it resolves. */
   #copySome(length: number): undefined | Promise<void> {
-    const { store, settings } = this.#parent.shared;
+    const { store, settings } = this.#execution.run.shared;
     const { position } = this.#state;
     try {
       // No more at once than the parent's queue to the store takes.
@@ -88,13 +85,13 @@ export class ShownOutput {
   }
 
   #readAgain(error: unknown): Promise<void> {
-    const { logger } = this.#parent.shared;
+    const { logger } = this.#execution.run.shared;
     logger.warn("A sub-run could not be read to show it. Reading it is tried again.", { ...this.#about, error });
     return this.#pause();
   }
 
   #take(entries: readonly Entry[] | undefined): undefined | Promise<void> {
-    const { log, shared } = this.#parent;
+    const { log, shared } = this.#execution.run;
     if (entries === undefined || entries.length === 0) {
       this.#isDeleted = true;
       shared.logger.warn("A sub-run was deleted before all of it was shown.", this.#about);
@@ -105,14 +102,14 @@ export class ShownOutput {
   }
 
   get #about(): object {
-    return { ...aboutRun({ key: this.#key, state: this.#state }), parent_run_id: this.#parent.log.key.run_id };
+    return { ...aboutRun({ key: this.#key, state: this.#state }), parent_run_id: this.#execution.run.log.key.run_id };
   }
 
   #copyEntry(entry: Entry): void {
     evolve(this.#state, entry);
     const command = this.#commandFor(entry);
     if (command === undefined) return;
-    const { log, shared } = this.#parent;
+    const { log, shared } = this.#execution.run;
     try {
       checkLogLength(log.state.position, shared.settings.maxLogEntries);
     } catch (error) {
@@ -126,7 +123,7 @@ export class ShownOutput {
   /** The command that copies an entry. Undefined: the entry emits nothing. */
   #commandFor(entry: Entry): Command | undefined {
     const { events, last_events } = this.#state;
-    const at = this.#parent.shared.clock.now();
+    const at = this.#execution.run.shared.clock.now();
     switch (entry.type) {
       case "emitted":
         return { type: "emit", at, item: copyOf(entry, this.#sourceOf(entry, events)) };

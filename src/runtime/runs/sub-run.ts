@@ -15,13 +15,13 @@ import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
 import type { NewRun } from "../agent/new-run.ts";
+import { noteOperation } from "../execution/agent-promise.ts";
 import type { Execution } from "../execution/execution.ts";
-import { noteOperation } from "../execution/failed-operation.ts";
-import { notLogged, onceCommitted, onceInLog } from "../execution/once-committed.ts";
-import { parentOf } from "../execution/seed.ts";
-import { checkSpending, tokensLeft, usageOf } from "../execution/spending-tree.ts";
+import type { SubRunActivity } from "../execution/operations.ts";
+import { notLogged, onceCommitted, onceInLog } from "../execution/operations.ts";
+import { parentOf } from "../execution/random.ts";
+import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
-import type { SubRunActivity } from "../log/residence.ts";
 import type { LiveRun, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
 import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
@@ -98,7 +98,7 @@ export class SubRun {
     this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
     this.#stored = intent?.stored === true ? "yes" : "no";
     if (this.#show) {
-      this.#shown = new ShownOutput(this.#keyOf(runId), this.#parent, this.#execution, () => this.#pause());
+      this.#shown = new ShownOutput(this.#keyOf(runId), this.#execution, () => this.#pause());
     }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.shared.store.persistent)) {
@@ -317,7 +317,7 @@ export class SubRun {
     const copying = this.#shown?.copy(committed);
     if (copying !== undefined) {
       this.#note("at work");
-      this.#relay(state, committed, true);
+      this.#relay(state, committed, "only settled");
       this.#goOnAfter(copying, child);
       return;
     }
@@ -373,13 +373,13 @@ export class SubRun {
   }
 
   /**
-   * Shows the open questions of the sub-run in the log of the parent, and settles the others. `isBehind`: only settles,
-   * which the caller who has answered waits for.
+   * Shows the open questions of the sub-run in the log of the parent, and settles the others. `only settled`: shows none,
+   * because the caller who has answered waits for that alone.
    */
-  #relay(child: RunState, committed: number, isBehind = false): void {
+  #relay(child: RunState, committed: number, which?: "only settled"): void {
     const { log, shared } = this.#parent;
     const all = newsForParent(child, committed, this.#key, log.state, shared.clock.now());
-    const news = isBehind ? all.filter(({ type }) => type === "settled") : all;
+    const news = which !== undefined ? all.filter(({ type }) => type === "settled") : all;
     if (news.length === 0) return;
     for (const entry of news) log.decide(commandOf(entry));
     log.flush();

@@ -23,13 +23,13 @@ import type {
   TakeRequest,
   TenantRetention,
 } from "../../core/ports.ts";
+import { engineKey } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
-import { engineKey } from "../../runtime/runs/remote-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
 import { toLines } from "../stored-rows.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Store } from "cadenza/store";
 import pg from "pg";
-import { durable } from "../../../src/durable/durable.ts";
+import { durable } from "../../../src/durable/engine.ts";
 import type { DurabilityOptions } from "../../../src/durable/recovery/options.ts";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";

@@ -59,11 +59,10 @@ function withMore(one: Mutant, file: string, find: string, put: string): Mutant 
 
 /** The maps whose keys are those of one tenant: the relatives of one run, or what one call looks at. */
 export const ofOneTenant: readonly string[] = [
-  "src/runtime/runs/all-runs.ts",
   "src/runtime/runs/deleting.ts",
   "src/runtime/execution/run-family.ts",
   "src/runtime/runs/run-reader.ts",
-  "src/runtime/execution/spending.ts",
+  "src/runtime/execution/run-family.ts",
 ];
 
 const maps: readonly Mutant[] = [
@@ -71,10 +70,10 @@ const maps: readonly Mutant[] = [
   unkeyed("src/durable/recovery/run-loader.ts", "readonly #loading = new RunMap<Promise<LiveRun | undefined>>()", runs),
   unkeyed("src/durable/recovery/damaged-runs.ts", "readonly #newer = new RunMap<number>()", runs),
   unkeyed("src/durable/recovery/damaged-runs.ts", "readonly #runs = new RunMap<Damaged>()", runs),
-  unkeyed("src/durable/recovery/unloaded-runs.ts", "const loaded = new RunMap<true>()", runs),
+  unkeyed("src/durable/recovery/recovery.ts", "const loaded = new RunMap<true>()", runs),
   withMore(
-    unkeyed("src/durable/recovery/unloaded-runs.ts", "this.#given = new RunMap()", runs),
-    "src/durable/recovery/unloaded-runs.ts",
+    unkeyed("src/durable/recovery/recovery.ts", "this.#given = new RunMap()", runs),
+    "src/durable/recovery/recovery.ts",
     "  #given = new RunMap<number>()",
     "  #given = new ByIdAlone()",
   ),
@@ -85,7 +84,7 @@ const maps: readonly Mutant[] = [
     "readonly #looks = new RunMap<(again: number | undefined) => void>()",
     runs,
   ),
-  unkeyed("src/durable/recovery/unreceived.ts", "readonly #runs = new RunMap<Seen>()", runs),
+  unkeyed("src/durable/recovery/detached-logs.ts", "readonly #runs = new RunMap<Seen>()", runs),
   unkeyed("src/http/disconnects.ts", "readonly #runs = new RunMap<Presence>()", http),
   unkeyed("src/http/readers.ts", "readonly #perRun = new RunMap<number>()", http),
   unkeyed("src/otel/trace-runs.ts", "readonly #calls = new RunMap<Context>()", traces),
@@ -123,14 +122,18 @@ const runtime: readonly Mutant[] = [
   mutant("src/runtime/runs/admission.ts", "log.key.tenant, session_id).key", '"", session_id).key', runs),
   mutant("src/runtime/runs/admission.ts", '""}/${tenant}`, max }', '""}`, max }', runs),
   mutant("src/runtime/api/read-new-run.ts", "`${tenant.length}:${tenant}${key}`", "`${key}`", runs),
-  mutant("src/runtime/api/read-run-query.ts", "    tenant,\n", '    tenant: "",\n', runs),
-  mutant("src/runtime/api/scope.ts", "cancel(keyOf(this.#tenant, run_id)", 'cancel(keyOf("", run_id)', runs),
-  mutant("src/runtime/api/scope.ts", "fork(keyOf(this.#tenant, run_id)", 'fork(keyOf("", run_id)', runs),
-  mutant(
-    "src/runtime/api/scope.ts",
-    "const key = keyOf(this.#tenant, run_id);",
-    'const key = keyOf("", run_id);',
-    runs,
+  mutant("src/runtime/api/scope-reads.ts", "    tenant,\n", '    tenant: "",\n', runs),
+  ...[
+    "cancel(run_id: string, options: CancelOptions = {}): Promise<Run> {",
+    "fork(run_id: string, options: ForkOptions = {}): Promise<Run> {",
+    "delete(run_id: string): Promise<void> {",
+  ].map((method) =>
+    mutant(
+      "src/runtime/api/scope.ts",
+      `${method}\n    const key = keyOf(this.#tenant, run_id);`,
+      `${method}\n    const key = keyOf("", run_id);`,
+      runs,
+    ),
   ),
   mutant("src/runtime/api/scope.ts", "const key = { tenant: this.#tenant,", 'const key = { tenant: "",', runs),
   mutant("src/runtime/api/scope.ts", "this.#messages.send(this.#tenant,", 'this.#messages.send("",', runs),
@@ -159,13 +162,13 @@ const runtime: readonly Mutant[] = [
   ]),
   mutant("src/stores/feed.ts", "(tenant === undefined || key.tenant === tenant) && ", "", stores),
   mutant(
-    "src/runtime/api/calls.ts",
+    "src/runtime/api/scope.ts",
     "const key: RunKey = { tenant: this.#tenant,",
     'const key: RunKey = { tenant: "",',
     runs,
   ),
   mutant(
-    "src/runtime/api/calls.ts",
+    "src/runtime/api/scope.ts",
     "readNewRun(request, options, this.#tenant,",
     'readNewRun(request, options, "",',
     runs,
