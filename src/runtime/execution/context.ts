@@ -221,7 +221,8 @@ export class RunContext implements AgentContext {
   }
 
   #seeded(): SeededRandom {
-    this.#random ??= new SeededRandom(seedOf(createdEntry(this.#run.log.state), this.run_id));
+    const { key, state } = this.#run.log;
+    this.#random ??= new SeededRandom(seedOf(createdEntry(state), key.run_id));
     return this.#random;
   }
 }

@@ -426,7 +426,8 @@ export class RunLog {
   #noteFailure(cause: unknown): CadenzaError {
     const { run_id } = this.key;
     const failure = new CadenzaError("store_failed", `The store failed to write run ${run_id}.`, { run_id, cause });
-    this.#outage ??= new Outage(this.#run.shared.clock, failure);
+    const { clock } = this.#run.shared;
+    this.#outage ??= new Outage(clock, failure);
     this.#outage.failure = failure;
     return failure;
   }

@@ -11,6 +11,7 @@ import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
+import type { RunState } from "../../core/state.ts";
 import { createdEntry, isAtRest, isFinal, isStopped, isWaiting, mayBegin, startTime } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
@@ -34,7 +35,6 @@ import { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
 import { LocalSlot } from "../log/run-slot.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
-import type { SubRunNotHere } from "./sub-run-not-here.ts";
 
 /** The live runs of a runtime, as each of them and the durable room see them. */
 export interface LiveRuns extends Iterable<LiveRun> {
@@ -540,9 +540,10 @@ export class LiveRun implements LogRun, StepsRun {
 
   #setSlot(slotKey: string | undefined): void {
     const { concurrency } = this.agent.options;
-    if (slotKey !== undefined && concurrency !== undefined)
-      this.#slot =
-        this.residence?.slot() ?? new LocalSlot(this.shared.slots, slotKey, concurrency, this.log.key.tenant);
+    if (slotKey === undefined || concurrency === undefined) return;
+    const { slots } = this.shared;
+    const { tenant } = this.log.key;
+    this.#slot = this.residence?.slot() ?? new LocalSlot(slots, slotKey, concurrency, tenant);
   }
 }
 
@@ -572,4 +573,26 @@ class RestWaiters {
 interface Waiter {
   readonly resolve: (run: MaybePromise<Run>) => void;
   readonly reject: (error: CadenzaError) => void;
+}
+
+/** A sub-run that is not loaded in this process. */
+type SubRunNotHere = EndedRun | RunElsewhere;
+
+/**
+ * A run that has not ended, and that this process cannot load: another process owns it, or its code is not registered
+ * here.
+ */
+export interface RunElsewhere {
+  /** The error of a blocked run; undefined if the run is not blocked. */
+  readonly blocked: CadenzaError | undefined;
+  /** How many entries its log holds. */
+  readonly position: number;
+  /** Reads its current state. Undefined: the store has deleted it. */
+  readonly read: () => MaybePromise<RunState | undefined>;
+}
+
+/** A run that has ended. */
+export interface EndedRun {
+  readonly run: Run;
+  readonly state: RunState;
 }

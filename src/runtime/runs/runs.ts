@@ -38,6 +38,7 @@ export class Runs implements LiveRuns {
   /** Undefined: only this process executes runs of the store. */
   readonly remote: RemoteRuns | undefined;
   readonly registry: Registry;
+  readonly ids: Ids;
   readonly #options: Settings;
   readonly #announcer: Announcer;
   readonly #live = new RunMap<LiveRun>();
@@ -53,17 +54,15 @@ export class Runs implements LiveRuns {
     const { store, clock, logger } = options;
     this.#options = options;
     this.registry = registry;
+    this.ids = options.ids;
     this.#announcer = announcer;
-    this.shared = new SharedByRuns(store, clock, logger, executionSettings(options));
+    const shared = new SharedByRuns(store, clock, logger, executionSettings(options));
+    this.shared = shared;
     this.sessions = new SessionEntries(store, clock, (key) => this.find(key));
     this.#pruning = new Pruning(options);
-    this.#admission = new Admission(options, this.shared.slots);
+    this.#admission = new Admission(options, shared.slots);
     this.remote = engine?.(this);
     this.#pruning.start();
-  }
-
-  get ids(): Ids {
-    return this.#options.ids;
   }
 
   residenceOf(run: LiveRun): Residence | undefined {

@@ -22,9 +22,8 @@ import { notLogged, onceCommitted, onceInLog } from "../execution/operations.ts"
 import { parentOf } from "../execution/random.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
-import type { LiveRun, SubRunFound } from "./live-run.ts";
+import type { EndedRun, LiveRun, RunElsewhere, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
-import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
 
 /** The refusals of a sub-run that the parent's log keeps. */
 const finalRefusals: readonly CadenzaErrorCode[] = [
