@@ -42,13 +42,17 @@ export function inBackground(
   message = FAILED,
   about?: object,
 ): void {
-  const report = (error: unknown): void => logger.error(message, { ...about, error });
   try {
     const outcome = typeof work === "function" ? work() : work;
-    if (isPromise(outcome)) outcome.then(undefined, report);
+    if (isPromise(outcome)) outcome.then(undefined, reporter(logger, message, about));
   } catch (error) {
-    report(error);
+    logger.error(message, { ...about, error });
   }
+}
+
+/** In a function of its own: where a closure is made, what it captures is allocated with each call. */
+function reporter(logger: Logger, message: string, about: object | undefined): (error: unknown) => void {
+  return (error) => logger.error(message, { ...about, error });
 }
 
 declare const isContained: unique symbol;
@@ -63,6 +67,20 @@ export function contained<Given>(logger: Logger, callback: (given: Given) => voi
       callback(given);
     } catch (error) {
       logger.error(FAILED, { error });
+    }
+  }) as Contained<Given>;
+}
+
+/** As {@link contained}, for a function that is made once for all hosts, and gets the host. */
+export function containedFor<Host extends { readonly logger: Logger }, Given>(
+  host: Host,
+  callback: (host: Host, given: Given) => void,
+): Contained<Given> {
+  return ((given: Given): void => {
+    try {
+      callback(host, given);
+    } catch (error) {
+      host.logger.error(FAILED, { error });
     }
   }) as Contained<Given>;
 }

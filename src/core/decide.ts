@@ -51,10 +51,17 @@ const nothing: readonly Entry[] = [];
 export function decide(state: RunState, command: Command, active_ms = 0): Decision {
   const decision = decideNow(state, command);
   if (isRefusal(decision)) return decision;
-  const inOrder = decision.some(({ at }) => at < state.at)
-    ? decision.map((entry) => (entry.at < state.at ? { ...entry, at: state.at } : entry))
-    : decision;
-  return active_ms === 0 ? inOrder : inOrder.map((entry) => withActiveTime(entry, active_ms));
+  let inOrder = decision;
+  for (const entry of decision) if (entry.at < state.at) inOrder = notBefore(decision, state.at);
+  return active_ms === 0 ? inOrder : withActiveTimes(inOrder, active_ms);
+}
+
+function notBefore(entries: readonly Entry[], at: number): readonly Entry[] {
+  return entries.map((entry) => (entry.at < at ? { ...entry, at } : entry));
+}
+
+function withActiveTimes(entries: readonly Entry[], active_ms: number): readonly Entry[] {
+  return entries.map((entry) => withActiveTime(entry, active_ms));
 }
 
 /** The entries of the agent's operations, and the last one, record the active time. A stream of parts would repeat it. */
@@ -212,15 +219,12 @@ function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
  * a sub-run gets its reply in the log of the sub-run.
  */
 function decideReply(state: RunState, command: ReplyCommand): Decision {
-  const { reply, idempotency_key } = command;
-  const exchanges = state.exchanges ?? [];
-  const byKey = idempotency_key === null ? undefined : exchanges.findLast((one) => replyKey(one) === idempotency_key);
+  const { reply } = command;
+  const byKey = state.exchanges === null ? undefined : repliedWithKey(state.exchanges, command);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
   const open = command.await_id === null ? state.question : openQuestion(state, command.await_id);
   if (open === null || open === undefined) {
-    const before = exchanges.findLast(
-      (one) => replyTo(one) !== undefined && (command.await_id === null || one.asked.await_id === command.await_id),
-    );
+    const before = state.exchanges === null ? undefined : repliedBefore(state.exchanges, command);
     if (before !== undefined && isRepeat(before, command)) return nothing;
     if (before !== undefined && command.await_id !== null) return { refused: "answer_conflict" };
   }
@@ -228,6 +232,18 @@ function decideReply(state: RunState, command: ReplyCommand): Decision {
   if (said === "not_awaiting" || said === "run_cancelling") return { refused: said };
   if (open === null || open === undefined || open.asked.of !== undefined) return { refused: "not_awaiting" };
   return [replyEntry(command, open.asked.await_id, reply)];
+}
+
+/** The question to which a reply with the same idempotency key was given. */
+function repliedWithKey(exchanges: readonly Question[], { idempotency_key }: ReplyCommand): Question | undefined {
+  return idempotency_key === null ? undefined : exchanges.findLast((one) => replyKey(one) === idempotency_key);
+}
+
+/** The question for which the reply is, or the last one, if it has a reply. */
+function repliedBefore(exchanges: readonly Question[], { await_id }: ReplyCommand): Question | undefined {
+  return exchanges.findLast(
+    (one) => replyTo(one) !== undefined && (await_id === null || one.asked.await_id === await_id),
+  );
 }
 
 function replyEntry(command: ReplyCommand, await_id: string, reply: Replied): Entry {

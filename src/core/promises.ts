@@ -15,3 +15,16 @@ export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
 export function ignore(): void {
   // Handled elsewhere.
 }
+
+/**
+ * Calls a function after a promise has resolved. Most callers wait for none: a closure would be paid for by all of them,
+ * since what it captures is allocated with each call.
+ */
+export async function later<Args extends readonly unknown[], T>(
+  wait: Promise<unknown>,
+  next: (...args: Args) => MaybePromise<T>,
+  ...args: Args
+): Promise<T> {
+  await wait;
+  return next(...args);
+}

@@ -23,9 +23,9 @@ const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
 /** Reads any form of input as messages. All values are copied. */
 export function readInput(input: unknown): readonly Message[] {
-  if (typeof input === "string") return [userMessage([textPart(input)])];
-  if (isValue(input)) return [userMessage([valuePart("input", input)])];
-  if (!Array.isArray(input)) return [readItem("input", input)];
+  if (!Array.isArray(input)) return [readOne("input", input)];
+  // An array that grows reserves memory for sixteen more.
+  if (input.length === 1) return [readOne("input.0", input[0])];
   const messages: Message[] = [];
   let parts: MessagePart[] = [];
   for (const [index, item] of input.entries()) {
@@ -41,6 +41,11 @@ export function readInput(input: unknown): readonly Message[] {
   }
   if (parts.length > 0) messages.push(userMessage(parts));
   return messages;
+}
+
+function readOne(name: string, item: unknown): Message {
+  if (typeof item === "string") return userMessage([textPart(item)]);
+  return isValue(item) ? userMessage([valuePart(name, item)]) : readItem(name, item);
 }
 
 /** A part of plain text. */
@@ -162,7 +167,7 @@ function plainPart(value: unknown): MessagePart | undefined {
 
 /** A copy of the message, if its role is `user` or `agent` and all its parts are plain. */
 function plainMessage(value: object): Message | undefined {
-  let parts: MessagePart[] | undefined;
+  let parts: readonly MessagePart[] | undefined;
   let role: "user" | "agent" = "user";
   for (const key in value) {
     const field: unknown = (value as Record<string, unknown>)[key];
@@ -173,13 +178,7 @@ function plainMessage(value: object): Message | undefined {
   return parts && { role, parts };
 }
 
-function plainParts(values: readonly unknown[]): MessagePart[] | undefined {
-  const parts: MessagePart[] = [];
-  for (const value of values) {
-    if (typeof value !== "object" || value === null) return undefined;
-    const part = plainPart(value);
-    if (part === undefined) return undefined;
-    parts.push(part);
-  }
-  return parts;
+function plainParts(values: readonly unknown[]): readonly MessagePart[] | undefined {
+  const parts = values.map((value) => (typeof value === "object" && value !== null ? plainPart(value) : undefined));
+  return parts.every((part) => part !== undefined) ? parts : undefined;
 }

@@ -257,7 +257,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
       }
       if (isAsync) return await this.#acknowledge(made.run, () => beginFork(made));
       beginFork(made);
-      return await unlessAborted(Promise.resolve(this.#reader.restOf(made.run)), options.signal);
+      return await unlessAborted(this.#reader.restOf(made.run), options.signal);
     } finally {
       letGo();
     }
@@ -343,8 +343,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
       const { run } = created;
       if (mode === "async") return await this.#acknowledge(run, () => run.begin());
       run.begin();
-      const rest = this.#reader.restOf(run);
-      return await (options.signal === undefined ? rest : unlessAborted(rest, options.signal));
+      return await unlessAborted(this.#reader.restOf(run), options.signal);
     } finally {
       letGo();
     }

@@ -1,7 +1,7 @@
 import type { AboutRun } from "../../core/about-run.ts";
 import { aboutRun } from "../../core/about-run.ts";
 import type { Contained } from "../../core/background.ts";
-import { contained, inBackground, whenSettled } from "../../core/background.ts";
+import { contained, containedFor, inBackground, whenSettled } from "../../core/background.ts";
 import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -19,6 +19,7 @@ import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
 import type { AwaitYield, Generator } from "../agent/generator.ts";
 import { generatorOf, generatorOfItems, leave, meaningOf, nextOf, throwInto, unwind } from "../agent/generator.ts";
+import type { Interceptors } from "../agent/interceptors.ts";
 import type { NewSubRun } from "../agent/new-run.ts";
 import { ActiveTime } from "../log/active-time.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
@@ -100,6 +101,9 @@ export class Execution extends Operations {
   /** Of the grace period. */
   #clearTimer: (() => void) | undefined;
 
+  static readonly #goOnWithOf = (one: Execution, given: IteratorResult<unknown>): void => one.#goOnWith(given);
+  static readonly #onThrownOf = (one: Execution, error: unknown): void => one.#onThrown(error);
+
   constructor(run: AgentRun) {
     super();
     const { log } = run;
@@ -114,27 +118,33 @@ export class Execution extends Operations {
   start(context: AgentContext): void {
     const { log, clock } = this;
     if (!this.isCatchingUp) log.decide({ type: "start", at: clock.now() });
-    const call = (): unknown => {
-      this.#isCalled = true;
-      return this.run.agent.fn(createdEntry(log.state).input, context);
-    };
-    const isFirst = !this.isCatchingUp;
-    const { run } = this.settings.interceptors;
-    this.#call(
-      run === undefined ? call : () => new InterceptedAgent((next) => run(runInfo(this.run, isFirst), next), call),
-    );
+    this.#call(context);
     this.journal?.begin();
   }
 
   /** Calls the agent function, and takes its values until it has ended, is stopped, or waits for an answer. */
-  #call(call: () => unknown): void {
+  #call(context: AgentContext): void {
     try {
-      this.#generator = generatorOf(call());
+      const { run } = this.settings.interceptors;
+      this.#generator = generatorOf(run === undefined ? this.#callAgent(context) : this.#intercept(run, context));
     } catch (error) {
       this.#onThrown(error);
       return;
     }
     this.goOn(undefined);
+  }
+
+  #callAgent(context: AgentContext): unknown {
+    this.#isCalled = true;
+    return this.run.agent.fn(createdEntry(this.log.state).input, context);
+  }
+
+  #intercept(wrap: NonNullable<Interceptors["run"]>, context: AgentContext): Generator {
+    const isFirst = !this.isCatchingUp;
+    return new InterceptedAgent(
+      (next) => wrap(runInfo(this.run, isFirst), next),
+      () => this.#callAgent(context),
+    );
   }
 
   /** Continues the agent. The `yield` at which it waits returns `sent`, such as the answer to a request that was yielded. */
@@ -160,9 +170,8 @@ export class Execution extends Operations {
   /** Takes the value, and all values after it, in a later microtask. */
   #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
     if (step === undefined) return;
-    const { logger } = this;
-    this.#onStep ??= contained(logger, (given) => this.#goOnWith(given));
-    this.#onStepThrown ??= contained(logger, (error) => this.#onThrown(error));
+    this.#onStep ??= containedFor(this, Execution.#goOnWithOf);
+    this.#onStepThrown ??= containedFor(this, Execution.#onThrownOf);
     whenSettled(Promise.resolve(step), this.#onStep, this.#onStepThrown);
   }
 

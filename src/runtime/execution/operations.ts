@@ -172,6 +172,8 @@ export interface JournaledAgent {
   handOver(delivery: Delivery): undefined | Promise<void>;
 }
 
+const noOperations: readonly Operation[] = [];
+
 /**
  * The operations of an agent: which are open, and how they get their results. Without a journal each result is handed over
  * as soon as it is committed.
@@ -196,8 +198,9 @@ export abstract class Operations {
   }
 
   get #all(): readonly Operation[] {
-    const others = this.#more?.others.values() ?? [];
-    return this.#only === undefined ? [...others] : [this.#only, ...others];
+    const others = this.#more?.others;
+    if (others === undefined) return this.#only === undefined ? noOperations : [this.#only];
+    return this.#only === undefined ? [...others.values()] : [this.#only, ...others.values()];
   }
 
   /** Whether the agent does again what the log holds. */
@@ -305,9 +308,7 @@ export abstract class Operations {
 
   /** Fails all open operations, and all later ones. */
   protected close(reason: () => Error): void {
-    const open = this.#all;
-    this.#stop(reason);
-    for (const operation of open) operation.reject(reason());
+    for (const operation of this.#stop(reason)) operation.reject(reason());
   }
 
   /** Leaves all operations pending for ever. */
@@ -315,13 +316,15 @@ export abstract class Operations {
     this.#stop("dropped");
   }
 
-  /** Nothing is handed over any more. */
-  #stop(closed: (() => Error) | "dropped"): void {
+  /** Nothing is handed over any more. Gives the operations that were open. */
+  #stop(closed: (() => Error) | "dropped"): readonly Operation[] {
     this.#closed = closed;
-    for (const operation of this.#all) operation.release?.();
+    const open = this.#all;
+    for (const operation of open) operation.release?.();
     this.#only = undefined;
     this.#more?.others.clear();
     this.journal?.stop();
+    return open;
   }
 
   /** The agent is about to receive something. */

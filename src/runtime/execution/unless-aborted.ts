@@ -4,8 +4,13 @@ import { isPromise } from "../../core/promises.ts";
 import { silentLogger } from "../log/system.ts";
 
 /** Waits until a signal says to stop waiting, and then rejects with its reason. */
-export async function unlessAborted<T>(promise: MaybePromise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined || !isPromise(promise)) return promise;
+export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T>;
+export function unlessAborted<T>(promise: MaybePromise<T>, signal: AbortSignal | undefined): MaybePromise<T>;
+export function unlessAborted<T>(promise: MaybePromise<T>, signal: AbortSignal | undefined): MaybePromise<T> {
+  return signal === undefined || !isPromise(promise) ? promise : untilAborted(promise, signal);
+}
+
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(signal.reason);
     if (signal.aborted) stop();

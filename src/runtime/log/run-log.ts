@@ -212,13 +212,10 @@ export class RunLog {
   /** Resolves when what has been decided is committed. `or refused`: rejects when the caller is to learn of a failure. */
   #untilCommitted(or: "or refused" | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#waiters ??= [];
-      this.#waiters.push({
-        position: this.#state.position,
-        session: this.#session,
-        resolve,
-        reject: or === undefined ? undefined : reject,
-      });
+      const { position } = this.#state;
+      const waiter = { position, session: this.#session, resolve, reject: or === undefined ? undefined : reject };
+      if (this.#waiters === undefined) this.#waiters = [waiter];
+      else this.#waiters.push(waiter);
     });
   }
 
@@ -229,8 +226,10 @@ export class RunLog {
 
   /** Resolves the callers whose entries and session changes are committed. */
   #tellWaiters(): void {
-    const waiters = this.#waiters;
-    if (waiters === undefined) return;
+    if (this.#waiters !== undefined) this.#tell(this.#waiters);
+  }
+
+  #tell(waiters: readonly Waiter[]): void {
     const isOpen = ({ position, session }: Waiter): boolean =>
       position > this.#committed || (session !== undefined && session === this.#session);
     const open = waiters.filter(isOpen);
@@ -375,7 +374,7 @@ export class RunLog {
     this.#isHeadDue = false;
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
-    const write = writeOf(this.#state, entries, head, plan?.wake, session, () => this.#run.sessionAtEnd());
+    const write = writeOf(this.#state, entries, head, plan?.wake, session, this.#run);
     const attempt: Attempt = {
       key: this.key,
       write: fed(shared.store, write, this.#state, this.#committed, before, this.#others),
@@ -386,7 +385,11 @@ export class RunLog {
     this.activeTime?.count();
     const outcome = this.#send(attempt);
     if (!isPromise(outcome)) this.#onOutcome(outcome, attempt);
-    else this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
+    else this.#awaitOutcome(outcome, attempt);
+  }
+
+  #awaitOutcome(outcome: Promise<Outcome | undefined>, attempt: Attempt): void {
+    this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
   }
 
   /** Hands a write to the store. Undefined: the store has accepted it. */
@@ -402,7 +405,10 @@ export class RunLog {
     } catch (error) {
       return this.#failedToSend(error, attempt);
     }
-    if (!isPromise(answer)) return answer && this.#onConflict(answer, attempt);
+    return isPromise(answer) ? this.#awaitAnswer(answer, attempt) : answer && this.#onConflict(answer, attempt);
+  }
+
+  #awaitAnswer(answer: Promise<StoreConflict | undefined>, attempt: Attempt): Promise<Outcome | undefined> {
     return answer.then(
       (conflict) => conflict && this.#onConflict(conflict, attempt),
       (error: unknown) => this.#failedToSend(error, attempt),
@@ -607,7 +613,7 @@ export class RunLog {
   tellReaders(): void {
     const readers = this.#readers;
     this.#readers = undefined;
-    for (const reader of readers ?? []) reader();
+    if (readers !== undefined) for (const reader of readers) reader();
   }
 }
 

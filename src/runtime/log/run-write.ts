@@ -63,17 +63,17 @@ export function localOutcome(conflict: StoreConflict, attempt: Attempt, failed: 
   return { is: "lost", error: takenError(conflict, write.session) ?? lostError(key.run_id) };
 }
 
-/** Makes the write for these entries. `state` is the state after the entries, `end` the session change of the run's end. */
+/** Makes the write for these entries. `state` is the state after the entries, `run` has the session change of its end. */
 export function writeOf(
   state: RunState,
   entries: readonly Entry[],
   head: RunHead,
   wake: RunKey | undefined,
   session: SessionChange | undefined,
-  end: () => SessionChange | undefined,
+  run: { sessionAtEnd(): SessionChange | undefined },
 ): RunWrite {
   if (entries.at(-1)?.type === "ended")
-    return { entries, head, session: bothChanges(session, end()), counters: countRun(state), wake };
+    return { entries, head, session: bothChanges(session, run.sessionAtEnd()), counters: countRun(state), wake };
   if (session === undefined && wake === undefined) return { entries, head };
   return { entries, head, session, wake };
 }

@@ -39,7 +39,8 @@ export class SharedByRuns {
   /** Called after every commit while the runtime is being closed. */
   onProgress: (() => void) | undefined;
   readonly #pacer: Pacer;
-  #dirty: { flush(): void }[] = [];
+  /** The logs to be written at the end of the turn. */
+  #dirty: { flush(): void }[] | undefined;
 
   constructor(store: Store, clock: StoreClock, logger: Logger, settings: ExecutionSettings) {
     this.store = store;
@@ -66,14 +67,26 @@ export class SharedByRuns {
 
   /** The log has entries that no caller waits for. They are committed at the end of the turn. */
   commitSoon(log: { flush(): void }): void {
-    if (this.#dirty.push(log) > 1) return;
-    const flushed = this.clock.turn().then(() => {
-      const dirty = this.#dirty;
-      this.#dirty = [];
-      // One that fails does not keep the others from being written.
-      for (const each of dirty) inBackground(this.logger, () => each.flush());
-    });
-    inBackground(this.logger, flushed);
+    if (this.#dirty !== undefined) {
+      this.#dirty.push(log);
+      return;
+    }
+    this.#dirty = [log];
+    inBackground(
+      this.logger,
+      this.clock.turn().then(() => this.#flush()),
+    );
+  }
+
+  #flush(): void {
+    const dirty = this.#dirty ?? [];
+    this.#dirty = undefined;
+    for (const each of dirty) this.#flushOne(each);
+  }
+
+  /** One that fails does not keep the others from being written. */
+  #flushOne(log: { flush(): void }): void {
+    inBackground(this.logger, () => log.flush());
   }
 }
 

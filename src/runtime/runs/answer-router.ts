@@ -5,7 +5,7 @@ import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, QuestionRef } from "../../core/log.ts";
 import type { Clock, RunKey, Store } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { isPromise } from "../../core/promises.ts";
+import { isPromise, later } from "../../core/promises.ts";
 import { goingOn, runRecord } from "../../core/record.ts";
 import type { Question, RunState } from "../../core/state.ts";
 import { createdEntry, openQuestion, replyKey, replyTo, settledQuestion } from "../../core/state.ts";
@@ -136,27 +136,32 @@ export class AnswerRouter {
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
     const about = aboutAnswer(state, answer);
+    const bound: Bound = { key, answer, await_id, shown, about };
     const record = answerRun(run, answer);
-    const answered = (later: Run | undefined): MaybePromise<Answered> => {
-      // Meanwhile other questions may have been settled.
-      const question = await_id === null ? undefined : settledQuestion(run.log.state, await_id);
-      const result: Answered = {
-        run,
-        key,
-        record: later,
-        after: question?.event ?? shown,
-        ...aboutEnd(about, question, answer),
-      };
-      const settling = this.#settleAbove(key, run.log.state, { ...answer, await_id });
-      return settling === undefined ? result : settling.then(() => result);
-    };
-    return isPromise(record) ? record.then(answered) : answered(record);
+    return isPromise(record)
+      ? record.then((later) => this.#answered(run, bound, later))
+      : this.#answered(run, bound, record);
+  }
+
+  #answered(
+    run: LiveRun,
+    { key, answer, await_id, shown, about }: Bound,
+    record: Run | undefined,
+  ): MaybePromise<Answered> {
+    const { state } = run.log;
+    // Meanwhile other questions may have been settled.
+    const question = await_id === null ? undefined : settledQuestion(state, await_id);
+    const after = question?.event ?? shown;
+    const { of, repeated, await_id: settled } = aboutEnd(about, question, answer);
+    const result: Answered = { run, key, record, after, of, await_id: settled, repeated };
+    const settling = this.#settleAbove(key, state, answer, await_id);
+    return settling === undefined ? result : settling.then(() => result);
   }
 
   /** The caller of an answer finds the question settled in the runs above, whichever process has settled it below. */
-  #settleAbove(key: RunKey, state: RunState, answer: Answer): undefined | Promise<void> {
+  #settleAbove(key: RunKey, state: RunState, answer: Answer, await_id: string | null): undefined | Promise<void> {
     const { parent } = createdEntry(state);
-    const question = parent && exchangeOf(state, answer);
+    const question = parent && exchangeOf(state, { ...answer, await_id });
     return question && this.#runs.remote?.settleAbove(key, parent, question);
   }
 
@@ -173,14 +178,14 @@ export class AnswerRouter {
     if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
     const shown = askedAt(state, answer);
     if (decision.length === 0) {
-      await this.#settleAbove(key, state, answer);
+      await this.#settleAbove(key, state, answer, answer.await_id);
       return { run: this.#runs.find(key), key, record: undefined, after: shown, ...about };
     }
     const await_id = answer.await_id ?? idOf(state);
     await admitAnswer(state, await_id, answer);
     if (remote === undefined) throw closedError();
     const later = await remote.offer(key, { ...answer, await_id });
-    await this.#settleAbove(key, later, { ...answer, await_id });
+    await this.#settleAbove(key, later, answer, await_id);
     const question = await_id === null ? undefined : settledQuestion(later, await_id);
     const after = question?.event ?? shown;
     const isAsync = answer.mode === "async" && await_id !== null;
@@ -228,6 +233,15 @@ function askedAt(state: RunState, answer: Answer): number {
   const isOpen = answer.await_id === null || openQuestion(state, answer.await_id) !== undefined;
   if (!isRepeat && isOpen && state.question !== null) return state.question.event;
   return before?.event ?? state.events;
+}
+
+/** An answer that is given to a live run. `shown`: the event after which those of the answer begin, so far as is known. */
+interface Bound {
+  readonly key: RunKey;
+  readonly answer: Answer;
+  readonly await_id: string | null;
+  readonly shown: number;
+  readonly about: AboutAnswer;
 }
 
 type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated">;
@@ -281,14 +295,14 @@ function answerNow(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> 
   if (isRefusal(first)) {
     // A refusal reveals the state, so the state is committed first.
     const committed = log.acknowledge();
-    if (committed !== undefined) return committed.then(() => answerRun(run, answer));
+    if (committed !== undefined) return later(committed, answerRun, run, answer);
     throw replyRefusedError(first, log.state, answer.await_id);
   }
   const [entry] = first;
   if (entry === undefined || !("await_id" in entry) || entry.await_id === null) return answeredBefore(run, command);
   const bound: BoundAnswer = { ...answer, await_id: entry.await_id };
   const admitted = admitAnswer(log.state, bound.await_id, answer);
-  return admitted === undefined ? giveBound(run, bound) : admitted.then(() => giveBound(run, bound));
+  return admitted === undefined ? giveBound(run, bound) : later(admitted, giveBound, run, bound);
 }
 
 function giveBound(run: LiveRun, bound: BoundAnswer): MaybePromise<Run | undefined> {
@@ -297,10 +311,16 @@ function giveBound(run: LiveRun, bound: BoundAnswer): MaybePromise<Run | undefin
   if (shared.isClosed) throw closedError();
   if (execution === undefined) throw lostError(run_id);
   const answering = giveTo(run, execution, questionOf(execution, bound.await_id), bound);
-  if (!isPromise(answering)) return answering;
-  return answering.catch((error: unknown) => {
-    throw bind(error, run_id, bound.await_id);
-  });
+  return isPromise(answering) ? boundTo(bound.await_id, run_id, answering) : answering;
+}
+
+/** What loses the run meanwhile names the question, so that the answer, given again, does not answer the next one. */
+async function boundTo(awaitId: string, runId: string, answering: Promise<Run | undefined>): Promise<Run | undefined> {
+  try {
+    return await answering;
+  } catch (error) {
+    throw isLost(error) ? lostError(runId, undefined, awaitId) : error;
+  }
 }
 
 /** A reply that is bound to one question. */
@@ -319,16 +339,23 @@ function giveTo(
   // To decline needs no validation.
   if ("decline" in reply) return take(run, execution, answer, declined);
   const reading = question.validate(reply.answer);
-  return isPromise(reading)
-    ? reading.then((later) => take(run, execution, answer, later))
-    : take(run, execution, answer, reading);
+  return isPromise(reading) ? takeRead(run, execution, answer, reading) : take(run, execution, answer, reading);
+}
+
+async function takeRead(
+  run: LiveRun,
+  execution: Execution,
+  answer: BoundAnswer,
+  reading: Promise<Validated>,
+): Promise<Run | undefined> {
+  return take(run, execution, answer, await reading);
 }
 
 /** This process does not hold the question any more: it is settled, or another process owns the run. */
 function withoutQuestion(run: LiveRun, answer: BoundAnswer): MaybePromise<Run | undefined> {
   const { log, shared } = run;
   const committed = log.acknowledge();
-  if (committed !== undefined) return committed.then(() => withoutQuestion(run, answer));
+  if (committed !== undefined) return later(committed, withoutQuestion, run, answer);
   const command = replyCommand(answer, shared.clock.now());
   const decision = decide(log.state, command);
   if (isRefusal(decision)) throw replyRefusedError(decision, log.state, answer.await_id);
@@ -387,11 +414,4 @@ function recordFor({ log }: LiveRun, { mode }: Answer): Run | undefined {
 
 function after(wait: undefined | Promise<void>, record: Run | undefined): MaybePromise<Run | undefined> {
   return wait === undefined ? record : wait.then(() => record);
-}
-
-/**
- * Adds the question to an error after which the answer is given again, so that it does not answer the next question.
- */
-function bind(error: unknown, runId: string, awaitId: string): unknown {
-  return isLost(error) ? lostError(runId, undefined, awaitId) : error;
 }

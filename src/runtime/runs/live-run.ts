@@ -87,7 +87,8 @@ export class LiveRun implements LogRun, StepsRun {
   isJoined = false;
   /** A cancel has been decided, and is not committed yet. */
   #isCancelPending = false;
-  #resting: RestWaiters | undefined;
+  /** The callers that wait for the run to rest. */
+  #resting: RestWaiter[] | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #slot: RunSlot | undefined;
   /** Before the time at which the run begins. */
@@ -238,14 +239,24 @@ export class LiveRun implements LogRun, StepsRun {
     this.settleHold();
   }
 
-  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. */
-  rest(): MaybePromise<Run> {
+  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. `elsewhere` gives it for a run that is lost here. */
+  rest(elsewhere: (error: CadenzaError) => MaybePromise<Run>): MaybePromise<Run> {
     const { head, state, committed } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
     if (this.blocked !== undefined) return Promise.reject(this.blocked);
-    if (this.log.lost) return Promise.reject(this.log.lostReason);
-    this.#resting ??= new RestWaiters();
-    return this.#resting.add();
+    if (this.log.lostReason !== undefined) return elsewhere(this.log.lostReason);
+    return new Promise((resolve, reject) => {
+      const waiter = { resolve, reject, elsewhere };
+      if (this.#resting === undefined) this.#resting = [waiter];
+      else this.#resting.push(waiter);
+    });
+  }
+
+  /** The callers that wait for the run to rest, which do not wait any more. */
+  #takeResting(): readonly RestWaiter[] {
+    const resting = this.#resting ?? noResting;
+    this.#resting = undefined;
+    return resting;
   }
 
   /**
@@ -316,7 +327,7 @@ export class LiveRun implements LogRun, StepsRun {
   setBlocked(error: CadenzaError | undefined): void {
     if (error === this.blocked) return;
     this.family.blocked = error;
-    if (error !== undefined) this.#resting?.reject(error);
+    if (error !== undefined) for (const { reject } of this.#takeResting()) reject(error);
     this.log.tellReaders();
     this.parent?.setBlocked(error);
   }
@@ -347,8 +358,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.settleHold();
     this.#slot?.onCommit(this.waits && !this.isAtWork);
     if (this.#resting !== undefined && isAtRest(head.status)) {
-      this.#resting.resolve(this.log.record());
-      this.#resting = undefined;
+      const record = this.log.record();
+      for (const { resolve } of this.#takeResting()) resolve(record);
     }
     this.residence?.note("committed");
     if (this.#family?.onProgress !== undefined) this.#tellParent();
@@ -374,7 +385,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.residence?.note("gone");
     this.#clearStart?.();
     this.#slot?.give();
-    this.#resting?.reject(error);
+    for (const { resolve, elsewhere } of this.#takeResting()) resolve(Promise.resolve(error).then(elsewhere));
     for (const child of this.children) child.follow(undefined);
     this.#tellParent();
     this.runs.onGone(this);
@@ -547,32 +558,14 @@ export class LiveRun implements LogRun, StepsRun {
   }
 }
 
-/** The callers that wait for a run to rest. */
-class RestWaiters {
-  #waiters: Waiter[] = [];
+const noResting: readonly RestWaiter[] = [];
 
-  add(): Promise<Run> {
-    return new Promise((resolve, reject) => {
-      this.#waiters.push({ resolve, reject });
-    });
-  }
-
-  /** The run rests. */
-  resolve(run: MaybePromise<Run>): void {
-    for (const { resolve } of this.#waiters) resolve(run);
-    this.#waiters = [];
-  }
-
-  reject(error: CadenzaError): void {
-    const waiters = this.#waiters;
-    this.#waiters = [];
-    for (const { reject } of waiters) reject(error);
-  }
-}
-
-interface Waiter {
+/** A caller that waits for a run to rest. */
+interface RestWaiter {
   readonly resolve: (run: MaybePromise<Run>) => void;
   readonly reject: (error: CadenzaError) => void;
+  /** What is given for a run that is lost here. */
+  readonly elsewhere: (error: CadenzaError) => MaybePromise<Run>;
 }
 
 /** A sub-run that is not loaded in this process. */

@@ -175,10 +175,8 @@ export class RunReader {
 
   /** The record of a live run when it rests. If another process claims the run, the wait goes on there. */
   restOf(run: LiveRun): MaybePromise<Run> {
-    const rest = run.rest();
-    if (!isPromise(rest)) return rest;
-    return rest.catch((error: unknown) => {
-      if (!isLost(error) || this.#runs.shared.isClosed) throw error;
+    return run.rest((error) => {
+      if (!isLost(error) || this.#runs.shared.isClosed) return Promise.reject(error);
       return this.#restElsewhere(run.log.key);
     });
   }

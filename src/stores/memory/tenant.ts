@@ -141,16 +141,8 @@ export class MemoryRun implements Link<MemoryRun> {
    * length.
    */
   add(entries: readonly Entry[]): void {
-    const { length } = this.entries;
-    const total = length + entries.length;
-    if (total > SHORT) {
-      for (const entry of entries) this.entries.push(entry);
-      return;
-    }
-    const joined = new Array<Entry>(total);
-    for (const [index, entry] of this.entries.entries()) joined[index] = entry;
-    for (const [index, entry] of entries.entries()) joined[length + index] = entry;
-    this.entries = joined;
+    if (this.entries.length + entries.length <= SHORT) this.entries = this.entries.concat(entries);
+    else for (const entry of entries) this.entries.push(entry);
   }
 
   /** The last entries. */
