@@ -84,7 +84,7 @@ export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from 
 export type { AskedOfCaller, CallOptions } from "./runtime/api/call-agent.ts";
 export type { ForkOptions } from "./runtime/api/forks.ts";
 export type { Scope } from "./runtime/api/scope.ts";
-export type { DetailedEvent } from "./runtime/log/events.ts";
+export type { DetailedEvent } from "./runtime/log/event-stream.ts";
 export type { RunsReport } from "./runtime/log/shared-by-runs.ts";
 export type { Watch, Watched, WatchedType, WatchOptions } from "./runtime/log/watch.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/runs/announcer.ts";

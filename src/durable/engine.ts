@@ -6,14 +6,14 @@ import type { Registry } from "../runtime/agent/registry.ts";
 import { measureAgain } from "../runtime/execution/wait.ts";
 import type { BlockedRun, DurableStore, Engine, RemoteReport } from "../runtime/runs/remote-runs.ts";
 import { Ancestors } from "./recovery/ancestors.ts";
-import { DetachedLogs } from "./recovery/detached-logs.ts";
+import { FollowedLog } from "./recovery/followed-log.ts";
 import { Lease } from "./recovery/lease.ts";
 import { LeasedResidence } from "./recovery/leased-residence.ts";
 import { Offers } from "./recovery/offers.ts";
 import type { DurabilityOptions } from "./recovery/options.ts";
 import { readDurability } from "./recovery/options.ts";
 import { Recovery } from "./recovery/recovery.ts";
-import { RemoteLog } from "./recovery/remote-log.ts";
+import { RemotePosts } from "./recovery/remote-posts.ts";
 import type { Owner } from "./recovery/residency.ts";
 import { RunLoader } from "./recovery/run-loader.ts";
 import { Worker } from "./recovery/worker.ts";
@@ -32,7 +32,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
     });
     const { store, clock } = worker;
     const lease = new Lease(worker, () => recovery.onHeartbeat());
-    const logs = new DetachedLogs(store);
+    const logs = new RemotePosts(store);
     const ancestors = new Ancestors(worker, logs);
     const offers = new Offers(worker);
     const loader = new RunLoader(worker, lease, logs);
@@ -77,7 +77,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       settleAbove: (key, parent, question) => ancestors.settle(key, parent, question),
       logOf(stored) {
         const isBlocked = stored.head.blocked !== null;
-        return (isBlocked ? loader.tried(stored.created.agent_name) : undefined) ?? new RemoteLog(worker, stored);
+        return (isBlocked ? loader.tried(stored.created.agent_name) : undefined) ?? new FollowedLog(worker, stored);
       },
       onRegistered: (agent) => recovery.onRegistered(agent),
       async report() {

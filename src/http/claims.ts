@@ -3,7 +3,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { RunInput } from "../runtime/agent/input.ts";
 import type { Scope } from "../runtime/api/scope.ts";
-import type { EventStream } from "../runtime/log/events.ts";
+import type { EventStream } from "../runtime/log/event-stream.ts";
 import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "../runtime/runs/requests.ts";
 import type { About, Caller } from "./caller.ts";
 import { checkMayWrite, mayNotAnswer } from "./caller.ts";

@@ -1,4 +1,4 @@
-import type { DetailedEvent, EventStream } from "../runtime/log/events.ts";
+import type { DetailedEvent, EventStream } from "../runtime/log/event-stream.ts";
 import type { Caller } from "./caller.ts";
 import type { Leave } from "./disconnects.ts";
 import { isForHost, unfitAt } from "./errors.ts";

@@ -2,7 +2,7 @@ import { inBackground } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isRestEvent } from "../protocol/event.ts";
-import type { DetailedEvent } from "../runtime/log/events.ts";
+import type { DetailedEvent } from "../runtime/log/event-stream.ts";
 import { isLong, jsonPieces, PIECE_LENGTH } from "./json-text.ts";
 import type { WireStream } from "./wire.ts";
 

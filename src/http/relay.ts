@@ -1,6 +1,6 @@
 import { inBackground } from "../core/background.ts";
 import type { Logger } from "../core/ports.ts";
-import type { DetailedEvent } from "../runtime/log/events.ts";
+import type { DetailedEvent } from "../runtime/log/event-stream.ts";
 import type { Leave } from "./disconnects.ts";
 import type { EventSource } from "./event-text.ts";
 

@@ -1,14 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Mismatch, RunHead } from "../../src/core/ports.ts";
-import type {
-  Activity,
-  HeadFacts,
-  ResidencyFacts,
-  ResidencyRule,
-  Situation,
-} from "../../src/durable/recovery/leased-head.ts";
-import { activities, activityOf, LeasedHead, situations } from "../../src/durable/recovery/leased-head.ts";
+import type { Activity, ResidencyFacts, ResidencyRule, Situation } from "../../src/durable/recovery/head-tables.ts";
+import { activities, activityOf, situations } from "../../src/durable/recovery/head-tables.ts";
+import type { HeadFacts } from "../../src/durable/recovery/leased-head.ts";
+import { LeasedHead } from "../../src/durable/recovery/leased-head.ts";
 import { asked, created, ended, fold, logs, part, received, resumed, started, T0 } from "../harness/logs.ts";
 
 const idle: ResidencyFacts = {

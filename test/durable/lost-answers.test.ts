@@ -1,7 +1,7 @@
 import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { RunHead, RunKey } from "../../src/core/ports.ts";
-import { meaningOf } from "../../src/durable/recovery/leased-residence.ts";
+import { meaningOf } from "../../src/durable/recovery/write-conflicts.ts";
 import { lostError } from "../../src/runtime/log/refusals.ts";
 import type { Attempt } from "../../src/runtime/log/run-write.ts";
 import { Outage } from "../../src/runtime/log/store-failures.ts";

@@ -5,7 +5,8 @@ import type { LogRun } from "../../src/runtime/log/run-log.ts";
 import { RunLog } from "../../src/runtime/log/run-log.ts";
 import type { ExecutionSettings } from "../../src/runtime/log/shared-by-runs.ts";
 import { SharedByRuns } from "../../src/runtime/log/shared-by-runs.ts";
-import { StoreClock, silentLogger } from "../../src/runtime/log/system.ts";
+import { StoreClock } from "../../src/runtime/log/store-clock.ts";
+import { silentLogger } from "../../src/runtime/log/system.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { failingStore } from "../harness/store-proxy.ts";
 

@@ -9,7 +9,7 @@ import { createdEntry, openQuestion, settledQuestion } from "../../core/state.ts
 import { isNotFound } from "../../runtime/log/refusals.ts";
 import { committedUpwards } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
-import type { DetachedLogs } from "./detached-logs.ts";
+import type { RemotePosts } from "./remote-posts.ts";
 import type { Worker } from "./worker.ts";
 
 /**
@@ -18,10 +18,10 @@ import type { Worker } from "./worker.ts";
  */
 export class Ancestors {
   readonly #worker: Worker;
-  readonly #logs: DetachedLogs;
+  readonly #logs: RemotePosts;
   readonly #telling = new WeakMap<LiveRun, Promise<void>>();
 
-  constructor(worker: Worker, logs: DetachedLogs) {
+  constructor(worker: Worker, logs: RemotePosts) {
     this.#worker = worker;
     this.#logs = logs;
   }

@@ -15,11 +15,12 @@ import { fed } from "../../runtime/log/run-write.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { AgentJournal } from "../replay/agent-journal.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
-import type { JournalEvents } from "../replay/log-order.ts";
+import type { JournalEvents } from "../replay/result-queue.ts";
 import type { Ancestors } from "./ancestors.ts";
+import type { ResidencyRule } from "./head-tables.ts";
+import { activities, activityOf } from "./head-tables.ts";
 import type { Lease } from "./lease.ts";
-import type { ResidencyRule } from "./leased-head.ts";
-import { activities, activityOf, LeasedHead } from "./leased-head.ts";
+import { LeasedHead } from "./leased-head.ts";
 import type { Worker } from "./worker.ts";
 
 /** The process that owns loaded runs, as they see it. */

@@ -14,9 +14,9 @@ import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
 import { subRunsBegun } from "../replay/history.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
-import type { DetachedLogs } from "./detached-logs.ts";
 import type { Lease } from "./lease.ts";
 import { leased } from "./leased-residence.ts";
+import type { RemotePosts } from "./remote-posts.ts";
 import type { Worker } from "./worker.ts";
 
 /** After so many take-overs without progress, a run is suspected to crash its process. */
@@ -34,12 +34,12 @@ export class RunLoader {
   readonly suspects = new Set<LiveRun>();
   readonly #worker: Worker;
   readonly #lease: Lease;
-  readonly #logs: DetachedLogs;
+  readonly #logs: RemotePosts;
   readonly #loading = new RunMap<Promise<LiveRun | undefined>>();
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
-  constructor(worker: Worker, lease: Lease, logs: DetachedLogs) {
+  constructor(worker: Worker, lease: Lease, logs: RemotePosts) {
     this.#worker = worker;
     this.#lease = lease;
     this.#logs = logs;

@@ -1,7 +1,7 @@
 import { aboutRun } from "../../core/about-run.ts";
 import type { Logger, RunHead, RunKey, Store } from "../../core/ports.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
-import type { StoreClock } from "../../runtime/log/system.ts";
+import type { StoreClock } from "../../runtime/log/store-clock.ts";
 import type { LiveRuns } from "../../runtime/runs/live-run.ts";
 import { Follower } from "./follower.ts";
 import type { DurabilitySettings } from "./options.ts";

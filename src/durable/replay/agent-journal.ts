@@ -6,9 +6,9 @@ import { addUsage, left, usageWith } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Delivery, Journal, JournaledAgent, Operation } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
-import type { JournalEvents } from "./log-order.ts";
-import { LogOrder } from "./log-order.ts";
 import { ReplayCheck } from "./replay-check.ts";
+import type { JournalEvents } from "./result-queue.ts";
+import { ResultQueue } from "./result-queue.ts";
 
 /** How many items a durable agent emits before it waits a turn. */
 const EMITTED_AT_ONCE = 64;
@@ -17,14 +17,14 @@ const EMITTED_AT_ONCE = 64;
  * The journal of one execution of a durable agent. With a history the agent is replayed: its operations get the results in
  * the history, and what it does is compared with the history.
  */
-export class AgentJournal extends LogOrder implements Journal {
+export class AgentJournal extends ResultQueue implements Journal {
   /** The time that the agent saw when it was first called; undefined where it is called for the first time. */
   readonly #startedAt: number | undefined;
   #emitted = 0;
   /** What the results that the agent has received have used. */
   #usage: Usage | null = null;
 
-  /** `stallMs`: see {@link LogOrder}. */
+  /** `stallMs`: see {@link ResultQueue}. */
   constructor(agent: JournaledAgent, events: JournalEvents, history: History | undefined, stallMs: number) {
     super(agent, events, history && new ReplayCheck(history), stallMs);
     this.#startedAt = history?.startedAt;

@@ -4,7 +4,7 @@ import type { EventFormat, EventText } from "../../http/event-text.ts";
 import { escapeBreaks, STREAM_HEARTBEAT } from "../../http/event-text.ts";
 import type { RunEvent } from "../../protocol/event.ts";
 import type { JsonValue } from "../../protocol/json.ts";
-import type { DetailedEvent } from "../../runtime/log/events.ts";
+import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
 
 /**
  * Server-sent events. The id of an event is its number, so that a client can reconnect from it. A detail has none: a

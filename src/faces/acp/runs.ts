@@ -13,7 +13,7 @@ import { sessionIdSchema } from "../../protocol/identifier.ts";
 import type { Run, RunMode } from "../../protocol/run.ts";
 import { runStatusSchema } from "../../protocol/run.ts";
 import type { PostedSession } from "../../protocol/session.ts";
-import type { EventStream } from "../../runtime/log/events.ts";
+import type { EventStream } from "../../runtime/log/event-stream.ts";
 import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../../runtime/runs/requests.ts";
 import type { AcpCall } from "./options.ts";
 import type { Schema } from "./requests.ts";

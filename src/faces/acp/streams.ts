@@ -6,7 +6,7 @@ import { EventText } from "../../http/event-text.ts";
 import { queryFlag } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { jsonText } from "../../http/wire.ts";
-import type { EventStream } from "../../runtime/log/events.ts";
+import type { EventStream } from "../../runtime/log/event-stream.ts";
 import { prefersEventStream } from "./accept.ts";
 import { eventListFormat, eventStreamFormat } from "./event-formats.ts";
 import type { AcpCall } from "./options.ts";

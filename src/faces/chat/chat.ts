@@ -8,7 +8,7 @@ import type { Call } from "../../http/service.ts";
 import { askAbout } from "../../http/service.ts";
 import { checkAgent, checkSession } from "../../http/visibility.ts";
 import { namedUuid } from "../../runtime/agent/uuid.ts";
-import type { DetailedEvent, EventStream } from "../../runtime/log/events.ts";
+import type { DetailedEvent, EventStream } from "../../runtime/log/event-stream.ts";
 import type { ListRunsQuery, RunDetails } from "../../runtime/runs/requests.ts";
 
 /* A chat is a session under the id that its pages give it. Its runs are those of one agent. */

@@ -1,7 +1,7 @@
 import { readError, retryMsOf } from "../../http/errors.ts";
 import type { EventFormat, EventText } from "../../http/event-text.ts";
 import { escapeBreaks, STREAM_HEARTBEAT } from "../../http/event-text.ts";
-import type { DetailedEvent } from "../../runtime/log/events.ts";
+import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
 
 /** Tells the events of a run as the items of another protocol. */
 export interface Teller {

@@ -5,7 +5,7 @@ import { EventText } from "../../http/event-text.ts";
 import { Relay } from "../../http/relay.ts";
 import type { Call } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
-import type { EventStream } from "../../runtime/log/events.ts";
+import type { EventStream } from "../../runtime/log/event-stream.ts";
 import type { ItemFormat } from "./item-format.ts";
 
 /** A run whose events answer a request. */

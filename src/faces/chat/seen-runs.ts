@@ -1,7 +1,7 @@
 import type { Call } from "../../http/service.ts";
 import { findVisibleSession } from "../../http/visibility.ts";
 import type { Message } from "../../protocol/message.ts";
-import type { DetailedEvent } from "../../runtime/log/events.ts";
+import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
 import { forEachEvent, runsOf } from "./chat.ts";
 import { endsWith } from "./said.ts";
 

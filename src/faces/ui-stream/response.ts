@@ -2,7 +2,7 @@ import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
-import type { DetailedEvent } from "../../runtime/log/events.ts";
+import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
 import { questionCallId } from "../chat/call-ids.ts";
 import type { Teller } from "../chat/item-format.ts";
 import { idOf, shownText, thoughtIn } from "../chat/parts.ts";

@@ -11,7 +11,7 @@ import { resumeOf } from "../agent/answer.ts";
 import { checkFunction, checkObject } from "../agent/check.ts";
 import type { SchemaHost } from "../agent/standard-schema.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
-import type { DetailedEvent } from "../log/events.ts";
+import type { DetailedEvent } from "../log/event-stream.ts";
 import type { CreateRunOptions, CreateRunRequest, EventsOptions, ResumeRequest, RunDetails } from "../runs/requests.ts";
 
 /** The options of `call`: those of `createRun`, and who answers. */

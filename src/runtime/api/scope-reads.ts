@@ -25,8 +25,8 @@ import {
 import { readLabels } from "../agent/labels.ts";
 import type { Registry } from "../agent/registry.ts";
 import { manifestOf } from "../agent/registry.ts";
-import type { DetailedEvent, StreamStart } from "../log/events.ts";
-import { EventStream } from "../log/events.ts";
+import type { DetailedEvent, StreamStart } from "../log/event-stream.ts";
+import { EventStream } from "../log/event-stream.ts";
 import { isNotFound } from "../log/refusals.ts";
 import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
 import type { Settings } from "../runs/options.ts";

@@ -15,7 +15,7 @@ import type { Answer } from "../agent/answer.ts";
 import { badArgument, checkObject, readGiven, readId } from "../agent/check.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
-import type { LogSource, StreamStart } from "../log/events.ts";
+import type { LogSource, StreamStart } from "../log/event-stream.ts";
 import { findStored } from "../log/fold-log.ts";
 import { isLost, notLoadedError, refusalError } from "../log/refusals.ts";
 import type { Answered } from "../runs/answer-router.ts";

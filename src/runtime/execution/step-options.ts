@@ -1,9 +1,8 @@
-import { inBackground } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import type { Clock, Logger } from "../../core/ports.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { StepOptions, StepRetry } from "../agent/agent-steps.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkText } from "../agent/check.ts";
+import { isNested } from "./nested-operations.ts";
 import { SeededRandom } from "./random.ts";
 
 /** The names that the keys of other operations begin with. */
@@ -104,82 +103,4 @@ export function stepTimeoutError(
   const what = exceeded === "timeoutMs" ? "took longer than" : "emitted nothing for longer than";
   const message = `Step ${key}: attempt ${attempt} ${what} its ${exceeded} (${limitMs}).`;
   return new CadenzaError("step_timeout", message, { run_id: runId });
-}
-
-/**
- * Detects operations that begin inside the body of a step. During the synchronous part of a body, every operation does.
- * After that JavaScript does not show where a call comes from. But a durable agent continues only when it receives a
- * result, and then for one turn of the event loop. An operation that begins at another time, while a body runs, comes
- * from that body or follows a wait that is not in the log.
- */
-export class Bodies {
-  readonly #clock: Clock;
-  readonly #logger: Logger;
-  #isCalling = false;
-  #atWork = 0;
-  /** The agent has received something in this turn of the event loop, or in the last one. */
-  #isMoving = false;
-  #moves = 0;
-
-  constructor(clock: Clock, logger: Logger) {
-    this.#clock = clock;
-    this.#logger = logger;
-  }
-
-  /**
-   * Whether an operation that begins now would be missing when the agent is executed again. `isPaced`: the agent continues only when it receives
-   * something, as live durable agents do.
-   */
-  isInside(isPaced: boolean): boolean {
-    return this.#isCalling || (isPaced && this.#atWork > 0 && !this.#isMoving);
-  }
-
-  async call(body: () => unknown): Promise<unknown> {
-    this.#atWork += 1;
-    this.moves();
-    try {
-      return await this.#call(body);
-    } finally {
-      this.#atWork -= 1;
-    }
-  }
-
-  #call(body: () => unknown): unknown {
-    this.#isCalling = true;
-    try {
-      return body();
-    } finally {
-      this.#isCalling = false;
-    }
-  }
-
-  /** The agent receives something: a result, or its turn after it has emitted a value. */
-  moves(): void {
-    if (this.#atWork === 0) return;
-    this.#moves += 1;
-    if (this.#isMoving) return;
-    this.#isMoving = true;
-    inBackground(this.#logger, this.#stopMoving());
-  }
-
-  async #stopMoving(): Promise<void> {
-    for (let seen = 0; seen < this.#moves; ) {
-      seen = this.#moves;
-      await this.#clock.turn();
-    }
-    this.#isMoving = false;
-  }
-}
-
-/** The error for an operation that begins in the body of a step. */
-export function nestedError(runId: string, what: string): CadenzaError {
-  const message =
-    `Run ${runId}: ${what} was called in the body of a step, or beside one after a wait that is not in the log. ` +
-    "It would be missing when the agent is executed again: call it before the step or after it.";
-  return new CadenzaError("nested_operation", message, { run_id: runId });
-}
-
-/** Whether {@link nestedError} has made the error. */
-export function isNested(error: unknown): boolean {
-  return CadenzaError.is(error) && error.code === "nested_operation";
 }

@@ -16,9 +16,10 @@ import { checkResultSize } from "../log/part-size.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { AgentRun, Execution, Failing } from "./execution.ts";
+import { Bodies, isNested } from "./nested-operations.ts";
 import { onceInLog } from "./operations.ts";
 import { idempotencyKeyOf, keySeedOf } from "./random.ts";
-import { Bodies, failureAfter, isNested, pauseAfter, stepTimeoutError } from "./step-options.ts";
+import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
 

@@ -5,7 +5,7 @@ import type { Interceptors } from "../agent/interceptors.ts";
 import { withCarrier } from "../agent/interceptors.ts";
 import type { MessageLimits } from "./part-size.ts";
 import { Slots } from "./run-slot.ts";
-import type { StoreClock } from "./system.ts";
+import type { StoreClock } from "./store-clock.ts";
 import { holdOpen } from "./system.ts";
 
 /** The limits under which agents are executed. Durations are in milliseconds. */

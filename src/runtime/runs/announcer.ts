@@ -8,7 +8,7 @@ import { createdEntry } from "../../core/state.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { countRun } from "../../core/statistics.ts";
 import type { EventType } from "../../protocol/event.ts";
-import { EventStream } from "../log/events.ts";
+import { EventStream } from "../log/event-stream.ts";
 import type { LiveRun } from "./live-run.ts";
 
 /** The run that an event belongs to. */

@@ -13,7 +13,7 @@ import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
 import type { Residence } from "../execution/operations.ts";
-import type { LogSource } from "../log/events.ts";
+import type { LogSource } from "../log/event-stream.ts";
 import { foldLog } from "../log/fold-log.ts";
 import { isLost } from "../log/refusals.ts";
 import type { RunLog } from "../log/run-log.ts";

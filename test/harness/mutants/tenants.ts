@@ -84,7 +84,7 @@ const maps: readonly Mutant[] = [
     "readonly #looks = new RunMap<(again: number | undefined) => void>()",
     runs,
   ),
-  unkeyed("src/durable/recovery/detached-logs.ts", "readonly #runs = new RunMap<Seen>()", runs),
+  unkeyed("src/durable/recovery/remote-posts.ts", "readonly #runs = new RunMap<Seen>()", runs),
   unkeyed("src/http/disconnects.ts", "readonly #runs = new RunMap<Presence>()", http),
   unkeyed("src/http/readers.ts", "readonly #perRun = new RunMap<number>()", http),
   unkeyed("src/otel/trace-runs.ts", "readonly #calls = new RunMap<Context>()", traces),
@@ -277,7 +277,7 @@ const durableRoom: readonly Mutant[] = [
   ),
   mutant("src/durable/replay/cassette.ts", "{ tenant, parents: [run_id] }", '{ tenant: "", parents: [run_id] }', runs),
   mutant(
-    "src/durable/recovery/detached-logs.ts",
+    "src/durable/recovery/remote-posts.ts",
     "concurrency, key.tenant, created.session_id",
     'concurrency, "", created.session_id',
     runs,

@@ -25,7 +25,7 @@ const STALL_TICKS = 5;
  * the history and new results are one queue. A replayed agent therefore receives them in the same order, and
  * `Promise.race` has the same winner. Until the agent has caught up with its history, no new work begins.
  */
-export abstract class LogOrder {
+export abstract class ResultQueue {
   protected readonly agent: JournaledAgent;
   protected readonly events: JournalEvents;
   /** Of an agent that is replayed. */

@@ -6,14 +6,14 @@ import type { RunKey, RunPosition, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { isFinal } from "../../core/state.ts";
-import type { LogSource } from "../../runtime/log/events.ts";
+import type { LogSource } from "../../runtime/log/event-stream.ts";
 import type { Followed } from "./follower.ts";
 import type { Worker } from "./worker.ts";
 
 const READ_CHUNK = 256;
 
 /** The log of a run that is not loaded in this process: it has ended, was evicted, or another process owns it. */
-export class RemoteLog implements LogSource, Followed {
+export class FollowedLog implements LogSource, Followed {
   readonly key: RunKey;
   readonly #worker: Worker;
   #run: StoredRun;

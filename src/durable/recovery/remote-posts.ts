@@ -19,7 +19,7 @@ import { refuseLate } from "../../runtime/runs/message-router.ts";
 import type { AddedRun, KeyGiver } from "../../runtime/runs/remote-runs.ts";
 
 /** Adds runs that this process does not execute, reads the whole logs of those that are not loaded, and posts to them. */
-export class DetachedLogs {
+export class RemotePosts {
   readonly #store: Store;
   readonly #unreceived: Unreceived;
 
