@@ -40,18 +40,27 @@ export function read<T>(name: string, schema: Schema<T>, value: unknown): T {
  * Reads what a caller has given. A value that throws while it is read, such as a proxy or one with a getter, is as
  * invalid as any other: `invalid_argument`, with what it threw as the cause.
  */
-export function readGiven<T>(name: string, read: () => T, expected = "a value that can be read"): T {
+export function readGiven<T, Given extends readonly unknown[]>(
+  name: string,
+  read: (...given: Given) => T,
+  ...given: Given
+): T {
   try {
-    return read();
+    return read(...given);
   } catch (cause) {
-    if (CadenzaError.is(cause)) throw cause;
-    const path = pathOf(name);
-    const message = `expected ${expected}, received one that throws when it is read`;
-    throw new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, {
-      issues: [{ path, message }],
-      cause,
-    });
+    throw unreadable(name, cause, "a value that can be read");
   }
+}
+
+/** The error for a value that throws while it is read; what was found wrong with it stays as it is. */
+export function unreadable(name: string, cause: unknown, expected: string): CadenzaError {
+  if (CadenzaError.is(cause)) return cause;
+  const path = pathOf(name);
+  const message = `expected ${expected}, received one that throws when it is read`;
+  return new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, {
+    issues: [{ path, message }],
+    cause,
+  });
 }
 
 /**

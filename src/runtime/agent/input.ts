@@ -6,7 +6,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import { JSON_LIMITS, JsonRefusal, parseJson } from "../../protocol/json-text.ts";
 import type { Message, MessageInput, MessagePart, MessagePartInput } from "../../protocol/message.ts";
 import { jsonPart, messagePartSchema, messageSchema } from "../../protocol/message.ts";
-import { badArgument, read, readGiven } from "./check.ts";
+import { badArgument, read, unreadable } from "./check.ts";
 import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
 
 /**
@@ -98,7 +98,11 @@ export function readMessage(name: string, value: unknown): Message {
 
 /** Copies the value as JSON. A later change of the value by the caller does not affect the copy. */
 function readJson(name: string, value: unknown): JsonValue | undefined {
-  return readGiven(name, () => copyJson(value), "a JSON value");
+  try {
+    return copyJson(value);
+  } catch (cause) {
+    throw unreadable(name, cause, "a JSON value");
+  }
 }
 
 /** The text of a message: its plain parts of text or JSON, joined. */

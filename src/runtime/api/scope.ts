@@ -13,7 +13,7 @@ import type { Run } from "../../protocol/run.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "../agent/agent-schemas.ts";
 import type { Answer } from "../agent/answer.ts";
 import { badArgument, checkObject, readGiven, readId } from "../agent/check.ts";
-import type { RunElsewhere } from "../agent/new-run.ts";
+import type { NewRun, RunElsewhere } from "../agent/new-run.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { LogSource, StreamStart } from "../log/event-stream.ts";
 import { findStored } from "../log/fold-log.ts";
@@ -255,7 +255,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
         if (isAsync) return await this.#reader.recordOf(made.elsewhere);
         return await unlessAborted(this.#reader.rest(made.elsewhere), options.signal);
       }
-      if (isAsync) return await this.#acknowledge(made.run, () => beginFork(made));
+      if (isAsync) return await this.#acknowledge(made.run, { begin: () => beginFork(made) });
       beginFork(made);
       return await unlessAborted(this.#reader.restOf(made.run), options.signal);
     } finally {
@@ -280,7 +280,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    * ```
    */
   async send(request: SendRequest, options: SendOptions = {}): Promise<{ readonly run_id: string }> {
-    const message = readGiven("request", () => readMessageToSend(request, options, this.#principal));
+    const message = readGiven("request", readMessageToSend, request, options, this.#principal);
     const { to, name: message_name } = message;
     const asked = { message_name, run_id: typeof to === "string" ? to : undefined };
     const send = () => this.#messages.send(this.#tenant, message, this.#reader.onlyOf);
@@ -331,7 +331,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   /** In mode `sync` or `async`. */
   async #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
-    const mode = readGiven("request", () => readMode(request));
+    const mode = readGiven("request", readMode, request);
     const creating = this.#accept(request, options);
     const created = isPromise(creating) ? await creating : creating;
     const letGo = this.#runs.shared.hold();
@@ -341,7 +341,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
         return await unlessAborted(this.#reader.rest(created.elsewhere), options.signal);
       }
       const { run } = created;
-      if (mode === "async") return await this.#acknowledge(run, () => run.begin());
+      if (mode === "async") return await this.#acknowledge(run, run);
       run.begin();
       return await unlessAborted(this.#reader.restOf(run), options.signal);
     } finally {
@@ -351,7 +351,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   /** In mode `stream`. */
   #createStream(request: CreateRunRequest, options: CreateRunOptions): MaybePromise<StreamStart> {
-    readGiven("request", () => readMode(request));
+    readGiven("request", readMode, request);
     const created = this.#accept(request, options);
     if (isPromise(created)) return created.then((later) => this.#begun(later));
     return this.#begun(created);
@@ -366,18 +366,19 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   }
 
   #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
-    const run = readGiven("request", () =>
-      readNewRun(request, options, this.#tenant, this.#principal, this.#reader.onlyOf),
-    );
+    const { onlyOf } = this.#reader;
+    const run = readGiven("request", readNewRun, request, options, this.#tenant, this.#principal, onlyOf);
     options.signal?.throwIfAborted();
-    const trail = this.#trail;
-    if (trail === undefined) return this.#runs.create(run);
+    return this.#trail === undefined ? this.#runs.create(run) : this.#createTold(this.#trail, run);
+  }
+
+  #createTold(trail: Trail, run: NewRun): ReturnType<Runs["create"]> {
     const { agent_name, session_id } = run;
     return trail.follow("create", { agent_name, session_id }, () => this.#runs.create(run), endOfCreate, commitOf);
   }
 
   /** Accepts a run and says so, before its agent begins. */
-  async #acknowledge(run: LiveRun, begin: () => void): Promise<Run> {
+  async #acknowledge(run: LiveRun, accepted: { begin(): void }): Promise<Run> {
     const record = runRecord(run.log.state);
     const { clock, logger } = this.#runs.shared;
     try {
@@ -385,7 +386,10 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
       if (committed !== undefined) await committed;
     } finally {
       // The answer leaves before the agent begins, which may take the processor for a while.
-      inBackground(logger, clock.turn().then(begin));
+      inBackground(
+        logger,
+        clock.turn().then(() => accepted.begin()),
+      );
     }
     return record;
   }
@@ -394,7 +398,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   /** In mode `sync` or `async`. */
   async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
-    const mode = readGiven("request", () => readMode(request));
+    const mode = readGiven("request", readMode, request);
     const answering = this.#answer(request, options);
     const letGo = this.#runs.shared.hold();
     try {
@@ -409,7 +413,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   /** In mode `stream`. */
   async #resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
-    readGiven("request", () => readMode(request));
+    readGiven("request", readMode, request);
     const { run, key, after } = await this.#answer(request, options);
     const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
     return { source, after, until: "next-rest" };
@@ -417,37 +421,19 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
   #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
-    const { key, answer } = readGiven("request", () => this.#readAnswer(request, options));
-    const trail = this.#trail;
-    if (trail === undefined) return this.#give(key, answer);
+    const { key, answer } = readGiven("request", readAnswer, request, options, this.#tenant, this.#by);
+    return this.#trail === undefined ? this.#give(key, answer) : this.#giveTold(this.#trail, key, answer);
+  }
+
+  #giveTold(trail: Trail, key: RunKey, answer: Answer): MaybePromise<Answered> {
     const asked = { run_id: key.run_id, await_id: answer.await_id ?? undefined };
-    return trail.follow(
-      "answer" in answer.reply ? "answer" : "decline",
-      asked,
-      () => this.#give(key, answer),
-      endOfAnswer,
-    );
+    const action = "answer" in answer.reply ? "answer" : "decline";
+    return trail.follow(action, asked, () => this.#give(key, answer), endOfAnswer);
   }
 
   #give(key: RunKey, answer: Answer): MaybePromise<Answered> {
+    if (this.#reader.onlyOf === undefined) return this.#answers.answer(key, answer);
     return this.#reader.ifSeen(key, () => this.#answers.answer(key, answer));
-  }
-
-  #readAnswer(request: ResumeRequest, options: ResumeOptions): { readonly key: RunKey; readonly answer: Answer } {
-    checkObject("request", request);
-    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal", "admit"]);
-    const { admit } = options as ResumeOptions;
-    if (admit !== undefined && typeof admit !== "function") throw badArgument("options.admit", "a function", admit);
-    const key: RunKey = { tenant: this.#tenant, run_id: readId("run_id", request.run_id) };
-    const answer: Answer = {
-      await_id: readAwaitId(request.await_id),
-      reply: readReply(request),
-      by: this.#by,
-      idempotency_key: options.idempotencyKey ?? null,
-      mode: readMode(request),
-      admit,
-    };
-    return { key, answer };
   }
 
   // How they are stopped.
@@ -491,6 +477,29 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   get #by(): JsonValue | undefined {
     return this.#principal ?? undefined;
   }
+}
+
+/** Reads an answer, and for which run it is. Throws `invalid_argument`. */
+function readAnswer(
+  request: ResumeRequest,
+  options: ResumeOptions,
+  tenant: string,
+  by: JsonValue | undefined,
+): { readonly key: RunKey; readonly answer: Answer } {
+  checkObject("request", request);
+  if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal", "admit"]);
+  const { admit } = options as ResumeOptions;
+  if (admit !== undefined && typeof admit !== "function") throw badArgument("options.admit", "a function", admit);
+  const key: RunKey = { tenant, run_id: readId("run_id", request.run_id) };
+  const answer: Answer = {
+    await_id: readAwaitId(request.await_id),
+    reply: readReply(request),
+    by,
+    idempotency_key: options.idempotencyKey ?? null,
+    mode: readMode(request),
+    admit,
+  };
+  return { key, answer };
 }
 
 /** Whether a call gives a stream. A request that cannot be read is refused where it is read. */

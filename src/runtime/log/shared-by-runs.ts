@@ -1,4 +1,5 @@
-import { inBackground } from "../../core/background.ts";
+import type { Contained } from "../../core/background.ts";
+import { contained, inBackground, whenSettled } from "../../core/background.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { Clock, Logger, RunKey, Store } from "../../core/ports.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
@@ -41,6 +42,7 @@ export class SharedByRuns {
   readonly #pacer: Pacer;
   /** The logs to be written at the end of the turn. */
   #dirty: { flush(): void }[] | undefined;
+  readonly #onTurn: Contained<unknown>;
 
   constructor(store: Store, clock: StoreClock, logger: Logger, settings: ExecutionSettings) {
     this.store = store;
@@ -48,6 +50,7 @@ export class SharedByRuns {
     this.logger = logger;
     this.settings = settings;
     this.#pacer = new Pacer(clock);
+    this.#onTurn = contained(logger, () => this.#flush());
   }
 
   /** The first entry of a new run with what the interceptors give it to carry. */
@@ -72,10 +75,8 @@ export class SharedByRuns {
       return;
     }
     this.#dirty = [log];
-    inBackground(
-      this.logger,
-      this.clock.turn().then(() => this.#flush()),
-    );
+    // Also where the clock fails to give a turn.
+    whenSettled(this.clock.turn(), this.#onTurn, this.#onTurn);
   }
 
   #flush(): void {

@@ -163,14 +163,14 @@ const runtime: readonly Mutant[] = [
   mutant("src/stores/feed.ts", "(tenant === undefined || key.tenant === tenant) && ", "", stores),
   mutant(
     "src/runtime/api/scope.ts",
-    "const key: RunKey = { tenant: this.#tenant,",
-    'const key: RunKey = { tenant: "",',
+    "readAnswer, request, options, this.#tenant,",
+    'readAnswer, request, options, "",',
     runs,
   ),
   mutant(
     "src/runtime/api/scope.ts",
-    "readNewRun(request, options, this.#tenant,",
-    'readNewRun(request, options, "",',
+    "readNewRun, request, options, this.#tenant,",
+    'readNewRun, request, options, "",',
     runs,
   ),
   mutant("src/runtime/runs/message-router.ts", "? { tenant, run_id: to }", '? { tenant: "", run_id: to }', runs),
