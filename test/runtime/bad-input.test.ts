@@ -41,6 +41,12 @@ const creating: readonly Row[] = [
   ["createRun with a number for input", create({ ...good, input: 5 }), "input", "a string", "5"],
   ["createRun with null in its input", create({ ...good, input: ["a", null] }), "input[1]", "a string", "null"],
   ["createRun with a number in its input", create({ ...good, input: [5] }), "input[0]", "a string", "5"],
+  ["createRun with a gap in its input", create({ ...good, input: new Array(1) }), "input[0]", "a string", "undefined"],
+  [
+    "createRun with a gap in the parts of a message",
+    create({ ...good, input: [{ parts: Object.assign(new Array(2), { 1: { content: "a" } }) }] }),
+    "input[0].parts[0]",
+  ],
   ["createRun with a list in its input", create({ ...good, input: [["a"]] }), "input[0]", "object", "array"],
   [
     "createRun with a bad role",

@@ -184,5 +184,6 @@ function plainMessage(value: object): Message | undefined {
 
 function plainParts(values: readonly unknown[]): readonly MessagePart[] | undefined {
   const parts = values.map((value) => (typeof value === "object" && value !== null ? plainPart(value) : undefined));
-  return parts.every((part) => part !== undefined) ? parts : undefined;
+  // `includes` finds the gaps of a list too, which `map` keeps and `every` skips.
+  return parts.includes(undefined) ? undefined : (parts as readonly MessagePart[]);
 }
