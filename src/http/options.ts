@@ -292,7 +292,7 @@ export function amounts<Key extends string>(
 export function readOrigins(name: string, origins: readonly string[] = []): ReadonlySet<string> {
   if (!Array.isArray(origins)) throw bad(name, "a list of origins");
   return new Set(
-    origins.map((origin) => {
+    Array.from(origins, (origin: unknown) => {
       if (!isHttpUrl(origin) || new URL(origin).pathname !== "/")
         throw bad(name, "origins such as https://app.example.com");
       return new URL(origin).origin;
@@ -301,7 +301,7 @@ export function readOrigins(name: string, origins: readonly string[] = []): Read
 }
 
 function readHosts(hosts: readonly string[]): ReadonlySet<string> {
-  if (!Array.isArray(hosts) || !hosts.every((host) => typeof host === "string" && /^[^\s/]+$/.test(host)))
+  if (!Array.isArray(hosts) || ![...hosts].every((host) => typeof host === "string" && /^[^\s/]+$/.test(host)))
     throw bad("allowedHosts", "a list of host names such as localhost");
   return new Set(hosts.map((host: string) => host.toLowerCase()));
 }

@@ -503,6 +503,7 @@ describe("options", () => {
     ["authorize", "yes"],
     ["allowedOrigins", ["app.example.com"]],
     ["allowedHosts", ["http://localhost"]],
+    ["allowedHosts", new Array(1)],
     ["cors", "yes"],
     ["onDisconnect", "stop"],
     ["onDisconnect", null],

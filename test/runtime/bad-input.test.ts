@@ -139,6 +139,11 @@ const asking: readonly Row[] = [
   ["events with null for options", (runtime, id) => runtime.events(id, as(null)), "options", "an object", "null"],
   ["listRuns(null)", (runtime) => runtime.listRuns(as(null)), "query", "an object", "null"],
   [
+    "listRuns with a gap in its statuses",
+    (runtime) => runtime.listRuns({ status: new Array(1) }),
+    "query.status[0]: Invalid option",
+  ],
+  [
     "listRuns with an unknown key",
     (runtime) => runtime.listRuns(as({ agent: "asks" })),
     "query",
@@ -270,6 +275,11 @@ describe("a bad argument", () => {
       (runtime) => runtime.register("a", { inputContentTypes: [] }, fn),
       "options.inputContentTypes",
       "not empty",
+    ],
+    [
+      "register with a gap in its content types",
+      (runtime) => runtime.register("a", { inputContentTypes: new Array(1) }, fn),
+      "options.inputContentTypes",
     ],
     [
       "register with bad content types",

@@ -354,6 +354,7 @@ describe("agents of a runtime", () => {
     expect(() => runtime.register(third, third)).toThrow(expect.objectContaining({ code: "agent_exists" }));
     expect((await refusal(runtime.getAgent("third"))).code).toBe("agent_not_found");
     expect(() => new AgentRuntime({ agents: "echo" as never })).toThrow(/options.agents/);
+    expect(() => new AgentRuntime({ agents: new Array(1) })).toThrow(/agent: expected .*, received undefined/);
     expect(() => new AgentRuntime({ agents: ["echo"] as never })).toThrow(/agent/);
   });
 

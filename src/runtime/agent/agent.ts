@@ -201,7 +201,7 @@ export function checkAgent(name: string, options: RegisterOptions & AgentSchemas
 
 function checkContentTypes(name: string, types: unknown): void {
   if (types === undefined) return;
-  const valid = Array.isArray(types) && types.length > 0 && types.every((type) => typeof type === "string");
+  const valid = Array.isArray(types) && types.length > 0 && [...types].every((type) => typeof type === "string");
   if (!valid) throw badArgument(name, "a list of media types that is not empty", types);
 }
 

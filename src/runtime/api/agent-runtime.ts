@@ -109,7 +109,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     this.#runs = runs;
     this.#announcer = announcer;
     if (!Array.isArray(agents)) throw badArgument("options.agents", "a list of agents", agents);
-    this.#add(agents.map((agent) => readAgent(agent, {})));
+    // A list may have gaps, which `map` would keep.
+    this.#add(Array.from(agents, (agent) => readAgent(agent, {})));
   }
 
   /** For the entries of this package. */

@@ -337,5 +337,5 @@ function readRunQuery(query: ListRunsQuery, tenant: string, creator: string | un
 function readStatuses(status: ListRunsQuery["status"]): readonly RunStatus[] | undefined {
   if (status === undefined) return undefined;
   if (!Array.isArray(status)) return [read("query.status", runStatusSchema, status)];
-  return status.map((one, index) => read(`query.status.${index}`, runStatusSchema, one));
+  return Array.from<unknown, RunStatus>(status, (one, index) => read(`query.status.${index}`, runStatusSchema, one));
 }
