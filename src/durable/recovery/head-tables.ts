@@ -32,13 +32,11 @@ export interface ResidencyRule {
 export type Activity = keyof typeof activities;
 
 export const activities = {
-  working: { claims: true, keeps: true, evicts: false },
-  expecting: { claims: false, keeps: true, evicts: false },
-  settling: { claims: false, keeps: true, evicts: true },
-  idle: { claims: false, keeps: false, evicts: true },
-} as const satisfies Record<string, ResidencyRule>;
-
-// biome-ignore format: a table is read in columns
+  working:   { claims: true,  keeps: true,  evicts: false },
+  expecting: { claims: false, keeps: true,  evicts: false },
+  settling:  { claims: false, keeps: true,  evicts: true },
+  idle:      { claims: false, keeps: false, evicts: true },
+} as const satisfies Record<string, ResidencyRule>; // biome-ignore format: a table is read in columns
 
 /** What a waiting run does. */
 export function activityOf(facts: ResidencyFacts): Activity {
@@ -67,13 +65,13 @@ type HeadRule = readonly [owner: "self" | null, due_at: "taken" | "next" | null,
 
 export const situations = {
   //           owner   due_at   slot
-  ended: [null, null, "give"],
-  blocked: [null, null, "give"],
-  asking: ["self", "taken", "take"],
-  refused: ["self", "taken", "give"],
-  queueing: [null, null, "give"],
-  later: [null, "next", "keep"],
-  released: [null, "next", "keep"],
-  waiting: [null, "next", "keep"],
-  working: ["self", "taken", "keep"],
-} as const satisfies Record<string, HeadRule>;
+  ended:     [ null,   null,    "give" ],
+  blocked:   [ null,   null,    "give" ],
+  asking:    [ "self", "taken", "take" ],
+  refused:   [ "self", "taken", "give" ],
+  queueing:  [ null,   null,    "give" ],
+  later:     [ null,   "next",  "keep" ],
+  released:  [ null,   "next",  "keep" ],
+  waiting:   [ null,   "next",  "keep" ],
+  working:   [ "self", "taken", "keep" ],
+} as const satisfies Record<string, HeadRule>; // biome-ignore format: a table is read in columns

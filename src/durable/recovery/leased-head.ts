@@ -221,4 +221,4 @@ export class SharedSlot extends RunSlot {
   protected override giveBack(): void {
     // The next write of the head does.
   }
-} // biome-ignore format: a table is read in columns
+}
