@@ -1,5 +1,6 @@
 import { basename } from "node:path";
 import ts from "typescript";
+import { memoryHost } from "../test/harness/memory-host.ts";
 
 /** How the objects of the two rooms know each other. */
 export interface Acquaintance {
@@ -39,21 +40,7 @@ export function acquaintanceIn(files: ReadonlyMap<string, string>, folders: read
     target: ts.ScriptTarget.ES2023,
     types: [],
   };
-  const textOf = (path: string): string | undefined => files.get(path.slice(ROOT.length));
-  const host: ts.CompilerHost = {
-    fileExists: (path) => path.startsWith(ROOT) && textOf(path) !== undefined,
-    getCanonicalFileName: (path) => path,
-    getCurrentDirectory: () => ROOT,
-    getDefaultLibFileName: () => "lib.d.ts",
-    getNewLine: () => "\n",
-    getSourceFile: (path, target) => {
-      const text = textOf(path);
-      return text === undefined ? undefined : ts.createSourceFile(path, text, target, true);
-    },
-    readFile: textOf,
-    useCaseSensitiveFileNames: () => true,
-    writeFile: () => undefined,
-  };
+  const host = memoryHost(Object.fromEntries([...files].map(([path, text]) => [ROOT + path, text])));
   const program = ts.createProgram(
     [...files.keys()].map((path) => ROOT + path),
     options,

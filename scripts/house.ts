@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
+import { readSources } from "./sources.ts";
 
 /* How deep the modules of the two rooms are: `npm run check:house` prints the figures, and fails if one gets worse. */
 
@@ -109,7 +109,7 @@ function importedBy({ fileName }: ts.SourceFile, statement: ts.Statement): reado
   return [join(dirname(fileName), statement.moduleSpecifier.text).replaceAll("\\", "/")];
 }
 
-/** The members of an interface, those of the objects in it included. */
+/** How many members an interface has, together with the objects in it. */
 function membersOf(members: readonly ts.TypeElement[] = []): number {
   return members.reduce((sum, one) => {
     const type = ts.isPropertySignature(one) ? one.type : undefined;
@@ -182,15 +182,7 @@ function knownOf(declaration: ts.ClassDeclaration): Known {
 
 /** The files of the two rooms, by their path in `src/`. */
 export function filesOfTheRooms(): ReadonlyMap<string, string> {
-  const root = fileURLToPath(new URL("../src/", import.meta.url));
-  const paths = ["runtime", "durable"].flatMap((room) =>
-    readdirSync(join(root, room), { recursive: true, encoding: "utf8" }).map((path) => join(root, room, path)),
-  );
-  return new Map(
-    paths
-      .filter((path) => path.endsWith(".ts"))
-      .map((path) => [relative(root, path).replaceAll("\\", "/"), readFileSync(path, "utf8")]),
-  );
+  return new Map([...readSources()].filter(([path]) => path.startsWith(PLAIN) || path.startsWith("durable/")));
 }
 
 /** The figures that are worse than they were. */

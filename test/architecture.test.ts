@@ -1,11 +1,7 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { join, relative, sep } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { acquaintanceIn } from "../scripts/acquaintance.ts";
 import { checkArchitecture } from "../scripts/architecture.ts";
-
-const SOURCE = fileURLToPath(new URL("../src/", import.meta.url));
+import { readSources } from "../scripts/sources.ts";
 
 test("src keeps the import rules", () => {
   const files = readSources();
@@ -331,13 +327,3 @@ const HOUSE = {
   "testing.ts": `export { drive } from "./testing/drive.ts";`,
   "sqlite.ts": `export { SqliteStore } from "./stores/sqlite/sqlite.ts";`,
 };
-
-/** Every file of `src`, by its path below `src` with forward slashes. */
-function readSources(): Map<string, string> {
-  return new Map(
-    readdirSync(SOURCE, { recursive: true, withFileTypes: true })
-      .filter((file) => file.isFile() && /\.tsx?$/.test(file.name))
-      .map((file) => join(file.parentPath, file.name))
-      .map((path) => [relative(SOURCE, path).split(sep).join("/"), readFileSync(path, "utf8")]),
-  );
-}

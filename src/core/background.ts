@@ -60,19 +60,8 @@ declare const isContained: unique symbol;
 /** A callback that does not throw. Made once, it is called for many promises, which costs each of them nothing. */
 export type Contained<Given> = ((given: Given) => void) & { readonly [isContained]: true };
 
-/** A callback whose errors go to the logger. */
-export function contained<Given>(logger: Logger, callback: (given: Given) => void): Contained<Given> {
-  return ((given: Given): void => {
-    try {
-      callback(given);
-    } catch (error) {
-      logger.error(FAILED, { error });
-    }
-  }) as Contained<Given>;
-}
-
-/** As {@link contained}, for a function that is made once for all hosts, and gets the host. */
-export function containedFor<Host extends { readonly logger: Logger }, Given>(
+/** A callback of a host whose errors go to its logger. The function is made once for all hosts, and gets the host. */
+export function contained<Host extends { readonly logger: Logger }, Given>(
   host: Host,
   callback: (host: Host, given: Given) => void,
 ): Contained<Given> {

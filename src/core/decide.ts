@@ -51,9 +51,14 @@ const nothing: readonly Entry[] = [];
 export function decide(state: RunState, command: Command, active_ms = 0): Decision {
   const decision = decideNow(state, command);
   if (isRefusal(decision)) return decision;
-  let inOrder = decision;
-  for (const entry of decision) if (entry.at < state.at) inOrder = notBefore(decision, state.at);
+  const inOrder = isBefore(decision, state.at) ? notBefore(decision, state.at) : decision;
   return active_ms === 0 ? inOrder : withActiveTimes(inOrder, active_ms);
+}
+
+/** Whether any entry has an earlier time. A loop: a closure would be allocated for each command. */
+function isBefore(entries: readonly Entry[], at: number): boolean {
+  for (const entry of entries) if (entry.at < at) return true;
+  return false;
 }
 
 function notBefore(entries: readonly Entry[], at: number): readonly Entry[] {
@@ -248,15 +253,13 @@ function repliedBefore(exchanges: readonly Question[], { await_id }: ReplyComman
 
 function replyEntry(command: ReplyCommand, await_id: string, reply: Replied): Entry {
   const { at, idempotency_key, by, offer_id } = command;
-  // Most answers are given by no one in particular, and at once. A copy of the entry takes as much as the entry.
-  if (by === undefined && offer_id === undefined && "answer" in reply)
-    return { type: "resumed", at, await_id, idempotency_key, answer: reply.answer };
-  const entry: Growing<Reply> & { at: number; await_id: string } = { at, await_id, idempotency_key };
+  const entry: Growing<Extract<Entry, Reply>> =
+    "answer" in reply
+      ? { type: "resumed", at, await_id, idempotency_key, answer: reply.answer }
+      : { type: "declined", at, await_id, idempotency_key, decline: reply.decline };
   if (by !== undefined) entry.by = by;
   if (offer_id !== undefined) entry.offer_id = offer_id;
-  return "answer" in reply
-    ? { type: "resumed", ...entry, answer: reply.answer }
-    : { type: "declined", ...entry, decline: reply.decline };
+  return entry;
 }
 
 function isRepeat(question: Question, command: ReplyCommand): boolean {

@@ -17,8 +17,8 @@ export function ignore(): void {
 }
 
 /**
- * Calls a function after a promise has resolved. Most callers wait for none: a closure would be paid for by all of them,
- * since what it captures is allocated with each call.
+ * Calls a function after a promise has resolved. Most callers have no promise to wait for: all of them would pay for a
+ * closure, since what it captures is allocated with each call.
  */
 export async function later<Args extends readonly unknown[], T>(
   wait: Promise<unknown>,

@@ -9,7 +9,7 @@ import { runRecord } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
-import type { Run } from "../../protocol/run.ts";
+import type { Run, RunMode } from "../../protocol/run.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "../agent/agent-schemas.ts";
 import type { Answer } from "../agent/answer.ts";
 import { badArgument, checkObject, readGiven, readId } from "../agent/check.ts";
@@ -250,14 +250,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     try {
       const make = () => this.#reader.ifSeen(key, () => this.#forks.make(key, options, this.#principal));
       const made = await told(this.#trail, "fork", { run_id }, make, endOfFork, commitOf);
-      const isAsync = options.mode === "async";
-      if ("elsewhere" in made) {
-        if (isAsync) return await this.#reader.recordOf(made.elsewhere);
-        return await unlessAborted(this.#reader.rest(made.elsewhere), options.signal);
-      }
-      if (isAsync) return await this.#acknowledge(made.run, { begin: () => beginFork(made) });
-      beginFork(made);
-      return await unlessAborted(this.#reader.restOf(made.run), options.signal);
+      return await this.#begin(made, beginFork, options.mode, options.signal);
     } finally {
       letGo();
     }
@@ -336,14 +329,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const created = isPromise(creating) ? await creating : creating;
     const letGo = this.#runs.shared.hold();
     try {
-      if ("elsewhere" in created) {
-        if (mode === "async") return await this.#reader.recordOf(created.elsewhere);
-        return await unlessAborted(this.#reader.rest(created.elsewhere), options.signal);
-      }
-      const { run } = created;
-      if (mode === "async") return await this.#acknowledge(run, run);
-      run.begin();
-      return await unlessAborted(this.#reader.restOf(run), options.signal);
+      return await this.#begin(created, beginRun, mode, options.signal);
     } finally {
       letGo();
     }
@@ -377,18 +363,38 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     return trail.follow("create", { agent_name, session_id }, () => this.#runs.create(run), endOfCreate, commitOf);
   }
 
+  /** Lets an accepted run begin, if it is here, and gives its record as the mode of the call says. */
+  #begin<Accepted extends { readonly run: LiveRun }>(
+    accepted: Accepted | RunElsewhere,
+    begin: (accepted: Accepted) => void,
+    mode: RunMode | null | undefined,
+    signal: AbortSignal | undefined,
+  ): MaybePromise<Run> {
+    if ("elsewhere" in accepted) {
+      if (mode === "async") return this.#reader.recordOf(accepted.elsewhere);
+      return unlessAborted(this.#reader.rest(accepted.elsewhere), signal);
+    }
+    if (mode === "async") return this.#acknowledge(accepted, begin);
+    begin(accepted);
+    return unlessAborted(this.#reader.restOf(accepted.run), signal);
+  }
+
   /** Accepts a run and says so, before its agent begins. */
-  async #acknowledge(run: LiveRun, accepted: { begin(): void }): Promise<Run> {
-    const record = runRecord(run.log.state);
+  async #acknowledge<Accepted extends { readonly run: LiveRun }>(
+    accepted: Accepted,
+    begin: (accepted: Accepted) => void,
+  ): Promise<Run> {
+    const { log } = accepted.run;
+    const record = runRecord(log.state);
     const { clock, logger } = this.#runs.shared;
     try {
-      const committed = run.log.acknowledge();
+      const committed = log.acknowledge();
       if (committed !== undefined) await committed;
     } finally {
       // The answer leaves before the agent begins, which may take the processor for a while.
       inBackground(
         logger,
-        clock.turn().then(() => accepted.begin()),
+        clock.turn().then(() => begin(accepted)),
       );
     }
     return record;
@@ -432,7 +438,6 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   }
 
   #give(key: RunKey, answer: Answer): MaybePromise<Answered> {
-    if (this.#reader.onlyOf === undefined) return this.#answers.answer(key, answer);
     return this.#reader.ifSeen(key, () => this.#answers.answer(key, answer));
   }
 
@@ -500,6 +505,10 @@ function readAnswer(
     admit,
   };
   return { key, answer };
+}
+
+function beginRun({ run }: { readonly run: LiveRun }): void {
+  run.begin();
 }
 
 /** Whether a call gives a stream. A request that cannot be read is refused where it is read. */

@@ -1,7 +1,7 @@
 import type { AboutRun } from "../../core/about-run.ts";
 import { aboutRun } from "../../core/about-run.ts";
 import type { Contained } from "../../core/background.ts";
-import { contained, containedFor, inBackground, whenSettled } from "../../core/background.ts";
+import { contained, inBackground, whenSettled } from "../../core/background.ts";
 import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -101,6 +101,7 @@ export class Execution extends Operations {
   /** Of the grace period. */
   #clearTimer: (() => void) | undefined;
 
+  /** Made once for all executions, as {@link contained} wants them. */
   static readonly #goOnWithOf = (one: Execution, given: IteratorResult<unknown>): void => one.#goOnWith(given);
   static readonly #onThrownOf = (one: Execution, error: unknown): void => one.#onThrown(error);
 
@@ -170,8 +171,8 @@ export class Execution extends Operations {
   /** Takes the value, and all values after it, in a later microtask. */
   #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
     if (step === undefined) return;
-    this.#onStep ??= containedFor(this, Execution.#goOnWithOf);
-    this.#onStepThrown ??= containedFor(this, Execution.#onThrownOf);
+    this.#onStep ??= contained(this, Execution.#goOnWithOf);
+    this.#onStepThrown ??= contained(this, Execution.#onThrownOf);
     whenSettled(Promise.resolve(step), this.#onStep, this.#onStepThrown);
   }
 
@@ -199,11 +200,10 @@ export class Execution extends Operations {
   }
 
   #goOnAfter(turn: Promise<void>): void {
-    const { logger } = this;
     whenSettled(
       turn,
-      contained(logger, () => this.goOn(undefined)),
-      contained(logger, (error) => this.#onThrown(error)),
+      contained(this, (one) => one.goOn(undefined)),
+      contained(this, Execution.#onThrownOf),
     );
   }
 

@@ -50,7 +50,7 @@ export class SharedByRuns {
     this.logger = logger;
     this.settings = settings;
     this.#pacer = new Pacer(clock);
-    this.#onTurn = contained(logger, () => this.#flush());
+    this.#onTurn = contained(this, (shared) => shared.#flush());
   }
 
   /** The first entry of a new run with what the interceptors give it to carry. */

@@ -139,7 +139,7 @@ export class AnswerRouter {
     const bound: Bound = { key, answer, await_id, shown, about };
     const record = answerRun(run, answer);
     return isPromise(record)
-      ? record.then((later) => this.#answered(run, bound, later))
+      ? record.then((given) => this.#answered(run, bound, given))
       : this.#answered(run, bound, record);
   }
 
@@ -235,7 +235,7 @@ function askedAt(state: RunState, answer: Answer): number {
   return before?.event ?? state.events;
 }
 
-/** An answer that is given to a live run. `shown`: the event after which those of the answer begin, so far as is known. */
+/** An answer to a live run. `shown`: the number of the event before the events of the answer, as far as it is known. */
 interface Bound {
   readonly key: RunKey;
   readonly answer: Answer;
@@ -285,7 +285,7 @@ function sameQuestion(answer: Answer, error: unknown): Answer {
  */
 function answerRun(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
   const ready = run.residence?.whenAnswerable();
-  return ready === undefined ? answerNow(run, answer) : ready.then(() => answerNow(run, answer));
+  return ready === undefined ? answerNow(run, answer) : later(ready, answerNow, run, answer);
 }
 
 function answerNow(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
