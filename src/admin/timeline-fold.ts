@@ -2,7 +2,7 @@ import { evolve } from "../core/evolve.ts";
 import type { StepFailure } from "../core/failure.ts";
 import type { AttemptFailedEntry, AwaitedEntry, EmittedEntry, Entry, IntentEntry, StepEntry } from "../core/log.ts";
 import { isReceive, isWait, nameIn } from "../core/operation-keys.ts";
-import { initialState } from "../core/state.ts";
+import { initialState, latestTime } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
 import { addUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
@@ -46,7 +46,7 @@ export class TimelineFold {
   add(entry: Entry): void {
     evolve(this.#state, entry);
     // The `created` entry of a fork is younger than the entries of its origin, which follow it.
-    this.#at = isoTime(entry.type === "created" ? entry.at : this.#state.at);
+    this.#at = isoTime(entry.type === "created" ? entry.at : latestTime(this.#state));
     // What the entries before the fork report was used by its origin.
     if (entry.type === "forked") this.usage = null;
     else if ("usage" in entry) this.usage = addUsage(this.usage, entry.usage ?? null);

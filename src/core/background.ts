@@ -57,29 +57,40 @@ function reporter(logger: Logger, message: string, about: object | undefined): (
 
 declare const isContained: unique symbol;
 
-/** A callback that does not throw. Made once, it is called for many promises, which costs each of them nothing. */
-export type Contained<Given> = ((given: Given) => void) & { readonly [isContained]: true };
+/** Callbacks that do not throw. Made once, they are called for many promises, which costs each of them nothing. */
+export interface Contained<Value> {
+  readonly onValue: (value: Value) => void;
+  readonly onError: (error: unknown) => void;
+  readonly [isContained]: true;
+}
 
-/** A callback of a host whose errors go to its logger. The function is made once for all hosts, and gets the host. */
-export function contained<Host extends { readonly logger: Logger }, Given>(
+/** What a host does when a promise is settled. The functions are made once for all hosts, and get the host. */
+export function contained<Host extends { readonly logger: Logger }, Value>(
   host: Host,
-  callback: (host: Host, given: Given) => void,
-): Contained<Given> {
-  return ((given: Given): void => {
-    try {
-      callback(host, given);
-    } catch (error) {
-      host.logger.error(FAILED, { error });
-    }
-  }) as Contained<Given>;
+  onValue: (host: Host, value: Value) => void,
+  onError: (host: Host, error: unknown) => void,
+): Contained<Value> {
+  const callbacks = {
+    onValue: (value: Value): void => {
+      try {
+        onValue(host, value);
+      } catch (error) {
+        host.logger.error(FAILED, { error });
+      }
+    },
+    onError: (error: unknown): void => {
+      try {
+        onError(host, error);
+      } catch (thrown) {
+        host.logger.error(FAILED, { error: thrown });
+      }
+    },
+  };
+  return callbacks as unknown as Contained<Value>;
 }
 
 /** Calls back when a promise is settled. */
-export function whenSettled<Value>(
-  promise: PromiseLike<Value>,
-  onValue: Contained<Value>,
-  onError: Contained<unknown>,
-): void {
+export function whenSettled<Value>(promise: PromiseLike<Value>, { onValue, onError }: Contained<Value>): void {
   promise.then(onValue, onError);
 }
 

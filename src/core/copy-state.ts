@@ -1,4 +1,4 @@
-import type { Draft, Mail, OutputMessage, Question, RunState } from "./state.ts";
+import type { Draft, Emitters, Mail, OutputMessage, Question, RunState } from "./state.ts";
 import { MessageKeys } from "./state.ts";
 
 /**
@@ -14,8 +14,7 @@ export function copyState(state: RunState): RunState {
   return {
     ...state,
     output: state.output.map(messageOf),
-    copied: state.copied && new Map(state.copied),
-    drafts: state.drafts && new Map([...state.drafts].map(([key, draft]) => [key, copyDraft(draft, messageOf)])),
+    emitters: state.emitters && copyEmitters(state.emitters, messageOf),
     question: state.question && copyQuestion(state.question),
     more_questions: state.more_questions?.map(copyQuestion) ?? null,
     exchanges: state.exchanges?.map(copyQuestion) ?? null,
@@ -24,8 +23,16 @@ export function copyState(state: RunState): RunState {
   };
 }
 
-function copyDraft({ attempt, messages }: Draft, messageOf: (message: OutputMessage) => OutputMessage): Draft {
-  return { attempt, messages: messages.map(messageOf) };
+function copyEmitters(
+  { source, copied, drafts }: Emitters,
+  messageOf: (message: OutputMessage) => OutputMessage,
+): Emitters {
+  const copiesOf = ({ attempt, messages }: Draft): Draft => ({ attempt, messages: messages.map(messageOf) });
+  return {
+    source,
+    copied: new Map(copied),
+    drafts: new Map([...drafts].map(([key, draft]) => [key, copiesOf(draft)])),
+  };
 }
 
 function copyQuestion(question: Question): Question {

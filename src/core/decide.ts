@@ -23,7 +23,7 @@ import type {
 import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Question, Replied, RunState } from "./state.ts";
-import { createdEntry, hasSeen, hasSettled, isOpen, openQuestion, replyKey, replyTo } from "./state.ts";
+import { createdEntry, hasSeen, hasSettled, isOpen, latestTime, openQuestion, replyKey, replyTo } from "./state.ts";
 import { verdict } from "./transitions.ts";
 
 /** The entries that carry out the command, or why it is refused. No entries: the command changes nothing. */
@@ -51,7 +51,8 @@ const nothing: readonly Entry[] = [];
 export function decide(state: RunState, command: Command, active_ms = 0): Decision {
   const decision = decideNow(state, command);
   if (isRefusal(decision)) return decision;
-  const inOrder = isBefore(decision, state.at) ? notBefore(decision, state.at) : decision;
+  const latest = latestTime(state);
+  const inOrder = isBefore(decision, latest) ? notBefore(decision, latest) : decision;
   return active_ms === 0 ? inOrder : withActiveTimes(inOrder, active_ms);
 }
 
@@ -139,19 +140,19 @@ function decideNow(state: RunState, command: Command): Decision {
 }
 
 function decideStart(state: RunState, { at, now }: StartCommand): StartedEntry {
-  return now !== undefined && now < state.at ? { type: "started", at, now } : { type: "started", at };
+  return now !== undefined && now < latestTime(state) ? { type: "started", at, now } : { type: "started", at };
 }
 
 function decideEmit(state: RunState, at: number, item: EmissionFrom<EmissionSource>): readonly EmittedEntry[] {
   const { source } = item;
   const step = stepOf(source);
   if (step !== undefined && isOutdated(state, step)) return [];
-  if (isCopy(source) && source.event <= (state.copied?.get(source.run_id) ?? 0)) return [];
+  if (isCopy(source) && source.event <= (state.emitters?.copied.get(source.run_id) ?? 0)) return [];
   switch (item.kind) {
     case "part": {
       const { part } = item;
       const open = isOpen(state);
-      const continues = open && item.opens !== true && sameSource(state.source, source);
+      const continues = open && item.opens !== true && sameSource(openedBy(state), source);
       const entry: Growing<EmittedPart> = continues
         ? { type: "emitted", kind: "part", at, part }
         : { type: "emitted", kind: "part", at, part, opens: true };
@@ -169,29 +170,34 @@ function decideEmit(state: RunState, at: number, item: EmissionFrom<EmissionSour
       return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, source)];
     case "close":
       // A sub-run completes its own message, and no other run does.
-      if (!isOpen(state) || isTorn(state, source) || subRunOf(state.source) !== subRunOf(source)) return [];
+      if (!isOpen(state) || isTorn(state, source) || subRunOf(openedBy(state)) !== subRunOf(source)) return [];
       return [withSource({ type: "emitted", kind: "close", at }, source)];
   }
 }
 
 /** Whether a later attempt at the step has emitted already. What an earlier attempt emits after that is dropped. */
-function isOutdated({ drafts }: RunState, { key, attempt }: PartSource): boolean {
-  return attempt < (drafts?.get(key)?.attempt ?? 0);
+function isOutdated({ emitters }: RunState, { key, attempt }: PartSource): boolean {
+  return attempt < (emitters?.drafts.get(key)?.attempt ?? 0);
+}
+
+/** The step body or sub-run that opened the message that is open; null: the agent itself did. */
+function openedBy({ emitters }: RunState): EmissionSource | null {
+  return emitters === null ? null : emitters.source;
 }
 
 /**
  * Whether the open message belongs to an earlier attempt at the same step. Such a message is left out, not completed.
  */
-function isTorn({ source, drafts }: RunState, by: EmissionSource | undefined): boolean {
+function isTorn(state: RunState, by: EmissionSource | undefined): boolean {
   const step = stepOf(by);
-  if (step === undefined || stepOf(source)?.key !== step.key) return false;
-  return (drafts?.get(step.key)?.attempt ?? step.attempt) < step.attempt;
+  if (step === undefined || stepOf(openedBy(state))?.key !== step.key) return false;
+  return (state.emitters?.drafts.get(step.key)?.attempt ?? step.attempt) < step.attempt;
 }
 
 /** Whether earlier attempts at the step have emitted something. */
-function hasTorn({ drafts }: RunState, { source }: TornEntry): boolean {
+function hasTorn({ emitters }: RunState, { source }: TornEntry): boolean {
   const step = stepOf(source);
-  return step !== undefined && (drafts?.get(step.key)?.attempt ?? step.attempt) < step.attempt;
+  return step !== undefined && (emitters?.drafts.get(step.key)?.attempt ?? step.attempt) < step.attempt;
 }
 
 /** Whether what is emitted joins the open message. What a sub-run emits does, unless it opens a message there. */

@@ -15,7 +15,7 @@ import type {
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { HowSettled, RunState } from "./state.ts";
-import { howSettled } from "./state.ts";
+import { howSettled, latestTime } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** A detail before it has its number and its time. */
@@ -63,7 +63,7 @@ export class DetailFold {
   /** The details of the last entry of a state. They come before its events. */
   detailsOf(state: RunState, entry: Entry): readonly DetailEvent[] {
     this.#told = [];
-    this.#at = state.at;
+    this.#at = latestTime(state);
     if (state.last_counts) this.#tell(state, entry);
     return this.#told;
   }

@@ -5,8 +5,17 @@ import type { EmittedEntry, EndedEntry, Entry, ReceivedEntry, RefusedEntry } fro
 import { isWait } from "./operation-keys.ts";
 import type { Overdue } from "./overdue.ts";
 import { agentRole } from "./role.ts";
-import type { Mail, OutputMessage, Question, RunState } from "./state.ts";
-import { createdEntry, hasSeen, initialState, isWaiting, MessageKeys, openQuestion, openQuestions } from "./state.ts";
+import type { Emitters, Mail, OutputMessage, Question, RunState } from "./state.ts";
+import {
+  createdEntry,
+  hasSeen,
+  initialState,
+  isWaiting,
+  latestTime,
+  MessageKeys,
+  openQuestion,
+  openQuestions,
+} from "./state.ts";
 import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
 
@@ -21,7 +30,7 @@ export function evolve(state: RunState, entry: Entry): RunState {
   state.last_counts = counts(state, entry);
   state.position += 1;
   // A post of another process may have an earlier time than the entry before it. A fork begins with older entries.
-  if (entry.type !== "created" || entry.origin === undefined) state.at = Math.max(state.at, entry.at);
+  if (entry.at >= latestTime(state) && (entry.type !== "created" || entry.origin === undefined)) state.latest = entry;
   state.last_events = state.last_counts ? apply(state, entry) : 0;
   state.events += state.last_events;
   return state;
@@ -36,7 +45,7 @@ function apply(state: RunState, entry: Entry): number {
     case "forked":
       // The fork itself has used nothing yet, and its active time begins now. It takes over no operation that waits.
       state.usage = null;
-      state.waiting_ms = 0;
+      state.waiting_ms = null;
       state.active_ms = 0;
       if (state.started !== null) state.started = { type: "started", at: entry.at };
       return 0;
@@ -64,7 +73,7 @@ function apply(state: RunState, entry: Entry): number {
     case "step":
       noteActiveTime(state, entry);
       state.usage = addUsage(state.usage, entry.usage);
-      state.drafts?.delete(entry.key);
+      state.emitters?.drafts.delete(entry.key);
       endWait(state, entry.key);
       return 0;
     case "awaited":
@@ -134,7 +143,7 @@ function addMessage(state: RunState, message: OutputMessage): void {
 function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): number {
   let events = 0;
   if (entry.closes) {
-    close(state, state.at);
+    close(state, latestTime(state));
     events = 1;
   }
   state.usage = addUsage(state.usage, entry.usage ?? null);
@@ -187,7 +196,8 @@ function addExchange(state: RunState, question: Question, entry: Entry): void {
 
 /** The entry as readers see it: a post of another process may have an earlier time than the entry before it. */
 function inOrder<T extends Entry>(state: RunState, entry: T): T {
-  return entry.at < state.at ? { ...entry, at: state.at } : entry;
+  const at = latestTime(state);
+  return entry.at < at ? { ...entry, at } : entry;
 }
 
 /** The run waits for nothing any more. */
@@ -205,13 +215,13 @@ function noteActiveTime(state: RunState, { active_ms }: { readonly active_ms?: n
 }
 
 function beginWaiting(state: RunState): void {
-  state.waiting_since ??= state.at;
+  state.waiting_from ??= state.latest;
 }
 
 function endWaiting(state: RunState): void {
-  if (state.waiting_since === null || isWaiting(state)) return;
-  state.waiting_ms += state.at - state.waiting_since;
-  state.waiting_since = null;
+  if (state.waiting_from === null || isWaiting(state)) return;
+  state.waiting_ms = (state.waiting_ms ?? 0) + latestTime(state) - state.waiting_from.at;
+  state.waiting_from = null;
 }
 
 function endWait(state: RunState, key: string): void {
@@ -270,7 +280,7 @@ function emit(state: RunState, entry: EmittedEntry): number {
         const created_at = isoTime(entry.at);
         const role = isCopy(source) ? source.role : agentRole(createdEntry(state).agent_name);
         addMessage(state, { role, parts: [entry.part], created_at, completed_at: null });
-        state.source = source ?? null;
+        opened(state, source ?? null);
         draft(state, source);
       } else state.output.at(-1)?.parts.push(entry.part);
       return 1 + Number(entry.opens === true) + Number(entry.closes === true);
@@ -291,10 +301,20 @@ function emit(state: RunState, entry: EmittedEntry): number {
   }
 }
 
+/** Notes what has opened the message that is open; null: the agent itself, or none is open. */
+function opened(state: RunState, source: EmissionSource | null): void {
+  if (source !== null) emittersOf(state).source = source;
+  else if (state.emitters !== null) state.emitters.source = null;
+}
+
+function emittersOf(state: RunState): Emitters {
+  state.emitters ??= { source: null, copied: new Map(), drafts: new Map() };
+  return state.emitters;
+}
+
 /** Notes how far the output of a sub-run has been copied. */
 function noteCopy(state: RunState, { run_id, event }: CopySource): void {
-  state.copied ??= new Map();
-  state.copied.set(run_id, event);
+  emittersOf(state).copied.set(run_id, event);
 }
 
 /** Notes that the last message belongs to a step body. It counts only if this attempt is the last one. */
@@ -302,36 +322,36 @@ function draft(state: RunState, source: EmissionSource | undefined): void {
   const message = state.output.at(-1);
   const step = stepOf(source);
   if (step === undefined || message === undefined) return;
-  state.drafts ??= new Map();
-  const before = state.drafts.get(step.key);
-  if (before === undefined) state.drafts.set(step.key, { attempt: step.attempt, messages: [message] });
+  const { drafts } = emittersOf(state);
+  const before = drafts.get(step.key);
+  if (before === undefined) drafts.set(step.key, { attempt: step.attempt, messages: [message] });
   else before.messages.push(message);
 }
 
 /** A later attempt at a step emits: what earlier attempts emitted is left out. */
 function takeBackBefore(state: RunState, { key, attempt }: PartSource): void {
-  const before = state.drafts?.get(key);
+  const before = state.emitters?.drafts.get(key);
   if (before !== undefined && before.attempt < attempt) takeBack(state, key);
 }
 
 /** A step body begins or is tried again: what it emitted before is left out. */
 function takeBack(state: RunState, key: string): void {
-  const before = state.drafts?.get(key);
+  const before = state.emitters?.drafts.get(key);
   if (before === undefined) return;
-  state.drafts?.delete(key);
+  state.emitters?.drafts.delete(key);
   for (const message of before.messages) {
     const index = state.output.lastIndexOf(message);
     state.output.splice(index, 1);
     for (const exchange of state.exchanges ?? []) if (exchange.after > index) exchange.after -= 1;
     for (const question of openQuestions(state)) if (question.after > index) question.after -= 1;
-    if (message.completed_at === null) state.source = null;
+    if (message.completed_at === null) opened(state, null);
   }
 }
 
 function close(state: RunState, at: number): void {
   const message: OutputMessage | undefined = state.output.at(-1);
   if (message !== undefined) message.completed_at = isoTime(at);
-  state.source = null;
+  opened(state, null);
 }
 
 function end(state: RunState, entry: EndedEntry): number {

@@ -1,4 +1,4 @@
-import type { Entry } from "./log.ts";
+import type { RunStatus } from "../protocol/run.ts";
 import type { Expected, RunHead } from "./ports.ts";
 import type { RunState } from "./state.ts";
 import { isFinal } from "./state.ts";
@@ -6,16 +6,22 @@ import { isFinal } from "./state.ts";
 /** The owner of runs that only one process can write to. */
 export const LOCAL = "local";
 
-/** The head of such a run after these entries. `before` itself: the head does not change. */
-export function localHead(
-  { status, ended }: RunState,
-  entries: readonly Entry[],
-  before: RunHead | undefined,
-): RunHead {
+/** The heads of such runs that have not ended. The many runs that wait share one. */
+const localHeads = new Map<RunStatus, RunHead>();
+
+/** The head of such a run in this state. `before` itself: the head does not change. */
+export function localHead({ status, ended }: RunState, before: RunHead | undefined): RunHead {
   if (before?.status === status) return before;
-  const epoch = (before?.epoch ?? 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
-  const owner = isFinal(status) ? null : LOCAL;
-  const finished_at = ended?.at ?? null;
+  if (isFinal(status)) return localHeadOf(status, 1, null, ended?.at ?? null);
+  let head = localHeads.get(status);
+  if (head === undefined) {
+    head = localHeadOf(status, 0, LOCAL, null);
+    localHeads.set(status, head);
+  }
+  return head;
+}
+
+function localHeadOf(status: RunStatus, epoch: number, owner: string | null, finished_at: number | null): RunHead {
   return { status, epoch, owner, due_at: null, blocked: null, holds_slot: false, finished_at, takeovers: 0 };
 }
 

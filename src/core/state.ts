@@ -33,8 +33,8 @@ export interface RunState {
   status: RunStatus;
   /** How many entries have been folded in. */
   position: number;
-  /** The latest time of an entry so far. */
-  at: number;
+  /** The entry with the latest time so far; null before there is one. */
+  latest: Entry | null;
   /** How many events these entries stand for. */
   events: number;
   /** How many of them are those of the last entry. */
@@ -43,12 +43,8 @@ export interface RunState {
   last_counts: boolean;
   /** Every message so far; the last one may still grow. */
   output: OutputMessage[];
-  /** What opened the message that is open: a step body or a sub-run; null for the agent itself. */
-  source: EmissionSource | null;
-  /** How far the output of each sub-run that is shown has been copied: the number of its last event. Null: none is. */
-  copied: Map<string, number> | null;
-  /** What step bodies without a result have emitted, by step; null before the first. */
-  drafts: Map<string, Draft> | null;
+  /** What others than the agent itself have emitted: step bodies and sub-runs. Null before the first. */
+  emitters: Emitters | null;
   /** The first open question: the protocol's await request. Null while no question is open. */
   question: Question | null;
   /** The other open questions, in the order in which they were asked; null while there is none. */
@@ -64,10 +60,10 @@ export interface RunState {
   /** The entry that asks for the run to be cancelled; null before. */
   cancelled: CancelRequestedEntry | null;
   usage: Usage | null;
-  /** Since when the run waits for answers, time or messages; null while it does not. */
-  waiting_since: number | null;
-  /** How long the run has waited before, in milliseconds. */
-  waiting_ms: number;
+  /** The entry since whose time the run waits for answers, time or messages; null while it does not. */
+  waiting_from: Entry | null;
+  /** How long the run has waited before, in milliseconds; null if it has not. */
+  waiting_ms: number | null;
   /** How long the run was active, as far as the log records it, in milliseconds. 0 where that has no limit. */
   active_ms: number;
   /** The last entry; null before the run is over. */
@@ -80,6 +76,16 @@ export interface OutputMessage {
   readonly parts: MessagePart[];
   readonly created_at: string;
   completed_at: string | null;
+}
+
+/** What step bodies and sub-runs have emitted. */
+export interface Emitters {
+  /** Which of them opened the message that is open; null: the agent itself did. */
+  source: EmissionSource | null;
+  /** How far the output of each sub-run that is shown has been copied: the number of its last event. */
+  readonly copied: Map<string, number>;
+  /** What step bodies without a result have emitted, by step. */
+  readonly drafts: Map<string, Draft>;
 }
 
 /** The messages of one attempt at a step: only those of the last attempt count. */
@@ -171,14 +177,12 @@ export function initialState(runId: string): RunState {
     started: null,
     status: "created",
     position: 0,
-    at: Number.NEGATIVE_INFINITY,
+    latest: null,
     events: 0,
     last_events: 0,
     last_counts: true,
     output: noOutput,
-    source: null,
-    copied: null,
-    drafts: null,
+    emitters: null,
     question: null,
     more_questions: null,
     exchanges: null,
@@ -187,8 +191,8 @@ export function initialState(runId: string): RunState {
     overdue: null,
     cancelled: null,
     usage: null,
-    waiting_since: null,
-    waiting_ms: 0,
+    waiting_from: null,
+    waiting_ms: null,
     active_ms: 0,
     ended: null,
   };
@@ -200,13 +204,18 @@ export function createdEntry(state: RunState): CreatedEntry {
   return state.created;
 }
 
+/** The latest time of an entry so far. */
+export function latestTime({ latest }: RunState): number {
+  return latest?.at ?? Number.NEGATIVE_INFINITY;
+}
+
 /**
  * How long the agent has worked until now, or until its end, by the times of the entries, in milliseconds. Waiting does
  * not count. The statistics say it of every run. What limits a run is measured: `active_ms`.
  */
-export function activeMs({ started, ended, waiting_since, waiting_ms }: RunState, now: number): number {
+export function activeMs({ started, ended, waiting_from, waiting_ms }: RunState, now: number): number {
   if (started === null) return 0;
-  return (ended?.at ?? waiting_since ?? now) - started.at - waiting_ms;
+  return (ended?.at ?? waiting_from?.at ?? now) - started.at - (waiting_ms ?? 0);
 }
 
 /** All open questions, in the order in which they were asked. */

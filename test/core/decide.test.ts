@@ -164,14 +164,14 @@ describe("a question of a sub-run", () => {
 
 describe("a sleep", () => {
   it("is waiting time, and leaves the run in progress", () => {
-    expect(fold(...beginning, sleep)).toMatchObject({ status: "in-progress", waiting_since: sleep.at });
+    expect(fold(...beginning, sleep)).toMatchObject({ status: "in-progress", waiting_from: sleep });
   });
 
   it("that is withdrawn ends", () => {
     const state = fold(...beginning, sleep);
     expect(carryOut(state, { type: "withdraw", at: AT, await_id: "sleep#1" })).toHaveLength(1);
     expect(carryOut(state, { type: "withdraw", at: AT, await_id: "sleep#1" })).toHaveLength(0);
-    expect(state).toMatchObject({ waiting_since: null, waiting_ms: AT - sleep.at });
+    expect(state).toMatchObject({ waiting_from: null, waiting_ms: AT - sleep.at });
   });
 });
 
@@ -427,7 +427,7 @@ describe("the end of a run", () => {
     const [end] = carryOut(state, { type: "end", at: AT, failure: null, usage: null });
     expect(end).toEqual({ type: "ended", at: AT, outcome: "completed" });
     expect(state).toMatchObject({ status: "completed", question: null, more_questions: null, waits: null });
-    expect(state.waiting_since).toBeNull();
+    expect(state.waiting_from).toBeNull();
     expect(state.mail?.offers.size).toBe(0);
     expect(state.exchanges?.map((one) => [one.asked.await_id, one.settled, replyTo(one)])).toEqual([
       ["ask#1", end, undefined],

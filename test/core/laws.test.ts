@@ -442,8 +442,8 @@ function told(log: readonly Entry[]): object {
     inbox: state.mail?.inbox.map(({ entry }) => entry),
     settled: state.mail?.settled,
     waits: state.waits,
-    waiting_ms: state.waiting_ms,
-    waiting_since: state.waiting_since,
+    waiting_ms: state.waiting_ms ?? 0,
+    waiting_since: state.waiting_from?.at ?? null,
   };
 }
 
@@ -567,7 +567,7 @@ describe("every log that commands and posts can make", () => {
     const state = foldEntries(RUN_ID, log);
     const start = log.find(({ type }) => type === "started");
     if (start === undefined || state.ended === null) return;
-    expect(activeMs(state, 0) + state.waiting_ms).toBe(state.ended.at - start.at);
+    expect(activeMs(state, 0) + (state.waiting_ms ?? 0)).toBe(state.ended.at - start.at);
   });
 
   itHolds("records the active time where operations begin and end, and at its own end", (log, posted) => {
@@ -586,8 +586,8 @@ describe("every log that commands and posts can make", () => {
   itHolds("waits while a question, a sleep or a receive is open, and counts the union of these times", (log) => {
     for (const [, state, { open, waits, waitingMs }] of readings(log)) {
       expect(isWaiting(state)).toBe(open.length + waits.size > 0);
-      expect(state.waiting_since !== null).toBe(isWaiting(state));
-      expect(state.waiting_ms).toBe(waitingMs);
+      expect(state.waiting_from !== null).toBe(isWaiting(state));
+      expect(state.waiting_ms ?? 0).toBe(waitingMs);
       const asked = openQuestions(state).flatMap((one) => (one.asked.of === undefined ? one.asked.deadline : []));
       const due = [...asked, ...waits.values()].filter((at) => typeof at === "number");
       expect(nextDeadline(state)).toBe(due.length === 0 ? null : Math.min(...due));

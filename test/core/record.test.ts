@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { answerMessage, messageRecord, runRecord, transcript } from "../../src/core/record.ts";
-import { activeMs, nextDeadline } from "../../src/core/state.ts";
+import { activeMs, latestTime, nextDeadline } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";
 import type { AwaitResume } from "../../src/protocol/run.ts";
 import { runSchema } from "../../src/protocol/run.ts";
@@ -42,7 +42,7 @@ describe("the record of a run", () => {
     carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message("m") } });
 
     expect(record.output).toEqual([
-      { role: "agent/echo", parts: [part("a")], created_at: isoTime(state.at), completed_at: null },
+      { role: "agent/echo", parts: [part("a")], created_at: isoTime(latestTime(state)), completed_at: null },
     ]);
     expect(runRecord(state).output.map(({ parts }) => parts.length)).toEqual([2, 1]);
   });
@@ -175,7 +175,7 @@ describe("what a run adds to its session", () => {
     expect(nextDeadline(first)).toBe(T0 + 350);
     const log = [asked("ask#1", T0 + 110), sleep, resumed("ask#1", T0 + 210), woken] as const;
     const state = fold(created(), started, ...log);
-    expect(state).toMatchObject({ waiting_ms: 240, waiting_since: null });
+    expect(state).toMatchObject({ waiting_ms: 240, waiting_from: null });
     expect(activeMs(state, T0 + 360)).toBe(T0 + 360 - started.at - 240);
   });
 });

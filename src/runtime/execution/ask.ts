@@ -48,8 +48,6 @@ export abstract class Ask extends Wait {
   /** Undefined when the question is in the log. */
   #asking: Asking | undefined;
   readonly #default: unknown;
-  /** Called when the question is settled, or the run leaves this process. */
-  onReleased: (() => void) | undefined;
   /** The last offered answer that was validated. */
   #examined: string | undefined;
 
@@ -61,11 +59,6 @@ export abstract class Ask extends Wait {
 
   get emitted(): number | undefined {
     return this.#asking?.emitted;
-  }
-
-  override release(): void {
-    super.release();
-    this.onReleased?.();
   }
 
   protected get isLogged(): boolean {
@@ -315,7 +308,7 @@ function observe(
 ): void {
   const { agent_name } = createdEntry(log.state);
   const settled = new Promise<AskPassage>((resolve) => {
-    ask.onReleased = () => resolve(passageOf(log.state, ask.key));
+    ask.onRelease(() => resolve(passageOf(log.state, ask.key)));
   });
   const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
   const wrapped = (async () => wrap(info, () => settled))().catch((error: unknown) =>

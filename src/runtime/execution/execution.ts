@@ -87,22 +87,18 @@ export class Execution extends Operations {
   #outer: Generator[] | undefined;
   /** Made once for all values, and dropped while the agent waits for an answer. */
   #onStep: Contained<IteratorResult<unknown>> | undefined;
-  #onStepThrown: Contained<unknown> | undefined;
-  #aborted: CadenzaError | undefined;
-  /** What ends the run once the agent is unwound; null: nothing went wrong. */
-  #failure: unknown = null;
-  #over = false;
-  /** Whether the agent was called: an interceptor may have failed before it. */
-  #isCalled = false;
+  /** An interceptor may fail before the agent is called. */
+  #stage: "begun" | "called" | "over" = "begun";
+  /** Once the agent is being stopped, or has failed. */
+  #unwinding: Unwinding | undefined;
   #emitted = 0;
   #usage: Usage | null = null;
   /** What has failed while nothing had observed its promise. */
   #failed: FailedOperation[] | undefined;
-  /** Of the grace period. */
-  #clearTimer: (() => void) | undefined;
 
   /** Made once for all executions, as {@link contained} wants them. */
   static readonly #goOnWithOf = (one: Execution, given: IteratorResult<unknown>): void => one.#goOnWith(given);
+  static readonly #goOnOf = (one: Execution): void => one.goOn(undefined);
   static readonly #onThrownOf = (one: Execution, error: unknown): void => one.#onThrown(error);
 
   constructor(run: AgentRun) {
@@ -136,7 +132,7 @@ export class Execution extends Operations {
   }
 
   #callAgent(context: AgentContext): unknown {
-    this.#isCalled = true;
+    this.#stage = "called";
     return this.run.agent.fn(createdEntry(this.log.state).input, context);
   }
 
@@ -171,9 +167,8 @@ export class Execution extends Operations {
   /** Takes the value, and all values after it, in a later microtask. */
   #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
     if (step === undefined) return;
-    this.#onStep ??= contained(this, Execution.#goOnWithOf);
-    this.#onStepThrown ??= contained(this, Execution.#onThrownOf);
-    whenSettled(Promise.resolve(step), this.#onStep, this.#onStepThrown);
+    this.#onStep ??= contained(this, Execution.#goOnWithOf, Execution.#onThrownOf);
+    whenSettled(Promise.resolve(step), this.#onStep);
   }
 
   /** Takes the value, and all after it that the agent gives without a promise. */
@@ -200,11 +195,7 @@ export class Execution extends Operations {
   }
 
   #goOnAfter(turn: Promise<void>): void {
-    whenSettled(
-      turn,
-      contained(this, (one) => one.goOn(undefined)),
-      contained(this, Execution.#onThrownOf),
-    );
+    whenSettled(turn, contained(this, Execution.#goOnOf, Execution.#onThrownOf));
   }
 
   /** Lets the agent run to its next value. Undefined: there is none. */
@@ -234,7 +225,6 @@ export class Execution extends Operations {
     switch (meaning.kind) {
       case "await":
         this.#onStep = undefined;
-        this.#onStepThrown = undefined;
         this.run.onAwait(this, meaning.request);
         return "stops";
       case "items":
@@ -251,21 +241,21 @@ export class Execution extends Operations {
 
   /** The error with which the run was stopped, if it was. */
   get aborted(): CadenzaError | undefined {
-    return this.#aborted;
+    return this.#unwinding?.aborted;
   }
 
   get over(): boolean {
-    return this.#over;
+    return this.#stage === "over";
   }
 
   /** Whether the agent is not to go on: it is being stopped, or through. */
   get isStopped(): boolean {
-    return this.#aborted !== undefined || this.#over;
+    return this.over || this.aborted !== undefined;
   }
 
   /** Whether the active time has no limit any more: the agent is stopped, or has failed and is being unwound. */
   get isEnding(): boolean {
-    return this.isStopped || this.#failure !== null;
+    return this.over || this.#unwinding !== undefined;
   }
 
   /** Begins an operation whose result is recorded. */
@@ -302,13 +292,13 @@ export class Execution extends Operations {
    */
   fail(given: Failing, error: unknown, key?: string): void {
     given.reject(error);
-    if (given.isObserved || this.#aborted !== undefined) return;
-    if (this.#over && (!isFinal(this.log.state.status) || isEnd(error))) return;
+    if (given.isObserved || this.aborted !== undefined) return;
+    if (this.over && (!isFinal(this.log.state.status) || isEnd(error))) return;
     this.#failed ??= [];
     this.#failed.push({ given, error, key: key ?? operationBehind(error) });
     if (this.#failed.length > MAX_FAILED) this.#tell(this.#failed.shift());
     // The agent may observe it in this turn.
-    if (this.#over)
+    if (this.over)
       inBackground(
         this.logger,
         this.clock.turn().then(() => this.#tellFailed()),
@@ -371,7 +361,7 @@ export class Execution extends Operations {
   /** Emits an item. Undefined: done. A promise: the queue to the store is full, wait for it. */
   emit(emission: Emission): undefined | Promise<void> {
     const { log, clock, settings } = this;
-    if (this.#over) {
+    if (this.over) {
       // The agent works on after its run has ended.
       this.run.shared.figures.dropped += 1;
       return this.pace();
@@ -441,18 +431,18 @@ export class Execution extends Operations {
   /** Stops the agent: its signal aborts, what it waits for rejects, its `finally` blocks run. What takes longer than the grace period is left behind. */
   abort(reason: CadenzaError): void {
     if (this.isStopped) return;
-    this.#aborted = reason;
     // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
-    if (this.#failure === null) this.#beginUnwinding();
+    if (this.#unwinding === undefined) this.#unwindFor({ aborted: reason, failure: null });
+    else this.#unwinding.aborted = reason;
     this.close(() => reason);
     this.run.abortSignal(() => reason);
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
   fence(): void {
-    if (this.#over) return;
+    if (this.over) return;
     this.drop();
-    this.#over = true;
+    this.#stage = "over";
     this.#letGo();
   }
 
@@ -469,9 +459,12 @@ export class Execution extends Operations {
       this.logger.debug("The agent threw while it was being stopped.", { ...this.about, error });
       return;
     }
-    this.#failure = error;
-    if (this.#generator !== undefined) this.#beginUnwinding();
-    else this.#end(null);
+    const unwinding: Unwinding = { aborted: undefined, failure: error };
+    if (this.#generator !== undefined) this.#unwindFor(unwinding);
+    else {
+      this.#unwinding = unwinding;
+      this.#end(null);
+    }
   }
 
   /** The agent is about to receive something, and continues. */
@@ -484,9 +477,10 @@ export class Execution extends Operations {
     return this.run.shared.pace(at);
   }
 
-  #beginUnwinding(): void {
-    this.#clearTimer?.();
-    this.#clearTimer = this.clock.setTimeout(() => this.#end(null, "hung"), this.settings.cancelGraceMs);
+  #unwindFor(unwinding: Unwinding): void {
+    this.#unwinding?.clearTimer?.();
+    this.#unwinding = unwinding;
+    unwinding.clearTimer = this.clock.setTimeout(() => this.#end(null, "hung"), this.settings.cancelGraceMs);
     inBackground(
       this.logger,
       this.#unwind().then(() => this.#end(null)),
@@ -500,7 +494,7 @@ export class Execution extends Operations {
     for (let generator = this.#generator; generator !== undefined; generator = this.#outer?.pop()) {
       try {
         let step = await unwind(generator);
-        while (step.done !== true && !this.#over) {
+        while (step.done !== true && !this.over) {
           await this.#emitLast(step.value);
           step = await nextOf(generator, undefined);
         }
@@ -518,7 +512,7 @@ export class Execution extends Operations {
       else await this.pace();
       if (meaning.kind !== "items") return;
       for await (const item of meaning.iterable) {
-        if (this.#over) return;
+        if (this.over) return;
         await this.#emitLast(item);
       }
     } catch (error) {
@@ -530,16 +524,16 @@ export class Execution extends Operations {
   }
 
   #end(thrown: unknown, hung?: "hung"): void {
-    if (this.#over) return;
-    const error = thrown ?? this.#failure;
-    if (this.#isCalled && this.journal?.mayEnd(error, this.#aborted) === false) return;
-    this.#over = true;
+    if (this.over) return;
+    const error = thrown ?? this.#unwinding?.failure ?? null;
+    if (this.#stage === "called" && this.journal?.mayEnd(error, this.aborted) === false) return;
+    this.#stage = "over";
     this.#tellFailed();
     const { log, clock, run } = this;
     const failed = error === null ? { failure: null } : this.#whatFailed(error);
     const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
     log.decide({ type: "end", at: clock.now(), ...failed, usage });
-    const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
+    const reason = (): CadenzaError => this.aborted ?? endedError(log.key.run_id);
     this.close(reason);
     this.#letGo();
     run.abortSignal(reason);
@@ -581,7 +575,7 @@ export class Execution extends Operations {
 
   #letGo(): void {
     this.log.activeTime?.settle(false);
-    this.#clearTimer?.();
+    this.#unwinding?.clearTimer?.();
     const outermost = this.#outer?.[0] ?? this.#generator;
     outermost?.[leave]?.();
     this.#outer = undefined;
@@ -617,6 +611,16 @@ export class Execution extends Operations {
     this.onExpired();
     return true;
   }
+}
+
+/** Why the `finally` blocks of an agent run. */
+interface Unwinding {
+  /** The error with which the run was stopped, if it was. */
+  aborted: CadenzaError | undefined;
+  /** What the agent threw, which ends the run once it is unwound; null: nothing. */
+  readonly failure: unknown;
+  /** Of the grace period. */
+  clearTimer?: () => void;
 }
 
 /** The work of an operation: see {@link Operation}. */

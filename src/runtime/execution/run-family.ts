@@ -10,7 +10,7 @@ import type { RunLog } from "../log/run-log.ts";
 
 const noRuns: readonly RunKey[] = [];
 
-/** The relatives of a run: its parent, and its sub-runs. */
+/** What a run has to do with others: its parent, its sub-runs, and those that have joined its session. */
 export class RunFamily<Relative> {
   /** The parent, which follows this run. */
   parent: Relative | undefined;
@@ -20,6 +20,8 @@ export class RunFamily<Relative> {
   onProgress: (() => void) | undefined;
   /** The error of the run if it is blocked, or if one of its sub-runs is. */
   blocked: CadenzaError | undefined;
+  /** Another run has joined the session that was made for this one: then the session stays. */
+  isJoined = false;
   /** The keys of the sub-runs that are about to be executed here. */
   readonly beginning = new Set<string>();
   /** The sub-runs that this process executes. */

@@ -28,7 +28,7 @@ export abstract class Wait implements Operation {
   protected readonly execution: Execution;
   readonly #signal: AbortSignal | undefined;
   #clearDeadline: (() => void) | undefined;
-  #unfollow: (() => void) | undefined;
+  #onRelease: (() => void)[] | undefined;
   #isEnded = false;
 
   constructor(execution: Execution, key: string, signal: AbortSignal | undefined) {
@@ -44,13 +44,18 @@ export abstract class Wait implements Operation {
     if (signal === undefined) return;
     const withdraw = (): void => this.finish({ type: "withdraw", at: this.execution.clock.now(), await_id: this.key });
     if (signal.aborted) withdraw();
-    else this.#unfollow = onceAborted(this.execution.logger, signal, withdraw);
+    else this.onRelease(onceAborted(this.execution.logger, signal, withdraw));
   }
 
   release(): void {
     this.#clearDeadline?.();
     this.#clearDeadline = undefined;
-    this.#unfollow?.();
+    for (const callback of this.#onRelease ?? []) callback();
+  }
+
+  /** Calls back when the wait has its result, or the run leaves this process. */
+  onRelease(callback: () => void): void {
+    this.#onRelease = [...(this.#onRelease ?? []), callback];
   }
 
   /** The time to the deadline may be another one: the clock was set, or the store has given the run to this process. */

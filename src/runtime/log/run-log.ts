@@ -26,6 +26,7 @@ import type { SharedByRuns } from "./shared-by-runs.ts";
 import { Outage } from "./store-failures.ts";
 
 const noEntries: readonly Entry[] = [];
+const SHORT = 16;
 
 /** The run that a log belongs to, and what the log reports to it. */
 export interface LogRun {
@@ -60,37 +61,19 @@ export class RunLog {
   readonly #run: LogRun;
   /** What has been decided. It is replaced after a conflict alone. */
   #state: RunState;
-  /** The decided entries that are not handed to the store yet. */
-  #entries: Entry[] | undefined;
-  /** The session change that goes with the next write. */
-  #session: SessionChange | undefined;
-  /** What has become of entries that were decided again, or that the log gets in another form. */
-  #standing: WeakMap<Entry, Entry | "dropped"> | undefined;
+  /** What goes with the next write. Undefined: nothing. */
+  #due: Due | undefined;
   #head: RunHead | undefined;
   #committed = 0;
-  /** Up to which position other processes may have written. */
-  #others = 0;
   #writing: Promise<void> | undefined;
-  /** Why nothing is written any more. */
-  #lost: CadenzaError | undefined;
-  /** While the store fails to take a write. */
-  #outage: Outage | undefined;
+  /** What has kept the log from being written. Undefined: nothing so far. */
+  #trouble: Trouble | undefined;
   /** The callers that wait for a commit. */
   #waiters: Waiter[] | undefined;
-  /** The readers that wait for the next commit. */
-  #readers: (() => void)[] | undefined;
-  /** The entries of the last commit, for readers that are up to date. */
-  #newest = noEntries;
-  /** The log as it was last read from the store, after another process had written to it. */
-  #stored: RunState | undefined;
-  /** The head is to be written although nothing else is. */
-  #isHeadDue = false;
-  /** A durable run that asks has a turn to begin what it does beside asking. */
-  #isComingToRest = false;
-  /** Goes with the first write. */
-  #idempotencyKey: string | null = null;
-  /** How many calls that the agent waits for the store has failed to answer, and is asked again. */
-  #failingCalls = 0;
+  /** Undefined: nobody reads the log as it grows. */
+  #reading: Reading | undefined;
+  /** Undefined: the log gets what is decided here, as it is decided. */
+  #others: Others | undefined;
 
   constructor(key: RunKey, run: LogRun) {
     this.key = key;
@@ -125,17 +108,25 @@ export class RunLog {
 
   /** Whether nothing is written to the run here any more. */
   get lost(): boolean {
-    return this.#lost !== undefined;
+    return this.lostReason !== undefined;
   }
 
   get lostReason(): CadenzaError | undefined {
-    return this.#lost;
+    return this.#trouble?.lost;
+  }
+
+  get #outage(): Outage | undefined {
+    return this.#trouble?.outage;
+  }
+
+  get #troubles(): Trouble {
+    this.#trouble ??= { lost: undefined, outage: undefined, failingCalls: 0 };
+    return this.#trouble;
   }
 
   /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
   create(command: Command, idempotencyKey: string | null, session: SessionChange | undefined): void {
-    this.#idempotencyKey = idempotencyKey;
-    this.#session = session;
+    this.#due = { entries: [], session, idempotencyKey, isHeadDue: false, isHeld: false };
     this.decide(command);
   }
 
@@ -143,18 +134,18 @@ export class RunLog {
   adopt(state: RunState, head: RunHead): void {
     this.#state = state;
     this.#committed = state.position;
-    this.#others = state.position;
+    this.#fromOthers.position = state.position;
     this.#head = head;
   }
 
   /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless a caller forces it. */
   decide(command: Command): Decision {
-    if (this.#lost !== undefined) return noEntries;
-    const hadEntries = this.#entries !== undefined;
+    if (this.lost) return noEntries;
+    const had = this.#entries.length;
     // What an agent emits may be a great deal. It records no time, and a run is as active after it as before.
     const activeTime = command.type === "emit" ? undefined : this.activeTime;
     const decision = this.#decide(command, activeTime?.ms);
-    if (!hadEntries && this.#entries !== undefined) this.#run.shared.commitSoon(this);
+    if (had === 0 && this.#entries.length > 0) this.#run.shared.commitSoon(this);
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
     if (activeTime !== undefined) this.#run.settleActiveTime();
@@ -166,21 +157,44 @@ export class RunLog {
     if (isRefusal(decision) || decision.length === 0) return decision;
     // Some commands carry their entry. The log may get another one, with a later time.
     if ("entry" in command && decision[0] !== undefined && decision[0] !== command.entry) {
-      this.#standing ??= new WeakMap();
-      this.#standing.set(command.entry, decision[0]);
+      this.#setStanding(command.entry, decision[0]);
     }
-    this.#entries ??= [];
-    for (const entry of decision) {
-      evolve(this.#state, entry);
-      this.#entries.push(entry);
-    }
+    for (const entry of decision) evolve(this.#state, entry);
+    this.#add(decision);
     return decision;
   }
 
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
-    this.#session = bothChanges(this.#session, change);
+    this.#next.session = bothChanges(this.#session, change);
     this.#run.shared.commitSoon(this);
+  }
+
+  /** The decided entries that are not handed to the store yet. */
+  get #entries(): readonly Entry[] {
+    return this.#due?.entries ?? noEntries;
+  }
+
+  get #fromOthers(): Others {
+    this.#others ??= { position: 0, log: undefined, standing: undefined };
+    return this.#others;
+  }
+
+  /** The session change that goes with the next write. */
+  get #session(): SessionChange | undefined {
+    return this.#due?.session;
+  }
+
+  /** A growing array reserves memory for sixteen more, so a short one is made anew. */
+  #add(decision: readonly Entry[]): void {
+    const due = this.#next;
+    if (due.entries.length > SHORT) for (const entry of decision) due.entries.push(entry);
+    else due.entries = [...due.entries, ...decision];
+  }
+
+  get #next(): Due {
+    this.#due ??= { entries: [], session: undefined, idempotencyKey: null, isHeadDue: false, isHeld: false };
+    return this.#due;
   }
 
   /** How many entries have been decided, and the store has not said yes to. */
@@ -194,7 +208,7 @@ export class RunLog {
    */
   commit(): undefined | Promise<void> {
     if (this.#isCommitted()) return undefined;
-    if (this.#lost !== undefined) return new Promise(ignore);
+    if (this.lost) return new Promise(ignore);
     return this.#untilCommitted(undefined);
   }
 
@@ -202,7 +216,7 @@ export class RunLog {
   acknowledge(): undefined | Promise<void> {
     const before = this.#outage?.failure;
     if (this.#isCommitted()) return undefined;
-    if (this.#lost !== undefined) return Promise.reject(this.#lost);
+    if (this.lostReason !== undefined) return Promise.reject(this.lostReason);
     // A store that answers at once has failed before a caller could wait.
     const failure = this.#outage?.failure;
     if (this.#head !== undefined && failure !== before && failure !== undefined) return Promise.reject(failure);
@@ -240,9 +254,15 @@ export class RunLog {
 
   /** The entry that the log has, or is going to have, in place of one that was decided. Undefined: it was dropped. */
   standingOf(entry: Entry): Entry | undefined {
-    const again = this.#standing?.get(entry);
+    const again = this.#others?.standing?.get(entry);
     if (again === undefined) return entry;
     return again === "dropped" ? undefined : this.standingOf(again);
+  }
+
+  #setStanding(entry: Entry, standing: Entry | "dropped"): void {
+    const others = this.#fromOthers;
+    others.standing ??= new WeakMap();
+    others.standing.set(entry, standing);
   }
 
   /** Nothing can be written just now. Those who wait for what has been decided, and can be told, are. */
@@ -264,41 +284,42 @@ export class RunLog {
 
   /** Whether the store fails to take a write, or to answer what the agent waits for. It is asked again from time to time. */
   get isFailing(): boolean {
-    return this.isRetrying || this.#failingCalls > 0;
+    return this.isRetrying || (this.#trouble !== undefined && this.#trouble.failingCalls > 0);
   }
 
   /** Waits with the agent for a store that has failed to answer it. */
   async outlast<Value>(answer: Promise<Value>): Promise<Value> {
-    this.#failingCalls += 1;
+    this.#troubles.failingCalls += 1;
     this.#run.settleActiveTime();
     try {
       return await answer;
     } finally {
-      this.#failingCalls -= 1;
+      this.#troubles.failingCalls -= 1;
       this.#run.settleActiveTime();
     }
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
-    if (this.#writing !== undefined || this.#lost !== undefined || this.#isComingToRest) return;
+    const due = this.#due;
+    if (due === undefined || due.isHeld || this.#writing !== undefined || this.lost) return;
     const isOver = isFinal(this.state.status);
     if (isOver && this.#run.isEndHeld) return;
-    if (this.#entries === undefined && this.#session === undefined && (isOver || !this.#isHeadDue)) return;
-    this.#write();
+    if (due.entries.length > 0 || due.session !== undefined || (due.isHeadDue && !isOver)) this.#write(due);
   }
 
   /** Has the head written that the run should have by now, also if nothing else is to be written. */
   settleHead(): void {
-    this.#isHeadDue = true;
+    this.#next.isHeadDue = true;
     this.flush();
   }
 
   /** A durable run that waits may be left to any process. What its agent does beside that has a turn to begin. */
   #comeToRest(): void {
-    this.#isComingToRest = true;
+    const due = this.#next;
+    due.isHeld = true;
     const rested = this.#run.shared.clock.turn().then(() => {
-      this.#isComingToRest = false;
+      due.isHeld = false;
       this.flush();
     });
     inBackground(this.logger, rested);
@@ -308,7 +329,8 @@ export class RunLog {
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     const behind = this.#committed - from;
     if (behind === 0) return noEntries;
-    if (behind === this.#newest.length) return this.#newest;
+    const newest = this.#reading?.newest;
+    if (behind === newest?.length) return newest;
     // The store may hold more already, which it has not said yet.
     return this.#run.shared.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
@@ -319,19 +341,20 @@ export class RunLog {
 
   /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
-    this.#readers ??= [];
-    this.#readers.push(callback);
+    this.#reading ??= { waiting: [], newest: noEntries };
+    this.#reading.waiting = [...this.#reading.waiting, callback];
     this.rules?.onReaders();
   }
 
   unwatch(callback: () => void): void {
-    this.#readers = this.#readers?.filter((reader) => reader !== callback);
+    const reading = this.#reading;
+    if (reading !== undefined) reading.waiting = reading.waiting.filter((reader) => reader !== callback);
     this.rules?.onReaders();
   }
 
   /** Whether readers wait for the next commit. */
   get isRead(): boolean {
-    return this.#readers !== undefined && this.#readers.length > 0;
+    return this.#reading !== undefined && this.#reading.waiting.length > 0;
   }
 
   /** The head has been replaced in the store, by this process, and nothing else was written. */
@@ -349,9 +372,9 @@ export class RunLog {
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
-    this.#lost = reason;
+    this.#troubles.lost = reason;
     this.#outage?.end();
-    this.#entries = undefined;
+    if (this.#due !== undefined) this.#due.entries = [];
     this.refuse(reason);
     this.#waiters = undefined;
     this.tellReaders();
@@ -362,25 +385,21 @@ export class RunLog {
     return endOf(this.logger, write);
   }
 
-  #write(): void {
+  #write({ entries, session, idempotencyKey }: Due): void {
     const { shared } = this.#run;
-    const entries = this.#entries ?? noEntries;
-    const session = this.#session;
     const before = this.#head;
-    this.#entries = undefined;
-    this.#session = undefined;
+    this.#due = undefined;
     const plan = this.rules?.plan(this.#state, entries, before, this.#committed);
-    const head = plan === undefined ? localHead(this.#state, entries, before) : plan.head;
-    this.#isHeadDue = false;
+    const head = plan === undefined ? localHead(this.#state, before) : plan.head;
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
     const write = writeOf(this.#state, entries, head, plan?.wake, session, this.#run);
     const attempt: Attempt = {
       key: this.key,
-      write: fed(shared.store, write, this.#state, this.#committed, before, this.#others),
+      write: fed(shared.store, write, this.#state, this.#committed, before, this.#others?.position ?? 0),
       session,
       expected: plan === undefined ? before && expectedAfter(before, this.#committed) : plan.expected,
-      idempotencyKey: this.#idempotencyKey,
+      idempotencyKey,
     };
     this.activeTime?.count();
     const outcome = this.#send(attempt);
@@ -433,8 +452,8 @@ export class RunLog {
     const { run_id } = this.key;
     const failure = new CadenzaError("store_failed", `The store failed to write run ${run_id}.`, { run_id, cause });
     const { clock } = this.#run.shared;
-    this.#outage ??= new Outage(clock, failure);
-    this.#outage.failure = failure;
+    this.#troubles.outage ??= new Outage(clock, failure);
+    this.#troubles.outage.failure = failure;
     return failure;
   }
 
@@ -468,13 +487,14 @@ export class RunLog {
   #onWritten(attempt: Attempt): void {
     const { write } = attempt;
     const before = this.#head;
-    this.#outage = undefined;
+    if (this.#trouble !== undefined) this.#trouble.outage = undefined;
     this.#head = write.head;
     const onTold = this.rules?.onWritten(attempt, before);
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Without readers nothing is kept for them.
-      this.#newest = this.isRead ? write.entries : noEntries;
+      this.#reading = this.isRead ? this.#reading : undefined;
+      if (this.#reading !== undefined) this.#reading.newest = write.entries;
     }
     this.#tellWaiters();
     this.tellReaders();
@@ -495,10 +515,10 @@ export class RunLog {
     const { store } = this.#run.shared;
     this.#putBack(attempt);
     // A run to which other processes write often does not read its whole log each time.
-    this.#stored ??= initialState(this.key.run_id);
+    this.#fromOthers.log ??= initialState(this.key.run_id);
     let reload: MaybePromise<RunState | undefined>;
     try {
-      reload = foldOn(store, this.key, this.#stored, Number.POSITIVE_INFINITY);
+      reload = foldOn(store, this.key, this.#fromOthers.log, Number.POSITIVE_INFINITY);
     } catch (error) {
       this.#onUnread(error);
       return;
@@ -530,13 +550,13 @@ export class RunLog {
       return;
     }
     this.#committed = state.position;
-    this.#others = state.position;
-    this.#newest = noEntries;
+    this.#fromOthers.position = state.position;
+    if (this.#reading !== undefined) this.#reading.newest = noEntries;
     this.#decideAgainOn(copyState(state));
-    if (this.#head !== undefined && this.#head.status !== this.#state.status) this.#isHeadDue = true;
+    if (this.#head !== undefined && this.#head.status !== this.#state.status) this.#next.isHeadDue = true;
     // Entries came before what callers wait for, or parts of it were dropped.
     for (const waiter of this.#waiters ?? []) waiter.position = this.#state.position;
-    if (this.#entries !== undefined) this.#run.shared.commitSoon(this);
+    if (this.#entries.length > 0) this.#run.shared.commitSoon(this);
     this.tellReaders();
     this.#run.onCommit();
     this.#run.onReloaded();
@@ -546,15 +566,14 @@ export class RunLog {
 
   /** Decides the pending entries again on a newer state. */
   #decideAgainOn(state: RunState): void {
-    const decided = this.#entries ?? noEntries;
+    const decided = this.#entries;
     this.#state = state;
-    this.#entries = undefined;
-    this.#standing ??= new WeakMap();
+    this.#next.entries = [];
     for (const entry of decided) {
       const decision = this.#decide(commandOf(entry));
       const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
       // Some commands carry their entry, which is then the same one.
-      if (again !== entry) this.#standing.set(entry, again);
+      if (again !== entry) this.#setStanding(entry, again);
     }
   }
 
@@ -575,14 +594,17 @@ export class RunLog {
   /** What was not written is written with what comes next. Undefined: nothing was written, and the head may be due. */
   #putBack(attempt: Attempt | undefined): void {
     const entries = attempt?.write.entries ?? noEntries;
-    if (entries.length === 0) this.#isHeadDue = true;
-    this.#goesFirst(entries, attempt?.session);
+    if (entries.length === 0) this.#next.isHeadDue = true;
+    if (attempt === undefined) return;
+    this.#next.idempotencyKey = attempt.idempotencyKey;
+    this.#goesFirst(entries, attempt.session);
   }
 
   /** These go before the entries of the next write. */
   #goesFirst(entries: readonly Entry[], session: SessionChange | undefined): void {
-    if (entries.length > 0) this.#entries = [...entries, ...(this.#entries ?? [])];
-    this.#session = bothChanges(session, this.#session);
+    const due = this.#next;
+    due.entries = [...entries, ...due.entries];
+    due.session = bothChanges(session, due.session);
   }
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
@@ -611,10 +633,53 @@ export class RunLog {
 
   /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */
   tellReaders(): void {
-    const readers = this.#readers;
-    this.#readers = undefined;
-    if (readers !== undefined) for (const reader of readers) reader();
+    const reading = this.#reading;
+    if (reading === undefined) return;
+    const { waiting } = reading;
+    reading.waiting = [];
+    for (const reader of waiting) reader();
   }
+}
+
+/** What goes with the next write. */
+interface Due {
+  /** What has been decided and is not handed to the store yet. */
+  entries: Entry[];
+  session: SessionChange | undefined;
+  /** Of a new run: the key that its caller has given. */
+  idempotencyKey: string | null;
+  /** The head is to be written although nothing else is. */
+  isHeadDue: boolean;
+  /** A durable run that asks has a turn to begin what it does beside asking. */
+  isHeld: boolean;
+}
+
+/** What other processes may have written to the run, and what follows for what is decided here. */
+interface Others {
+  /** Up to which position. 0: none can have written. */
+  position: number;
+  /** The log as it was last read, after another process had written to it. */
+  log: RunState | undefined;
+  /** What has become of entries that were decided again, or that the log gets in another form. */
+  standing: WeakMap<Entry, Entry | "dropped"> | undefined;
+}
+
+/** What keeps a log from being written. */
+interface Trouble {
+  /** Why nothing is written any more. */
+  lost: CadenzaError | undefined;
+  /** While the store fails to take a write. */
+  outage: Outage | undefined;
+  /** How many calls that the agent waits for the store has failed to answer, and is asked again. */
+  failingCalls: number;
+}
+
+/** Who reads the log as it grows. */
+interface Reading {
+  /** Those who wait for the next commit. */
+  waiting: (() => void)[];
+  /** The entries of the last commit, for readers that are up to date. */
+  newest: readonly Entry[];
 }
 
 /** A caller that waits for a commit. */

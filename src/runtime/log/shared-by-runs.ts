@@ -50,7 +50,9 @@ export class SharedByRuns {
     this.logger = logger;
     this.settings = settings;
     this.#pacer = new Pacer(clock);
-    this.#onTurn = contained(this, (shared) => shared.#flush());
+    const flush = (shared: SharedByRuns): void => shared.#flush();
+    // Also where the clock fails to give a turn.
+    this.#onTurn = contained(this, flush, flush);
   }
 
   /** The first entry of a new run with what the interceptors give it to carry. */
@@ -75,8 +77,7 @@ export class SharedByRuns {
       return;
     }
     this.#dirty = [log];
-    // Also where the clock fails to give a turn.
-    whenSettled(this.clock.turn(), this.#onTurn, this.#onTurn);
+    whenSettled(this.clock.turn(), this.#onTurn);
   }
 
   #flush(): void {

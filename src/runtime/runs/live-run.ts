@@ -73,7 +73,6 @@ export class LiveRun implements LogRun, StepsRun {
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
   readonly runs: LiveRuns;
-  readonly shared: SharedByRuns;
   readonly residence: Residence | undefined;
   #execution: Execution | undefined;
   /** Made on first use, because that takes as long as the rest of a small run. Before that: why it was aborted, if it was. */
@@ -83,8 +82,6 @@ export class LiveRun implements LogRun, StepsRun {
   #isMailDue = false;
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
-  /** Another run has joined the session that was made for this one: then the session stays. */
-  isJoined = false;
   /** A cancel has been decided, and is not committed yet. */
   #isCancelPending = false;
   /** The callers that wait for the run to rest. */
@@ -98,10 +95,13 @@ export class LiveRun implements LogRun, StepsRun {
 
   constructor(runs: LiveRuns, key: RunKey, agent: Agent) {
     this.runs = runs;
-    this.shared = runs.shared;
     this.agent = agent;
     this.log = new RunLog(key, this);
     this.residence = runs.residenceOf(this);
+  }
+
+  get shared(): SharedByRuns {
+    return this.runs.shared;
   }
 
   get durable(): boolean {
@@ -392,7 +392,7 @@ export class LiveRun implements LogRun, StepsRun {
   }
 
   sessionAtEnd(): SessionChange | undefined {
-    return sessionAtEnd(this.log.state, this.isJoined);
+    return sessionAtEnd(this.log.state, this.#family?.isJoined === true);
   }
 
   /** Another process has written to the run. */

@@ -44,7 +44,7 @@ export class SessionEntries {
     const namesake = { tenant, run_id: sessionId };
     const live = this.#find(namesake);
     if (live !== undefined) {
-      live.isJoined = true;
+      live.family.isJoined = true;
       // A run that has ended may not have written its session change yet.
       if (isFinal(live.log.state.status)) await live.log.acknowledge()?.catch(ignore);
     }

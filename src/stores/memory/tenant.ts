@@ -32,7 +32,8 @@ export class Tenant {
 
   add(run: MemoryRun): void {
     this.runs.set(run.key.run_id, run);
-    if (run.idempotency_key !== null) this.idempotencyKeys.set(run.idempotency_key, run);
+    const { idempotencyKey = null } = run.extras ?? {};
+    if (idempotencyKey !== null) this.idempotencyKeys.set(idempotencyKey, run);
     run.older = this.#newest;
     if (this.#newest !== null) this.#newest.newer = run;
     this.#newest = run;
@@ -42,7 +43,8 @@ export class Tenant {
   remove(run: MemoryRun): void {
     this.runs.delete(run.key.run_id);
     this.#index.remove(run);
-    if (run.idempotency_key !== null) this.idempotencyKeys.delete(run.idempotency_key);
+    const { idempotencyKey = null } = run.extras ?? {};
+    if (idempotencyKey !== null) this.idempotencyKeys.delete(idempotencyKey);
     if (run.newer === null) this.#newest = run.older;
     else run.newer.older = run.older;
     if (run.older !== null) run.older.newer = run.newer;
@@ -85,6 +87,7 @@ export class Tenant {
 /** Properties that few runs have. */
 export interface RunExtras {
   readonly slot: Slot | null;
+  readonly idempotencyKey: string | null;
   /** How often the run was woken under its present owner. */
   wakes: number;
   /** Whether it may be taken although its slot is full. */
@@ -101,7 +104,6 @@ export class MemoryRun implements Link<MemoryRun> {
   entries: Entry[];
   /** Null until it has a value to hold. */
   extras: RunExtras | null;
-  readonly idempotency_key: string | null;
   head: RunHead;
   before: MemoryRun | null = null;
   after: MemoryRun | null = null;
@@ -115,8 +117,8 @@ export class MemoryRun implements Link<MemoryRun> {
     this.key = key;
     this.order = order;
     this.entries = write.entries.slice();
-    this.extras = write.slot === undefined ? null : extrasWith(write.slot);
-    this.idempotency_key = idempotencyKey;
+    const { slot = null } = write;
+    this.extras = slot === null && idempotencyKey === null ? null : extrasWith(slot, idempotencyKey);
     this.head = write.head;
   }
 
@@ -126,7 +128,7 @@ export class MemoryRun implements Link<MemoryRun> {
 
   /** The extras, created on first use. */
   get withExtras(): RunExtras {
-    this.extras ??= extrasWith(null);
+    this.extras ??= extrasWith(null, null);
     return this.extras;
   }
 
@@ -188,6 +190,6 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
   return Object.entries(wanted).every(([name, value]) => Object.hasOwn(labels, name) && labels[name] === value);
 }
 
-function extrasWith(slot: Slot | null): RunExtras {
-  return { slot, wakes: 0, isForLook: false, due: null };
+function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
+  return { slot, idempotencyKey, wakes: 0, isForLook: false, due: null };
 }
