@@ -191,6 +191,7 @@ describe("the objects of the two rooms know each other", () => {
   test("by these interfaces alone, if one class satisfies them", () => {
     expect(known.interfaces).toEqual([
       "AgentRun: LiveRun",
+      "DirtyLog: RunLog",
       "HeadFacts: Residency",
       "Journal: AgentJournal",
       "JournalEvents: Residency",

@@ -110,6 +110,25 @@ export function beginsToWait(command: Command): boolean {
   return command.type === "ask" || (command.type === "intend" && isWait(command.entry));
 }
 
+/** The entry that a command carries. Undefined: `decide` makes it. */
+export function carriedEntry(command: Command): Entry | undefined {
+  switch (command.type) {
+    case "start":
+    case "emit":
+    case "ask":
+    case "reply":
+    case "withdraw":
+    case "expire":
+    case "overrun":
+    case "exceed":
+    case "cancel":
+    case "end":
+      return undefined;
+    default:
+      return command.entry;
+  }
+}
+
 /**
  * The command that an entry carries out. After a conflict of positions the pending entries are decided again from their
  * commands. Every entry has a command, also those that `decide` adds.

@@ -49,7 +49,7 @@ export class Recovery {
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
   /** While a run that was accepted here is to be taken: lets the process end. */
-  #letGo: (() => void) | undefined;
+  #isHeld = false;
   #isOn = false;
 
   constructor(worker: Worker, lease: Lease, loader: RunLoader) {
@@ -94,8 +94,9 @@ export class Recovery {
   }
 
   #endHold(): void {
-    this.#letGo?.();
-    this.#letGo = undefined;
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    this.#worker.runs.shared.letGo();
   }
 
   /** An agent was registered. Its blocked runs are tried once, and the store is scanned at once. */
@@ -115,7 +116,10 @@ export class Recovery {
   onAccepted(key: RunKey): void {
     if (this.#wakeups !== undefined) this.#wakeups.note(key);
     else {
-      if (this.#isOn) this.#letGo ??= this.#worker.runs.shared.hold();
+      if (this.#isOn && !this.#isHeld) {
+        this.#isHeld = true;
+        this.#worker.runs.shared.hold();
+      }
       this.lookInThisTurn();
     }
   }

@@ -290,8 +290,18 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkKeys("options", options, ["drainMs"]);
     const { drainMs = DRAIN_MS } = options;
     checkAmount("options.drainMs", drainMs);
-    this.#closing ??= this.#closeInTime(drainMs).finally(this.#runs.shared.hold());
+    this.#closing ??= this.#closeHeld(drainMs);
     return this.#closing;
+  }
+
+  /** The process stays open until then. */
+  async #closeHeld(drainMs: number): Promise<CloseReport> {
+    this.#runs.shared.hold();
+    try {
+      return await this.#closeInTime(drainMs);
+    } finally {
+      this.#runs.shared.letGo();
+    }
   }
 
   /** Closes, and waits no longer for a store that does not answer. Its runs are left as they are. */

@@ -209,11 +209,11 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
       endOfCancel,
     );
     if (!wait || isFinal(run.status)) return run;
-    const letGo = this.#runs.shared.hold();
+    this.#runs.shared.hold();
     try {
       return await unlessAborted(this.#reader.end(key), signal);
     } finally {
-      letGo();
+      this.#runs.shared.letGo();
     }
   }
 
@@ -246,13 +246,13 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    */
   async fork(run_id: string, options: ForkOptions = {}): Promise<Run> {
     const key = keyOf(this.#tenant, run_id);
-    const letGo = this.#runs.shared.hold();
+    this.#runs.shared.hold();
     try {
       const make = () => this.#reader.ifSeen(key, () => this.#forks.make(key, options, this.#principal));
       const made = await told(this.#trail, "fork", { run_id }, make, endOfFork, commitOf);
       return await this.#begin(made, beginFork, options.mode, options.signal);
     } finally {
-      letGo();
+      this.#runs.shared.letGo();
     }
   }
 
@@ -327,11 +327,11 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const mode = readGiven("request", readMode, request);
     const creating = this.#accept(request, options);
     const created = isPromise(creating) ? await creating : creating;
-    const letGo = this.#runs.shared.hold();
+    this.#runs.shared.hold();
     try {
       return await this.#begin(created, beginRun, mode, options.signal);
     } finally {
-      letGo();
+      this.#runs.shared.letGo();
     }
   }
 
@@ -406,14 +406,14 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
     const mode = readGiven("request", readMode, request);
     const answering = this.#answer(request, options);
-    const letGo = this.#runs.shared.hold();
+    this.#runs.shared.hold();
     try {
       const { run, key, record } = isPromise(answering) ? await answering : answering;
       if (mode === "async") return record ?? (await this.#reader.current(key));
       const rest = run === undefined ? this.#reader.rest(key) : this.#reader.restOf(run);
       return await unlessAborted(rest, options.signal);
     } finally {
-      letGo();
+      this.#runs.shared.letGo();
     }
   }
 

@@ -157,7 +157,7 @@ export class Execution extends Operations {
   throwInto(error: unknown): void {
     if (this.isStopped || this.#generator === undefined) return;
     try {
-      this.onMove();
+      this.run.onMove();
       this.#follow(throwInto(this.#generator, error));
     } catch (thrown) {
       this.#onThrown(thrown);
@@ -201,7 +201,7 @@ export class Execution extends Operations {
   /** Lets the agent run to its next value. Undefined: there is none. */
   #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
     if (this.isStopped) return undefined;
-    this.onMove();
+    this.run.onMove();
     if (this.#generator !== undefined) return nextOf(this.#generator, sent);
     this.#end(null);
     return undefined;
@@ -467,14 +467,9 @@ export class Execution extends Operations {
     }
   }
 
-  /** The agent is about to receive something, and continues. */
-  onMove(): void {
-    this.run.onMove();
-  }
-
   /** Gives other work of the process a turn of the event loop, if one is due. Undefined: it is not. */
   pace(at = this.clock.now()): undefined | Promise<void> {
-    return this.run.shared.pace(at);
+    return this.run.shared.pacer.count(at);
   }
 
   #unwindFor(unwinding: Unwinding): void {

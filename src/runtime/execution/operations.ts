@@ -181,6 +181,8 @@ const noOperations: readonly Operation[] = [];
 export abstract class Operations {
   /** What a durable agent has done before. Undefined: the agent is executed once. */
   abstract readonly journal: Journal | undefined;
+  /** It learns that the agent is about to be given something, and continues. */
+  abstract readonly run: { onMove(): void };
   protected abstract readonly clock: Clock;
   protected abstract readonly logger: Logger;
   /** The name of the first operation. */
@@ -327,19 +329,16 @@ export abstract class Operations {
     return open;
   }
 
-  /** The agent is about to receive something. */
-  abstract onMove(): void;
-
   #resolve(operation: Operation, value: unknown): void {
     // The agent may have been left while a schema was asked.
     if (this.#closed === "dropped") return;
-    this.onMove();
+    this.run.onMove();
     operation.resolve(value);
   }
 
   #reject(operation: Operation, error: unknown): void {
     if (this.#closed === "dropped") return;
-    this.onMove();
+    this.run.onMove();
     operation.reject(error);
   }
 

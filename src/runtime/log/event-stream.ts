@@ -43,7 +43,8 @@ export interface StreamHost {
   /** Whether readers of a blocked run wait until matching code is registered. Otherwise they get an error. */
   readonly waitsForCode: boolean;
   /** Called when a reader begins to wait. The returned function is called when the wait ends. */
-  hold(): () => void;
+  hold(): void;
+  letGo(): void;
 }
 
 /** How a stream begins. */
@@ -143,11 +144,11 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
   /** A stream that cannot be opened rejects once. */
   async #begin(opening: Promise<StreamStart>): Promise<Result> {
     this.#opening = undefined;
-    const letGo = this.#host.hold();
+    this.#host.hold();
     try {
       this.#open(await opening);
     } finally {
-      letGo();
+      this.#host.letGo();
     }
     return this.#next();
   }
@@ -236,10 +237,11 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
   }
 
   #wait(source: LogSource): Promise<Result> {
-    const letGo = this.#host.hold();
+    this.#host.hold();
     const promise = new Promise<Result>((resolve, reject) => {
       const wake = (): void => {
-        letGo();
+        if (this.#wake !== wake) return;
+        this.#host.letGo();
         this.#wake = undefined;
         this.#pending = undefined;
         try {

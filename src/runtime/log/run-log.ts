@@ -1,7 +1,7 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
 import type { Command } from "../../core/commands.ts";
-import { beginsToWait, commandOf } from "../../core/commands.ts";
+import { beginsToWait, carriedEntry, commandOf } from "../../core/commands.ts";
 import { copyState } from "../../core/copy-state.ts";
 import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
@@ -70,7 +70,7 @@ export class RunLog {
   #trouble: Trouble | undefined;
   /** The callers that wait for a commit. */
   #waiters: Waiter[] | undefined;
-  /** Undefined: nobody reads the log as it grows. */
+  /** Undefined: the log is not read as it grows. */
   #reading: Reading | undefined;
   /** Undefined: the log gets what is decided here, as it is decided. */
   #others: Others | undefined;
@@ -115,10 +115,6 @@ export class RunLog {
     return this.#trouble?.lost;
   }
 
-  get #outage(): Outage | undefined {
-    return this.#trouble?.outage;
-  }
-
   get #troubles(): Trouble {
     this.#trouble ??= { lost: undefined, outage: undefined, failingCalls: 0 };
     return this.#trouble;
@@ -156,9 +152,9 @@ export class RunLog {
     const decision = decide(this.#state, command, activeMs);
     if (isRefusal(decision) || decision.length === 0) return decision;
     // Some commands carry their entry. The log may get another one, with a later time.
-    if ("entry" in command && decision[0] !== undefined && decision[0] !== command.entry) {
-      this.#setStanding(command.entry, decision[0]);
-    }
+    const carried = carriedEntry(command);
+    if (carried !== undefined && decision[0] !== undefined && decision[0] !== carried)
+      this.#setStanding(carried, decision[0]);
     for (const entry of decision) evolve(this.#state, entry);
     this.#add(decision);
     return decision;
@@ -166,7 +162,7 @@ export class RunLog {
 
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
-    this.#next.session = bothChanges(this.#session, change);
+    this.#next.session = bothChanges(this.#due?.session, change);
     this.#run.shared.commitSoon(this);
   }
 
@@ -180,16 +176,13 @@ export class RunLog {
     return this.#others;
   }
 
-  /** The session change that goes with the next write. */
-  get #session(): SessionChange | undefined {
-    return this.#due?.session;
-  }
-
-  /** A growing array reserves memory for sixteen more, so a short one is made anew. */
+  /** A growing array reserves memory for sixteen more, so a short one is made anew. A decision is never long. */
   #add(decision: readonly Entry[]): void {
     const due = this.#next;
-    if (due.entries.length > SHORT) for (const entry of decision) due.entries.push(entry);
-    else due.entries = [...due.entries, ...decision];
+    if (due.entries.length === 0) due.entries = decision;
+    else if (due.entries.length <= SHORT) due.entries = due.entries.concat(decision);
+    // Such a list was made here.
+    else (due.entries as Entry[]).push(...decision);
   }
 
   get #next(): Due {
@@ -214,11 +207,11 @@ export class RunLog {
 
   /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
   acknowledge(): undefined | Promise<void> {
-    const before = this.#outage?.failure;
+    const before = this.#trouble?.outage?.failure;
     if (this.#isCommitted()) return undefined;
     if (this.lostReason !== undefined) return Promise.reject(this.lostReason);
     // A store that answers at once has failed before a caller could wait.
-    const failure = this.#outage?.failure;
+    const failure = this.#trouble?.outage?.failure;
     if (this.#head !== undefined && failure !== before && failure !== undefined) return Promise.reject(failure);
     return this.#untilCommitted("or refused");
   }
@@ -227,7 +220,7 @@ export class RunLog {
   #untilCommitted(or: "or refused" | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const { position } = this.#state;
-      const waiter = { position, session: this.#session, resolve, reject: or === undefined ? undefined : reject };
+      const waiter = { position, session: this.#due?.session, resolve, reject: or === undefined ? undefined : reject };
       if (this.#waiters === undefined) this.#waiters = [waiter];
       else this.#waiters.push(waiter);
     });
@@ -235,7 +228,7 @@ export class RunLog {
 
   #isCommitted(): boolean {
     this.flush();
-    return this.#committed >= this.state.position && this.#session === undefined;
+    return this.#committed >= this.state.position && this.#due?.session === undefined;
   }
 
   /** Resolves the callers whose entries and session changes are committed. */
@@ -245,7 +238,7 @@ export class RunLog {
 
   #tell(waiters: readonly Waiter[]): void {
     const isOpen = ({ position, session }: Waiter): boolean =>
-      position > this.#committed || (session !== undefined && session === this.#session);
+      position > this.#committed || (session !== undefined && session === this.#due?.session);
     const open = waiters.filter(isOpen);
     if (open.length === waiters.length) return;
     this.#waiters = open.length === 0 ? undefined : open;
@@ -279,7 +272,7 @@ export class RunLog {
 
   /** Whether the store failed to take the last write: it is asked again from time to time. */
   get isRetrying(): boolean {
-    return this.#outage !== undefined;
+    return this.#trouble?.outage !== undefined;
   }
 
   /** Whether the store fails to take a write, or to answer what the agent waits for. It is asked again from time to time. */
@@ -297,6 +290,11 @@ export class RunLog {
       this.#troubles.failingCalls -= 1;
       this.#run.settleActiveTime();
     }
+  }
+
+  /** Whether something has been decided that is not handed to the store yet. */
+  get isDue(): boolean {
+    return this.#due !== undefined;
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
@@ -366,14 +364,14 @@ export class RunLog {
   onStored(outcome: Outcome & { readonly is: "behind" | "lost" }): void {
     if (outcome.is === "lost") this.#giveUp(outcome.error, outcome.after);
     // It may hold the entries of a write whose answer was lost. The next attempt tells: they must not be decided again.
-    else if (this.#outage?.attempts.some(({ write }) => write.entries.length > 0) === true) this.flush();
+    else if (this.#trouble?.outage?.attempts.some(({ write }) => write.entries.length > 0) === true) this.flush();
     else this.#decideAgain();
   }
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
     this.#troubles.lost = reason;
-    this.#outage?.end();
+    this.#trouble?.outage?.end();
     if (this.#due !== undefined) this.#due.entries = [];
     this.refuse(reason);
     this.#waiters = undefined;
@@ -435,7 +433,7 @@ export class RunLog {
   }
 
   #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
-    const failed = this.#outage?.attempts ?? [];
+    const failed = this.#trouble?.outage?.attempts ?? [];
     const outcome = this.rules?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
     return isPromise(outcome) ? outcome.catch((error: unknown) => this.#failedToSend(error, attempt)) : outcome;
   }
@@ -443,7 +441,7 @@ export class RunLog {
   #failedToSend(cause: unknown, attempt: Attempt): Outcome {
     const failure = this.#noteFailure(cause);
     // After a failed `create` the store is asked whether the run exists.
-    if (attempt.expected !== undefined) this.#outage?.attempts.push(attempt);
+    if (attempt.expected !== undefined) this.#trouble?.outage?.attempts.push(attempt);
     return { is: "failed", failure };
   }
 
@@ -584,7 +582,7 @@ export class RunLog {
     this.activeTime?.discount();
     const { cause: error } = failure;
     this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
-    const again = (this.#outage?.pause() ?? Promise.resolve()).then(() => {
+    const again = (this.#trouble?.outage?.pause() ?? Promise.resolve()).then(() => {
       this.#writing = undefined;
       this.flush();
     });
@@ -616,7 +614,7 @@ export class RunLog {
         isWritten = stored !== undefined && mayBeOf(attempt.write.head, stored.head);
       } catch {
         this.refuse(failure);
-        await this.#outage?.pause();
+        await this.#trouble?.outage?.pause();
       }
     }
     this.#writing = undefined;
@@ -644,7 +642,7 @@ export class RunLog {
 /** What goes with the next write. */
 interface Due {
   /** What has been decided and is not handed to the store yet. */
-  entries: Entry[];
+  entries: readonly Entry[];
   session: SessionChange | undefined;
   /** Of a new run: the key that its caller has given. */
   idempotencyKey: string | null;

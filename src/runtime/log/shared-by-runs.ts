@@ -23,6 +23,14 @@ export interface ExecutionSettings extends MessageLimits {
   readonly interceptors: Interceptors;
 }
 
+const MIN_DIRTY = 64;
+
+/** A log that may have something for the store. */
+interface DirtyLog {
+  readonly isDue: boolean;
+  flush(): void;
+}
+
 /** What the live runs of one runtime share. */
 export class SharedByRuns {
   readonly store: Store;
@@ -39,17 +47,22 @@ export class SharedByRuns {
   isHandingOn = false;
   /** Called after every commit while the runtime is being closed. */
   onProgress: (() => void) | undefined;
-  readonly #pacer: Pacer;
+  /** Counts what the agents of all runs give: when it is due, other work of the process gets a turn of the event loop. */
+  readonly pacer: Pacer;
   /** The logs to be written at the end of the turn. */
-  #dirty: { flush(): void }[] | undefined;
+  #dirty: DirtyLog[] | undefined;
+  /** With so many, those that have been written meanwhile are forgotten: a turn may take long. */
+  #maxDirty = MIN_DIRTY;
   readonly #onTurn: Contained<unknown>;
+  #holds = 0;
+  #endHold: (() => void) | undefined;
 
   constructor(store: Store, clock: StoreClock, logger: Logger, settings: ExecutionSettings) {
     this.store = store;
     this.clock = clock;
     this.logger = logger;
     this.settings = settings;
-    this.#pacer = new Pacer(clock);
+    this.pacer = new Pacer(clock);
     const flush = (shared: SharedByRuns): void => shared.#flush();
     // Also where the clock fails to give a turn.
     this.#onTurn = contained(this, flush, flush);
@@ -60,20 +73,26 @@ export class SharedByRuns {
     return withCarrier(this.settings.interceptors, key, created, this.logger);
   }
 
-  /** Keeps the process open until the returned function is called. */
-  hold(): () => void {
-    return holdOpen(this.clock);
+  /** Keeps the process open until {@link letGo} was called as often as this. */
+  hold(): void {
+    this.#holds += 1;
+    if (this.#holds === 1) this.#endHold = holdOpen(this.clock);
   }
 
-  /** Now and then another turn of the event loop is due. Undefined: it is not. */
-  pace(at: number): undefined | Promise<void> {
-    return this.#pacer.count(at);
+  letGo(): void {
+    this.#holds -= 1;
+    if (this.#holds > 0) return;
+    this.#endHold?.();
+    this.#endHold = undefined;
   }
 
   /** The log has entries that no caller waits for. They are committed at the end of the turn. */
-  commitSoon(log: { flush(): void }): void {
+  commitSoon(log: DirtyLog): void {
     if (this.#dirty !== undefined) {
       this.#dirty.push(log);
+      if (this.#dirty.length < this.#maxDirty) return;
+      this.#dirty = this.#dirty.filter(({ isDue }) => isDue);
+      this.#maxDirty = Math.max(MIN_DIRTY, 2 * this.#dirty.length);
       return;
     }
     this.#dirty = [log];
@@ -87,7 +106,7 @@ export class SharedByRuns {
   }
 
   /** One that fails does not keep the others from being written. */
-  #flushOne(log: { flush(): void }): void {
+  #flushOne(log: DirtyLog): void {
     inBackground(this.logger, () => log.flush());
   }
 }

@@ -107,7 +107,7 @@ export class Announcer {
     // A listener has no time limit, and does not keep the process open.
     const stream = new EventStream(
       { source: run.log, after, until: "end" },
-      { find: () => undefined, waitsForCode: true, hold: () => ignore },
+      { find: () => undefined, waitsForCode: true, hold: ignore, letGo: ignore },
     );
     inBackground(
       this.#logger,

@@ -73,6 +73,7 @@ export class LiveRun implements LogRun, StepsRun {
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
   readonly runs: LiveRuns;
+  readonly shared: SharedByRuns;
   readonly residence: Residence | undefined;
   #execution: Execution | undefined;
   /** Made on first use, because that takes as long as the rest of a small run. Before that: why it was aborted, if it was. */
@@ -90,18 +91,15 @@ export class LiveRun implements LogRun, StepsRun {
   #slot: RunSlot | undefined;
   /** Before the time at which the run begins. */
   #clearStart: (() => void) | undefined;
-  /** While the run is at work: lets the process end. */
-  #letGo: (() => void) | undefined;
+  /** While the run is at work, it keeps the process open. */
+  #holds = false;
 
   constructor(runs: LiveRuns, key: RunKey, agent: Agent) {
     this.runs = runs;
+    this.shared = runs.shared;
     this.agent = agent;
     this.log = new RunLog(key, this);
     this.residence = runs.residenceOf(this);
-  }
-
-  get shared(): SharedByRuns {
-    return this.runs.shared;
   }
 
   get durable(): boolean {
@@ -541,12 +539,11 @@ export class LiveRun implements LogRun, StepsRun {
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
-    if ((isActive || head?.status === "cancelling") && !lost && this.residence?.phase !== "blocked")
-      this.#letGo ??= this.shared.hold();
-    else {
-      this.#letGo?.();
-      this.#letGo = undefined;
-    }
+    const holds = (isActive || head?.status === "cancelling") && !lost && this.residence?.phase !== "blocked";
+    if (holds === this.#holds) return;
+    this.#holds = holds;
+    if (holds) this.shared.hold();
+    else this.shared.letGo();
   }
 
   #setSlot(slotKey: string | undefined): void {

@@ -39,13 +39,13 @@ export class MessageRouter {
     if (this.#runs.shared.isClosed) throw closedError();
     const bytes = messageBytes(message.data, this.#runs.shared.settings.maxPartBytes);
     const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to, onlyOf);
-    const letGo = this.#runs.shared.hold();
+    this.#runs.shared.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
       const isNew = await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, keyBy));
       return isNew ? { run_id: key.run_id } : { run_id: key.run_id, repeated: true };
     } finally {
-      letGo();
+      this.#runs.shared.letGo();
     }
   }
 

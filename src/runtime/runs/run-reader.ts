@@ -39,7 +39,9 @@ export class RunReader {
     this.#settings = settings;
     this.#runs = runs;
     this.onlyOf = onlyOf;
-    this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.shared.hold() };
+    const { shared } = runs;
+    const holding = { hold: () => shared.hold(), letGo: () => shared.letGo() };
+    this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, ...holding };
   }
 
   /** Calls back for a run that exists for the user in `onlyOf`: the one door to a run. Throws `run_not_found` for others. */

@@ -98,7 +98,7 @@ export class ShownOutput {
       return undefined;
     }
     for (const entry of entries) if (!this.#execution.over && this.#failure === undefined) this.#copyEntry(entry);
-    return log.backlog >= shared.settings.maxBacklog ? log.commit() : shared.pace(shared.clock.now());
+    return log.backlog >= shared.settings.maxBacklog ? log.commit() : shared.pacer.count(shared.clock.now());
   }
 
   get #about(): object {

@@ -157,10 +157,13 @@ export class MemoryWork {
   }
 
   workers(now: number): readonly WorkerLease[] {
-    return [...this.#owners].map(([owner, { until, forMs, runs }]) => {
+    const leases: WorkerLease[] = [];
+    for (const [owner, { until, forMs, runs }] of this.#owners) {
       const end = Math.min(until, now + forMs);
-      return { owner, until: end === NEVER ? null : end, is_alive: end > now, runs };
-    });
+      if (runs > 0 || end !== NEVER)
+        leases.push({ owner, until: end === NEVER ? null : end, is_alive: end > now, runs });
+    }
+    return leases;
   }
 
   #enter(run: MemoryRun): void {
@@ -173,11 +176,8 @@ export class MemoryWork {
 
   #leave(run: MemoryRun): void {
     const { head, extras } = run;
-    if (head.owner !== null) {
-      const owner = this.#owner(head.owner);
-      owner.runs -= 1;
-      if (owner.runs === 0 && owner.until === NEVER) this.#owners.delete(head.owner);
-    }
+    // An owner without runs stays: it probably gets the next one, too.
+    if (head.owner !== null) this.#owner(head.owner).runs -= 1;
     if (head.status === "cancelling") this.#cancelling.delete(run);
     if (extras === null) return;
     if (extras.due !== null) {
