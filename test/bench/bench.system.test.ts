@@ -23,12 +23,13 @@ describe("the benchmark", () => {
     library = join(folder, "index.mjs");
     await build({
       config: false,
-      entry: { index: join(ROOT, "src/index.ts") },
+      entry: Object.fromEntries(
+        ["index", "http", "durable", "sqlite"].map((name) => [name, join(ROOT, `src/${name}.ts`)]),
+      ),
       outDir: folder,
       format: ["esm"],
       target: "node20",
       outExtension: () => ({ js: ".mjs" }),
-      splitting: false,
       dts: false,
       silent: true,
     });
@@ -58,7 +59,7 @@ describe("the benchmark", () => {
     for (const { values } of results) expect(values).toEqual([expect.any(Number), expect.any(Number)]);
   });
 
-  it.each(["awaits", "streams", "waiting", "live"])("measures %s of the library", async (name) => {
+  it.each(["awaits", "streams", "waiting", "live", "http", "sqlite"])("measures %s of the library", async (name) => {
     const [first] = await takeTurns([{ case: name, subjects: ["cadenza"] }], {
       library,
       rounds: 1,

@@ -26,7 +26,6 @@ import type { SharedByRuns } from "./shared-by-runs.ts";
 import { Outage } from "./store-failures.ts";
 
 const noEntries: readonly Entry[] = [];
-const SHORT = 16;
 
 /** The run that a log belongs to, and what the log reports to it. */
 export interface LogRun {
@@ -155,8 +154,11 @@ export class RunLog {
     const carried = carriedEntry(command);
     if (carried !== undefined && decision[0] !== undefined && decision[0] !== carried)
       this.#setStanding(carried, decision[0]);
-    for (const entry of decision) evolve(this.#state, entry);
-    this.#add(decision);
+    const { entries } = this.#next;
+    for (const entry of decision) {
+      evolve(this.#state, entry);
+      entries.push(entry);
+    }
     return decision;
   }
 
@@ -174,15 +176,6 @@ export class RunLog {
   get #fromOthers(): Others {
     this.#others ??= { position: 0, log: undefined, standing: undefined };
     return this.#others;
-  }
-
-  /** A growing array reserves memory for sixteen more, so a short one is made anew. A decision is never long. */
-  #add(decision: readonly Entry[]): void {
-    const due = this.#next;
-    if (due.entries.length === 0) due.entries = decision;
-    else if (due.entries.length <= SHORT) due.entries = due.entries.concat(decision);
-    // Such a list was made here.
-    else (due.entries as Entry[]).push(...decision);
   }
 
   get #next(): Due {
@@ -642,7 +635,7 @@ export class RunLog {
 /** What goes with the next write. */
 interface Due {
   /** What has been decided and is not handed to the store yet. */
-  entries: readonly Entry[];
+  entries: Entry[];
   session: SessionChange | undefined;
   /** Of a new run: the key that its caller has given. */
   idempotencyKey: string | null;

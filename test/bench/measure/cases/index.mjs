@@ -1,9 +1,11 @@
 import { measureAwaits } from "./awaits.mjs";
 import { measureGrowthOfLive, measureGrowthOfWaiting } from "./growth-live.mjs";
 import { measureGrowthOfListeners, measureGrowthOfParts, measureGrowthOfRemembered } from "./growth-other.mjs";
+import { measureHttp } from "./http.mjs";
 import { measureImport } from "./imports.mjs";
 import { measureLive } from "./live.mjs";
 import { measureRuns } from "./runs.mjs";
+import { measureSqlite } from "./sqlite.mjs";
 import { measureStreams } from "./streams.mjs";
 import { measureWaiting } from "./waiting.mjs";
 
@@ -15,6 +17,8 @@ export const cases = {
   waiting: measureWaiting,
   live: measureLive,
   imports: measureImport,
+  http: measureHttp,
+  sqlite: measureSqlite,
   "growth-live": measureGrowthOfLive,
   "growth-waiting": measureGrowthOfWaiting,
   "growth-remembered": measureGrowthOfRemembered,
