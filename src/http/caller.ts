@@ -42,18 +42,25 @@ export function callerOf(
   asked: () => AuthorizeRequest,
   logger: Logger,
 ): MaybePromise<Caller> {
-  if (authorize === undefined) return { ...unlimited, scope: runtime, ask: undefined };
-  return authorizedCaller(runtime, authorize, asked(), logger);
+  return authorize === undefined ? unlimited(runtime) : authorizedCaller(runtime, authorize, asked(), logger);
 }
 
-const unlimited = {
-  tenant: "",
-  principal: null,
-  sees: undefined,
-  speaksAs: isUser,
-  isReader: false,
-  mayAnswer: () => true,
-} as const;
+function unlimited(scope: AgentRuntime): Caller {
+  return {
+    scope,
+    tenant: "",
+    principal: null,
+    sees: undefined,
+    speaksAs: isUser,
+    isReader: false,
+    mayAnswer: isAllowed,
+    ask: undefined,
+  };
+}
+
+function isAllowed(): boolean {
+  return true;
+}
 
 const rights: Rights = {
   tenant: (value) => typeof value === "string",

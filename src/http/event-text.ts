@@ -174,19 +174,20 @@ export class EventText implements WireStream {
       for (const later of this.#later.splice(0)) this.put(...later);
       return;
     }
-    this.#text += escapeBreaks(piece.value);
+    this.#text += piece.value;
     if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
   }
 
   #endValue(json: string): void {
-    this.#text += escapeBreaks(json) + this.#tail;
+    this.#text += json + this.#tail;
     if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
   }
 
   #take(): string {
     const text = this.#text;
     this.#text = "";
-    return text;
+    // Between the values no format has such characters.
+    return escapeBreaks(text);
   }
 
   /** Waits for the next event, or until a heartbeat is due. */
@@ -230,10 +231,10 @@ const finished: IteratorResult<string, undefined> = { done: true, value: undefin
 
 /** Some line readers break lines at these characters too. JSON may write them as escapes. */
 export function escapeBreaks(text: string): string {
-  return breaks.test(text) ? text.replace(allBreaks, escapeBreak) : text;
+  return breaks.some((character) => text.includes(character)) ? text.replace(allBreaks, escapeBreak) : text;
 }
 
-const breaks = /[\u0085\u2028\u2029]/;
+const breaks = ["\u0085", "\u2028", "\u2029"];
 const allBreaks = /[\u0085\u2028\u2029]/g;
 
 function escapeBreak(character: string): string {

@@ -64,21 +64,25 @@ function* stringPieces(text: string): Generator<string, undefined> {
 }
 
 function* listPieces(list: readonly unknown[]): Generator<string, undefined> {
-  let text = "[";
-  let isFirst = true;
-  for (const item of list) {
-    if (!isFirst) text += ",";
-    isFirst = false;
+  let begin = "[";
+  for (let from = 0; from < list.length; begin = ",") {
+    const to = endOfSlice(list, from);
+    yield begin;
     // Short items next to each other share a piece.
-    const short = shortJson(item);
-    if (short !== undefined) text += short;
-    if (short !== undefined && text.length < SLICE_LENGTH) continue;
-    yield text;
-    text = "";
-    if (short === undefined) yield* jsonPieces(item);
+    if (to > from) yield JSON.stringify(list.slice(from, to)).slice(1, -1);
+    else yield* jsonPieces(list[from]);
+    from = Math.max(to, from + 1);
   }
-  yield `${text}]`;
+  yield list.length === 0 ? "[]" : "]";
   return undefined;
+}
+
+/** Up to which item a list fits into one piece, from an item on. */
+function endOfSlice(list: readonly unknown[], from: number): number {
+  let room = SLICE_LENGTH;
+  let to = from;
+  while (to < list.length && room >= 0) room = roomAfter(list[to++], room);
+  return room < 0 ? to - 1 : to;
 }
 
 function* objectPieces(object: Readonly<Record<string, unknown>>): Generator<string, undefined> {

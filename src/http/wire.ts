@@ -54,7 +54,7 @@ const jsonHeaders = {
 
 /** A response with a JSON text. */
 export function jsonText(status: number, body: string | WireStream, headers?: Record<string, string>): WireResponse {
-  return { status, headers: { ...jsonHeaders, ...headers }, body };
+  return { status, headers: headers === undefined ? jsonHeaders : { ...jsonHeaders, ...headers }, body };
 }
 
 /** A response with a value of plain data as JSON. */

@@ -121,11 +121,19 @@ function answer(
 function unlessLeft({ request, service }: AcpCall, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
     const stopListening = request.onLeave(() => reject(clientLeft()));
-    const answered = rest
-      .finally(stopListening)
-      .then((run) => resolve(runResponse(200, run)))
-      .catch(reject);
-    inBackground(service.logger, answered);
+    const answer = (run: Run): void => {
+      stopListening();
+      try {
+        resolve(runResponse(200, run));
+      } catch (error) {
+        reject(error);
+      }
+    };
+    const refuse = (error: unknown): void => {
+      stopListening();
+      reject(error);
+    };
+    inBackground(service.logger, rest.then(answer, refuse));
   });
 }
 
