@@ -140,11 +140,19 @@ export class MemoryRun implements Link<MemoryRun> {
 
   /**
    * Appends entries. A growing array reserves memory for sixteen more, so a short one is replaced by one of the exact
-   * length.
+   * length: filled here, because `concat` takes ten times as long.
    */
   add(entries: readonly Entry[]): void {
-    if (this.entries.length + entries.length <= SHORT) this.entries = this.entries.concat(entries);
-    else for (const entry of entries) this.entries.push(entry);
+    const { length } = this.entries;
+    if (length + entries.length > SHORT) {
+      for (const entry of entries) this.entries.push(entry);
+      return;
+    }
+    const all = new Array<Entry>(length + entries.length);
+    let at = 0;
+    for (const entry of this.entries) all[at++] = entry;
+    for (const entry of entries) all[at++] = entry;
+    this.entries = all;
   }
 
   /** The last entries. */
