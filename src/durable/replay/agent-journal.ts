@@ -1,10 +1,7 @@
 import type { Emission } from "../../core/commands.ts";
-import type { CadenzaError } from "../../core/errors.ts";
 import type { Mismatch } from "../../core/ports.ts";
-import { createdEntry } from "../../core/state.ts";
-import { addUsage, left, usageWith } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
-import type { Delivery, Journal, JournaledAgent, Operation } from "../../runtime/execution/operations.ts";
+import type { Delivery, Journal, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import { ReplayCheck } from "./replay-check.ts";
 import type { JournalEvents } from "./result-queue.ts";
@@ -21,8 +18,6 @@ export class AgentJournal extends ResultQueue implements Journal {
   /** The time that the agent saw when it was first called; undefined where it is called for the first time. */
   readonly #startedAt: number | undefined;
   #emitted = 0;
-  /** What the results that the agent has received have used. */
-  #usage: Usage | null = null;
 
   /** `stallMs`: see {@link ResultQueue}. */
   constructor(agent: JournaledAgent, events: JournalEvents, history: History | undefined, stallMs: number) {
@@ -48,16 +43,15 @@ export class AgentJournal extends ResultQueue implements Journal {
     operation.start(this.check?.history.attempts.get(operation.key));
   }
 
-  protected override handOver(delivery: Delivery): undefined | Promise<void> {
+  protected override handOver(delivery: Delivery): undefined | Promise<Unfit | undefined> {
     const { entry } = delivery;
     this.check?.history.passUsage(entry);
-    this.#usage = addUsage(this.#usage, usageWith(entry, this.agent.log.state));
     if (entry.type !== "taken" || entry.position === null) return this.agent.handOver(delivery);
     // An earlier execution may have taken the message.
     return this.agent.handOver({ ...delivery, live: this.check?.history.received.get(entry.position) });
   }
 
-  onUnfitAnswer(key: string): void {
+  protected override onUnfit(key: string): void {
     this.#mayMismatch(this.check?.unfitAnswer(key));
   }
 
@@ -89,16 +83,12 @@ export class AgentJournal extends ResultQueue implements Journal {
     return this.isCatchingUp && this.check?.history.takeUsage(usage) === true;
   }
 
-  /** So that a replay sees the same. The limit of a sub-run is what was left above it when it was created. */
-  get tokensLeft(): number {
-    const { budget } = createdEntry(this.agent.log.state);
-    return budget === undefined ? Number.POSITIVE_INFINITY : left(budget, this.#usage);
-  }
-
-  mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean {
-    if (stopped === undefined && this.#mayMismatch(this.check?.endsEarly(error, this.missing))) return false;
-    this.#emitEarly();
-    return true;
+  end(error: unknown): void {
+    if (error !== undefined) {
+      if (!this.agent.isClosed && this.#mayMismatch(this.check?.endsEarly(error, this.missing))) return;
+      this.#emitEarly();
+    }
+    this.stop();
   }
 
   protected override onCaughtUp(): void {

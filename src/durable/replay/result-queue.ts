@@ -2,7 +2,8 @@ import { inBackground } from "../../core/background.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import type { Delivery, JournaledAgent, Operation } from "../../runtime/execution/operations.ts";
+import type { Delivery, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
+import { unfit } from "../../runtime/execution/operations.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
 /** What becomes of a durable agent beside its results. */
@@ -61,8 +62,11 @@ export abstract class ResultQueue {
   /** Begins the work of an operation. */
   protected abstract start(operation: Operation): void;
 
-  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
-  protected abstract handOver(delivery: Delivery): undefined | Promise<void>;
+  /** See {@link JournaledAgent.handOver}. */
+  protected abstract handOver(delivery: Delivery): undefined | Promise<Unfit | undefined>;
+
+  /** The answer in the log does not fit the question of the code. The agent receives nothing any more. */
+  protected abstract onUnfit(key: string): void;
 
   /** The agent has caught up, and new work begins. */
   protected abstract onCaughtUp(): void;
@@ -132,7 +136,7 @@ export abstract class ResultQueue {
   }
 
   /** Nothing is handed over any more. */
-  stop(): void {
+  protected stop(): void {
     this.#replaying?.stop();
     this.#queue = undefined;
     this.#next = 0;
@@ -178,7 +182,10 @@ export abstract class ResultQueue {
       this.#replaying?.watch();
       this.time = delivery.entry.at;
       const settled = this.handOver(delivery);
-      if (settled !== undefined) await settled;
+      if (settled !== undefined && (await settled) === unfit) {
+        this.onUnfit(delivery.key);
+        return;
+      }
     }
     this.#delivering = false;
     this.#tellIdle();

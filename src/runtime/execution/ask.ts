@@ -6,7 +6,7 @@ import type { CadenzaErrorDetails } from "../../core/errors.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { Growing, OfferedEntry, QuestionKind, ResultEntry } from "../../core/log.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { ignore, isPromise } from "../../core/promises.ts";
+import { isPromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isStopped, openQuestion, settledQuestion } from "../../core/state.ts";
 import { LAST_TIME } from "../../core/time.ts";
@@ -25,7 +25,7 @@ import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { Execution } from "./execution.ts";
 import type { Committed } from "./operations.ts";
-import { onceInLog } from "./operations.ts";
+import { onceInLog, unfit } from "./operations.ts";
 import { checkWaitOptions, throwIfAborted, Wait } from "./wait.ts";
 
 const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
@@ -132,8 +132,7 @@ export abstract class Ask extends Wait {
   async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
     const outcome = await this.validate(answer, validateAccepted);
     if ("value" in outcome) return this.valueFor(outcome.value, entry);
-    this.execution.journal?.onUnfitAnswer(this.key);
-    return new Promise(ignore);
+    return unfit;
   }
 
   #error(code: "answer_declined" | "withdrawn", what: string, details: CadenzaErrorDetails = {}): CadenzaError {

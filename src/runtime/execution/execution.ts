@@ -12,7 +12,7 @@ import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
-import { addUsage } from "../../core/usage.ts";
+import { addUsage, usageWith } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
@@ -27,7 +27,7 @@ import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise, isOfOperation, noteOperation, operationBehind } from "./agent-promise.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
-import type { Journal, Operation, Residence } from "./operations.ts";
+import type { Delivery, Journal, Operation, Residence, Unfit } from "./operations.ts";
 import { Operations, onceInLog } from "./operations.ts";
 import type { SpendingRun } from "./run-family.ts";
 import { checkSpending, Spending, tokensLeft } from "./run-family.ts";
@@ -109,6 +109,11 @@ export class Execution extends Operations {
     if (budget !== undefined) run.family.spending ??= new Spending(budget);
     log.activeTime ??= activeTimeOf(run);
     this.journal = run.residence?.journal(this);
+  }
+
+  override handOver(delivery: Delivery): undefined | Promise<Unfit | undefined> {
+    if (this.journal !== undefined) this.#spending?.receive(this, usageWith(delivery.entry, this.log.state));
+    return super.handOver(delivery);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
@@ -412,8 +417,9 @@ export class Execution extends Operations {
    * it has none.
    */
   get tokensLeft(): number {
-    if (this.journal !== undefined) return this.journal.tokensLeft;
-    return this.#spending === undefined ? Number.POSITIVE_INFINITY : tokensLeft(this.run);
+    const spending = this.#spending;
+    if (spending === undefined) return Number.POSITIVE_INFINITY;
+    return this.journal === undefined ? tokensLeft(this.run) : spending.leftFor(this);
   }
 
   /** What has been reported so far; null before the first report. */
@@ -521,7 +527,9 @@ export class Execution extends Operations {
   #end(thrown: unknown, hung?: "hung"): void {
     if (this.over) return;
     const error = thrown ?? this.#unwinding?.failure ?? null;
-    if (this.#stage === "called" && this.journal?.mayEnd(error, this.aborted) === false) return;
+    if (this.#stage === "called") this.journal?.end(error);
+    // The journal has left an agent that ends before it has done what the log holds.
+    if (this.over) return;
     this.#stage = "over";
     this.#tellFailed();
     const { log, clock, run } = this;

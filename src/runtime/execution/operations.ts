@@ -1,6 +1,5 @@
 import { inBackground } from "../../core/background.ts";
 import type { Emission } from "../../core/commands.ts";
-import type { CadenzaError } from "../../core/errors.ts";
 import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
@@ -62,7 +61,8 @@ export interface Operation {
   start(before: AttemptEntry | undefined): void;
   /**
    * Makes the value for the agent from the entry with the result. `live` is what the entry does not have: the part of a
-   * new result that the log cannot hold, or the message that an earlier execution has taken.
+   * new result that the log cannot hold, or the message that an earlier execution has taken. A promise of {@link unfit}:
+   * the agent gets no value.
    */
   settle(entry: ResultEntry, live: unknown): unknown;
   /** Hands the agent the value. */
@@ -135,8 +135,6 @@ export interface Journal {
   readonly isCatchingUp: boolean;
   /** The time as the agent sees it, in milliseconds since 1970. */
   readonly now: number;
-  /** How many tokens of the run's budget are left by the results that the agent has received. */
-  readonly tokensLeft: number;
   /** The agent begins an operation, now or when it has caught up. Undefined: it was called for the first time in this process. */
   begin(operation?: Operation): void;
   /** Takes a result as it is committed, and hands it over in its turn. */
@@ -147,15 +145,18 @@ export interface Journal {
   hold(until: Promise<void>): Promise<void>;
   /** Whether the log holds this report of usage. Each report in the log counts once. */
   holdsUsage(usage: Usage): boolean;
-  /** The answer in the log fails the validation of the question as the code asks it now. */
-  onUnfitAnswer(key: string): void;
   /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
   settled(): Promise<void>;
-  /** Whether the agent may end: with this error, or null. `stopped`: why it was stopped, if it was. */
-  mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean;
-  /** Nothing is handed over any more. */
-  stop(): void;
+  /**
+   * The agent ends: nothing is handed over any more. `error`: what it has thrown, or null where it has returned; undefined:
+   * it is stopped, or left where it is. An agent that ends before it has done what the log holds is left where it is.
+   */
+  end(error: unknown): void;
 }
+
+/** An answer in the log fails the validation of the question as the code asks it now. The agent does not receive it. */
+export const unfit = Symbol("unfit");
+export type Unfit = typeof unfit;
 
 /** The agent whose journal it is. */
 export interface JournaledAgent {
@@ -168,8 +169,8 @@ export interface JournaledAgent {
   /** The keys of the operations without a result. */
   readonly open: readonly string[];
   find(key: string): Operation | undefined;
-  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
-  handOver(delivery: Delivery): undefined | Promise<void>;
+  /** See {@link Operations.handOver}. */
+  handOver(delivery: Delivery): undefined | Promise<Unfit | undefined>;
 }
 
 const noOperations: readonly Operation[] = [];
@@ -265,8 +266,10 @@ export abstract class Operations {
     if (handed !== undefined) inBackground(this.logger, handed);
   }
 
-  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
-  handOver({ key, entry, live }: Delivery): undefined | Promise<void> {
+  /**
+   * Gives an operation its result. A promise: the agent receives the result when it resolves, unless it is {@link unfit}.
+   */
+  handOver({ key, entry, live }: Delivery): undefined | Promise<Unfit | undefined> {
     const operation = this.#remove(key);
     if (operation === undefined) return undefined;
     operation.release?.();
@@ -280,7 +283,7 @@ export abstract class Operations {
     if (isPromise(value)) {
       // What a schema gives may be a thenable of the user's, whose own `then` may throw or return nothing.
       return Promise.resolve(value).then(
-        (later) => this.#resolve(operation, later),
+        (later) => (later === unfit ? unfit : this.#resolve(operation, later)),
         (error: unknown) => this.#reject(operation, error),
       );
     }
@@ -325,18 +328,18 @@ export abstract class Operations {
     for (const operation of open) operation.release?.();
     this.#only = undefined;
     this.#more?.others.clear();
-    this.journal?.stop();
+    this.journal?.end(undefined);
     return open;
   }
 
-  #resolve(operation: Operation, value: unknown): void {
+  #resolve(operation: Operation, value: unknown): undefined {
     // The agent may have been left while a schema was asked.
     if (this.#closed === "dropped") return;
     this.run.onMove();
     operation.resolve(value);
   }
 
-  #reject(operation: Operation, error: unknown): void {
+  #reject(operation: Operation, error: unknown): undefined {
     if (this.#closed === "dropped") return;
     this.run.onMove();
     operation.reject(error);

@@ -107,6 +107,8 @@ export class Spending {
   /** What the sub-runs without a result have used. */
   readonly #below = new RunMap<Usage>();
   #tokensBelow = 0;
+  /** What the results have used that the agent of a durable run has received, in each of its executions. */
+  #received: WeakMap<object, Usage | null> | undefined;
 
   constructor(budget: Budget) {
     this.#budget = budget;
@@ -129,6 +131,20 @@ export class Spending {
   /** How many tokens of the budget are left. `own`: what the run itself has used. */
   left(own: Usage | null): number {
     return Math.max(0, left(this.#budget, own) - this.#tokensBelow);
+  }
+
+  /** A durable agent receives a result, in this execution. `usage`: what the log holds with it. */
+  receive(execution: object, usage: Usage | null): void {
+    this.#received ??= new WeakMap();
+    this.#received.set(execution, addUsage(this.#received.get(execution) ?? null, usage));
+  }
+
+  /**
+   * How many tokens of the budget are left by the results that a durable agent has received in this execution: it sees
+   * the same whenever it is executed again. The budget of a sub-run is what was left above it when it was created.
+   */
+  leftFor(execution: object): number {
+    return left(this.#budget, this.#received?.get(execution) ?? null);
   }
 
   isExceeded(own: Usage | null): boolean {
