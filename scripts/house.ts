@@ -26,16 +26,16 @@ const most: House = {
   folders: 8,
   "files in the largest folder": 19,
   "longest chain of imports in the plain room": 17,
-  "members of the ports": 33,
+  "members of the ports": 31,
   "methods that pass on": 40,
-  "interfaces that one class implements": 9,
+  "interfaces that one class implements": 8,
   "pairs that know each other": 9,
   "boolean fields": 60,
   "boolean parameters": 15,
 };
 
 /** What joins the two rooms. */
-const PORTS = ["Residence", "Journal", "RemoteRuns", "WriteRules"];
+const PORTS = ["Residence", "Journal", "RemoteRuns", "LogResidence"];
 const PLAIN = "runtime/";
 
 /** A class, as far as it is known by its text. */

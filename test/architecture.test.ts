@@ -197,6 +197,7 @@ describe("the objects of the two rooms know each other", () => {
       "JournalEvents: Residency",
       "JournaledAgent: Execution",
       "LiveRuns: Runs",
+      "LogResidence: LeasedResidence",
       "LogRun: LiveRun",
       "Notices: an object of engine.ts",
       "Owner: an object of engine.ts",
@@ -204,7 +205,6 @@ describe("the objects of the two rooms know each other", () => {
       "Residence: LeasedResidence",
       "SpendingRun: LiveRun",
       "StepsRun: LiveRun",
-      "WriteRules: LeasedResidence",
     ]);
   });
 

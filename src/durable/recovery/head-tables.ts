@@ -1,4 +1,4 @@
-import type { SubRunActivity } from "../../runtime/execution/operations.ts";
+import type { SubRunActivity } from "../../runtime/log/run-write.ts";
 
 /** What keeps a waiting run busy in this process. */
 export interface ResidencyFacts {

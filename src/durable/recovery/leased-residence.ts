@@ -8,12 +8,12 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
-import type { Journal, JournaledAgent, Residence, ResidenceEvent, Sync } from "../../runtime/execution/operations.ts";
+import type { Journal, JournaledAgent, Residence, Sync } from "../../runtime/execution/operations.ts";
 import { measureAgain } from "../../runtime/execution/wait.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
-import type { Attempt, Outcome, WritePlan, WriteRules } from "../../runtime/log/run-write.ts";
+import type { Attempt, Outcome, ResidenceEvent, WritePlan } from "../../runtime/log/run-write.ts";
 import { isCountedByStore } from "../../runtime/runs/admission.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Followed } from "./follower.ts";
@@ -24,7 +24,7 @@ import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
 /** The residence of a run that may change its owner: its residency, its writes, and what other processes write to it. */
-export class LeasedResidence implements Residence, WriteRules, Followed {
+export class LeasedResidence implements Residence, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
   readonly #owner: Owner;
@@ -34,7 +34,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     this.#owner = owner;
     this.run = run;
     this.residency = new Residency(owner, run);
-    run.log.rules = this;
+    run.log.residence = this;
   }
 
   get log(): RunLog {
@@ -64,7 +64,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     return this.residency.head.isDueNow(head, this.log.state) ? this.log.key : undefined;
   }
 
-  onWritten({ write }: Attempt, before: RunHead | undefined): undefined | (() => void) {
+  #onWritten({ write }: Attempt, before: RunHead | undefined): void {
     this.residency.head.onWritten(write.head, before);
     // A sub-run may have woken the run before, which made it due. The write has replaced that.
     const isClaimed = before?.owner === null && write.head.owner !== null;
@@ -72,9 +72,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
     if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
     if (before?.holds_slot === true && !write.head.holds_slot) this.#owner.worker.onSlotFree();
     this.#owner.ancestors.tell(this.run, write.entries);
-    this.onReaders();
-    const { wake } = write;
-    return wake && (() => this.#onWoke(wake));
+    this.#onReaders();
   }
 
   told(): undefined | Promise<void> {
@@ -140,7 +138,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   }
 
   /** A run without an owner may be written by another process. For readers here the store is polled. */
-  onReaders(): void {
+  #onReaders(): void {
     const { head, lost, isRead } = this.log;
     const isOutside = head?.owner === null && !isFinal(head.status) && !lost && this.store.persistent;
     if (isOutside && isRead) this.#unfollow ??= this.#owner.worker.follower.follow(this);
@@ -226,10 +224,13 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
 
   note(event: ResidenceEvent): void {
     if (event === "committed") this.#onCommit();
+    else if (event === "readers") this.#onReaders();
     else if (event === "gone") this.#onGone();
     else if (event === "step ended") {
       if (this.run.durable) this.residency.settleOwner();
-    } else if ("redoes" in event) this.residency.prepare(event.redoes);
+    } else if ("written" in event) this.#onWritten(event.written, event.before);
+    else if ("woken" in event) this.#onWoke(event.woken);
+    else if ("redoes" in event) this.residency.prepare(event.redoes);
     else if (this.run.durable) this.residency.setSubRun(event.subRun, event.activity);
   }
 
@@ -254,7 +255,7 @@ export class LeasedResidence implements Residence, WriteRules, Followed {
   #onGone(): void {
     this.residency.end();
     this.#owner.onGone(this.run);
-    this.onReaders();
+    this.#onReaders();
     for (const child of this.run.children) leased(child)?.onParentGone();
   }
 

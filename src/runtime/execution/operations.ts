@@ -8,6 +8,7 @@ import { ignore, isPromise } from "../../core/promises.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
+import type { LogResidence } from "../log/run-write.ts";
 
 /** Calls back when all that has been decided is committed: at once, if it is. Does not call back for a lost run. */
 export function onceCommitted(log: RunLog, callback: () => void): void {
@@ -80,34 +81,16 @@ export interface Delivery {
 }
 
 /**
- * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
- * it.
- */
-export type SubRunActivity = "at work" | "sought" | "idle";
-
-/**
  * `if left`: if any process may write to the run now. `unless writing`: unless this process is writing to it, which tells
  * as much. `before work`: if this process may have lost the run. Ask again when it resolves; for a lost run it never does.
  */
 export type Sync = "if left" | "unless writing" | "after writing" | "before work";
 
 /**
- * What happens to a run, for its residence. `step ended`: the run may only wait from now on. `gone`: it is not loaded here any
- * more. `subRun`: what a sub-run does; undefined: the agent has its result. `redoes`: the agent of a fork is to be called,
- * and first does again what these entries hold.
+ * Where a run of a durable store is executed, and how it is written: other processes may take it over and write to it, and it
+ * may leave memory. A run in a store of one process has none. It stays loaded until it ends.
  */
-export type ResidenceEvent =
-  | "committed"
-  | "step ended"
-  | "gone"
-  | { readonly subRun: string; readonly activity: SubRunActivity | undefined }
-  | { readonly redoes: readonly Entry[] };
-
-/**
- * Where a run of a durable store is executed: other processes may take it over, and it may leave memory. A run in a store of
- * one process has none. It stays loaded until it ends.
- */
-export interface Residence {
+export interface Residence extends LogResidence {
   /** Reads what other processes have written to the run. Undefined: nothing is to be read. */
   sync(how: Sync): undefined | Promise<void>;
   /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
@@ -120,7 +103,6 @@ export interface Residence {
   slot(): RunSlot | undefined;
   /** The journal of an execution of the run's agent. Undefined: it is executed once, here. */
   journal(agent: JournaledAgent): Journal | undefined;
-  note(event: ResidenceEvent): void;
   /** Leaves the run to other processes, because this one closes. Only of runs that may leave. */
   release(): Promise<void>;
 }

@@ -20,7 +20,7 @@ import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
 import { lostError } from "./refusals.ts";
-import type { Attempt, Outcome, WriteRules } from "./run-write.ts";
+import type { Attempt, LogResidence, Outcome } from "./run-write.ts";
 import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
 import { Outage } from "./store-failures.ts";
@@ -56,7 +56,7 @@ export class RunLog {
   /** Of a run whose active time has a limit, once its agent is called. */
   activeTime: ActiveTime | undefined;
   /** Set by the residence of the run. */
-  rules: WriteRules | undefined;
+  residence: LogResidence | undefined;
   readonly #run: LogRun;
   /** What has been decided. It is replaced after a conflict alone. */
   #state: RunState;
@@ -334,13 +334,13 @@ export class RunLog {
   watch(callback: () => void): void {
     this.#reading ??= { waiting: [], newest: noEntries };
     this.#reading.waiting = [...this.#reading.waiting, callback];
-    this.rules?.onReaders();
+    this.residence?.note("readers");
   }
 
   unwatch(callback: () => void): void {
     const reading = this.#reading;
     if (reading !== undefined) reading.waiting = reading.waiting.filter((reader) => reader !== callback);
-    this.rules?.onReaders();
+    this.residence?.note("readers");
   }
 
   /** Whether readers wait for the next commit. */
@@ -380,7 +380,7 @@ export class RunLog {
     const { shared } = this.#run;
     const before = this.#head;
     this.#due = undefined;
-    const plan = this.rules?.plan(this.#state, entries, before, this.#committed);
+    const plan = this.residence?.plan(this.#state, entries, before, this.#committed);
     const head = plan === undefined ? localHead(this.#state, before) : plan.head;
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
@@ -427,7 +427,7 @@ export class RunLog {
 
   #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
     const failed = this.#trouble?.outage?.attempts ?? [];
-    const outcome = this.rules?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
+    const outcome = this.residence?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
     return isPromise(outcome) ? outcome.catch((error: unknown) => this.#failedToSend(error, attempt)) : outcome;
   }
 
@@ -480,7 +480,7 @@ export class RunLog {
     const before = this.#head;
     if (this.#trouble !== undefined) this.#trouble.outage = undefined;
     this.#head = write.head;
-    const onTold = this.rules?.onWritten(attempt, before);
+    this.residence?.note({ written: attempt, before });
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Without readers nothing is kept for them.
@@ -490,7 +490,7 @@ export class RunLog {
     this.#tellWaiters();
     this.tellReaders();
     this.#run.onCommit();
-    onTold?.();
+    if (write.wake !== undefined) this.residence?.note({ woken: write.wake });
     this.flush();
   }
 

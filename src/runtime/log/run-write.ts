@@ -41,15 +41,36 @@ export interface WritePlan {
   readonly wake: RunKey | undefined;
 }
 
-/** How a run is written that other processes may write, too. A run that only this process writes has none. */
-export interface WriteRules {
+/**
+ * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
+ * it.
+ */
+export type SubRunActivity = "at work" | "sought" | "idle";
+
+/**
+ * What happens to a run, for its residence. `written`: the store has accepted a write, and no reader or caller knows it.
+ * `before`: the head that it has replaced. `committed`: they know it. `woken`: the write has made this run due, and everything
+ * else that follows from it is done. `readers`: readers of the log begin or end to wait. `step ended`: the run may only wait
+ * from now on. `gone`: it is not loaded here any more. `subRun`: what a sub-run does; undefined: the agent has its result.
+ * `redoes`: the agent of a fork is to be called, and first does again what these entries hold.
+ */
+export type ResidenceEvent =
+  | { readonly written: Attempt; readonly before: RunHead | undefined }
+  | "committed"
+  | { readonly woken: RunKey }
+  | "readers"
+  | "step ended"
+  | "gone"
+  | { readonly subRun: string; readonly activity: SubRunActivity | undefined }
+  | { readonly redoes: readonly Entry[] };
+
+/** The residence of a run, as far as the log of the run needs it: see `Residence`. */
+export interface LogResidence {
+  /** What a write of these entries expects of the run in the store, and what it leaves there. */
   plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
-  /** The store has accepted a write. The result is called after its readers and callers were told. */
-  onWritten(attempt: Attempt, before: RunHead | undefined): undefined | (() => void);
-  /** Readers of the log begin or end to wait. */
-  onReaders(): void;
+  note(event: ResidenceEvent): void;
 }
 
 /** What a conflict means if no other process writes: it comes from an attempt of this one whose answer was lost. */

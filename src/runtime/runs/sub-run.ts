@@ -17,11 +17,11 @@ import { checkInput } from "../agent/agent-schemas.ts";
 import type { NewRun } from "../agent/new-run.ts";
 import { noteOperation } from "../execution/agent-promise.ts";
 import type { Execution } from "../execution/execution.ts";
-import type { SubRunActivity } from "../execution/operations.ts";
 import { notLogged, onceCommitted, onceInLog } from "../execution/operations.ts";
 import { parentOf } from "../execution/random.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
+import type { SubRunActivity } from "../log/run-write.ts";
 import type { EndedRun, LiveRun, RunElsewhere, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
 
