@@ -1,10 +1,18 @@
 import { cancelCommand } from "../core/commands.ts";
-import type { AgentVersion, FoundRun, Store } from "../core/ports.ts";
+import type { AgentVersion, FoundRun, RunKey, Store } from "../core/ports.ts";
 import { engineKey } from "../core/ports.ts";
+import type { RunState } from "../core/state.ts";
 import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
 import { measureAgain } from "../runtime/execution/wait.ts";
-import type { BlockedRun, DurableStore, Engine, RemoteReport } from "../runtime/runs/remote-runs.ts";
+import type {
+  BlockedRun,
+  DurableStore,
+  Engine,
+  Posted,
+  RemotePost,
+  RemoteReport,
+} from "../runtime/runs/remote-runs.ts";
 import { Ancestors } from "./recovery/ancestors.ts";
 import { FollowedLog } from "./recovery/followed-log.ts";
 import { Lease } from "./recovery/lease.ts";
@@ -47,6 +55,18 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       onGone: (run) => recovery.onGone(run),
       onParentLost: (child, parent) => loader.onParentLost(child, parent),
     };
+    const given = async (key: RunKey, post: RemotePost): Promise<RunState | boolean> => {
+      // An offer wakes the run when it is posted, before its verdict.
+      if (post.type === "answer") return offers.give(key, post.answer);
+      let result: RunState | boolean;
+      if (post.type === "message") result = await logs.send(key, post.entry, post.keyBy, runs.shared.settings);
+      else {
+        await clock.ready();
+        result = await logs.change(key, [cancelCommand(clock.now(), post.by)]);
+      }
+      worker.onWake(key);
+      return result;
+    };
     clock.onSet = () => {
       for (const { execution } of runs) if (execution !== undefined) measureAgain(execution);
     };
@@ -62,18 +82,9 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
         recovery.onAccepted(run.key);
       },
       load: (key) => loader.load(key),
-      async cancel(key, by) {
-        await clock.ready();
-        const state = await logs.change(key, [cancelCommand(clock.now(), by)]);
-        worker.onWake(key);
-        return state;
+      async post<Post extends RemotePost>(key: RunKey, post: Post): Promise<Posted<Post>> {
+        return (await given(key, post)) as Posted<Post>;
       },
-      async send(key, message, keyBy) {
-        const isNew = await logs.send(key, message, keyBy, runs.shared.settings);
-        worker.onWake(key);
-        return isNew;
-      },
-      offer: (key, answer) => offers.give(key, answer),
       settleAbove: (key, parent, question) => ancestors.settle(key, parent, question),
       logOf(stored) {
         const isBlocked = stored.head.blocked !== null;
@@ -85,8 +96,8 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
         const here = { damaged, differences: worker.differences, heartbeatAgeMs: lease.ageMs };
         return reportOf(store, runs.registry, here);
       },
-      stopTaking: () => recovery.stopTaking(),
-      async close() {
+      async stop(what) {
+        if (what === "taking") return recovery.stopTaking();
         worker.end();
         await lease.stop();
         await recovery.stopWaking();

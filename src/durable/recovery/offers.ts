@@ -22,7 +22,7 @@ export class Offers {
     this.#worker = worker;
   }
 
-  /** Resolves with the state of the run when it has the reply. See {@link RemoteRuns.offer}. */
+  /** Resolves with the state of the run when it has the reply. See {@link RemoteRuns.post}. */
   async give(key: RunKey, answer: Answer): Promise<RunState> {
     const { runs, store, clock, settings } = this.#worker;
     const until = clock.now() + settings.answerTimeoutMs;

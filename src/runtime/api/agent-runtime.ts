@@ -351,7 +351,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     for (const run of rest) endLater(run);
     await Promise.all(ending);
     this.#leave();
-    for (const close of [() => this.#runs.remote?.close(), () => store.close()]) {
+    for (const close of [() => this.#runs.remote?.stop("executing"), () => store.close()]) {
       try {
         await close();
       } catch (error) {

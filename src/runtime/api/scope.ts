@@ -469,7 +469,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     if (remote === undefined) throw notLoadedError(key.run_id);
     const live = await remote.load(key);
     if (live !== undefined) return this.#cancelLive(live);
-    const state = await remote.cancel(key, this.#by);
+    const state = await remote.post(key, { type: "cancel", by: this.#by });
     return { run: runRecord(state), repeated: status === "cancelling" || !this.#isMine(state) };
   }
 

@@ -184,7 +184,7 @@ export class AnswerRouter {
     const await_id = answer.await_id ?? idOf(state);
     await admitAnswer(state, await_id, answer);
     if (remote === undefined) throw closedError();
-    const later = await remote.offer(key, { ...answer, await_id });
+    const later = await remote.post(key, { type: "answer", answer: { ...answer, await_id } });
     await this.#settleAbove(key, later, answer, await_id);
     const question = await_id === null ? undefined : settledQuestion(later, await_id);
     const after = question?.event ?? shown;

@@ -67,7 +67,7 @@ export class MessageRouter {
     const live = this.#runs.find(key);
     if (live !== undefined) return this.#giveTo(live, entry);
     const { remote, shared } = this.#runs;
-    if (remote !== undefined) return remote.send(key, entry, keyBy);
+    if (remote !== undefined) return remote.post(key, { type: "message", entry, keyBy });
     // Only a run that has ended is not loaded here.
     await refuseLate(shared.store, key, entry);
     return false;

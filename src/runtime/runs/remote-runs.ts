@@ -78,6 +78,33 @@ export interface AddedRun {
 /** Who has given a message its idempotency key. */
 export type KeyGiver = "sender" | "runtime";
 
+/** What arrives in a process for a run that is not loaded there. */
+export type RemotePost =
+  /** The run is to stop. `by`: who asks for it. */
+  | { readonly type: "cancel"; readonly by: JsonValue | undefined }
+  /**
+   * A message. `keyBy`: who has given it its key. The log may hold the same message, or another one under the key: then the
+   * post rejects with `idempotency_conflict`.
+   */
+  | MessagePost
+  /**
+   * An answer that this process cannot validate. The post resolves when another process has taken it, rejects as that
+   * process refuses it, and rejects with `answer_pending` if no process has decided in time.
+   */
+  | { readonly type: "answer"; readonly answer: Answer };
+
+interface MessagePost {
+  readonly type: "message";
+  readonly entry: ReceivedEntry;
+  readonly keyBy: KeyGiver;
+}
+
+/** The state of the run after a post. The log is not read for most messages: of a message, whether the run did not have it before. */
+export type Posted<Post extends RemotePost> = Post extends MessagePost ? boolean : RunState;
+
+/** How far a process stops. `taking`: it takes no more runs. `executing`: it executes none, and no reader waits for others. */
+export type Stop = "taking" | "executing";
+
 /**
  * The runs of a durable store that are not loaded in this process. In any other store only this process executes runs, and a
  * run that it has not loaded has ended.
@@ -95,19 +122,8 @@ export interface RemoteRuns {
    * version is not registered here, or this runtime is closed.
    */
   load(key: RunKey): Promise<LiveRun | undefined>;
-  /** Cancels a run that is not loaded here. Resolves with its state after that. `by`: who asks for it. */
-  cancel(key: RunKey, by: JsonValue | undefined): Promise<RunState>;
-  /**
-   * Adds a message to the log of a run that is not loaded here. `keyBy`: who has given it its key.
-   * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`. Resolves with
-   * whether the run did not have the message before.
-   */
-  send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver): Promise<boolean>;
-  /**
-   * Hands an answer to the process that can validate it, since this one cannot. Resolves with the state after the
-   * answer was taken. Rejects as the other process refuses it, and with `answer_pending` if there is no verdict in time.
-   */
-  offer(key: RunKey, answer: Answer): Promise<RunState>;
+  /** Writes what has arrived here for a run that is not loaded here to the log of the run, and wakes the run. */
+  post<Post extends RemotePost>(key: RunKey, post: Post): Promise<Posted<Post>>;
   /**
    * Settles a question of a sub-run in the runs above it, whichever process has settled it below. Resolves when the store
    * has that, or has failed to take it. Undefined: only this process writes to the runs above.
@@ -117,10 +133,8 @@ export interface RemoteRuns {
   logOf(stored: StoredRun): LogSource | Promise<void>;
   onRegistered(agent: Agent): void;
   report(): Promise<RemoteReport>;
-  /** No more runs are taken. */
-  stopTaking(): Promise<void>;
-  /** This process executes no run any more. Readers that wait for other processes end. */
-  close(): Promise<void>;
+  /** This process stops, in two steps: first `taking`, then `executing`. Resolves when nothing of that is under way. */
+  stop(what: Stop): Promise<void>;
 }
 
 /** Makes the remote runs of one runtime. */
@@ -170,7 +184,7 @@ export async function cancelAnywhere(remote: RemoteRuns, key: RunKey): Promise<v
   try {
     const run = await remote.load(key);
     const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
-    if (!isCancelled) await remote.cancel(key, undefined);
+    if (!isCancelled) await remote.post(key, { type: "cancel", by: undefined });
   } catch (error) {
     const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
     if (!isOver) throw error;

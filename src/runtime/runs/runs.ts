@@ -228,7 +228,7 @@ export class Runs implements LiveRuns {
   /** No new runs from now on. Resolves when none is at work here any more, or after `drainMs`. See {@link Draining}. */
   async drain(drainMs: number, handOn: (run: LiveRun) => void): Promise<void> {
     this.shared.isClosed = true;
-    await this.remote?.stopTaking();
+    await this.remote?.stop("taking");
     this.#pruning.stop();
     await new Draining(this, this.shared, handOn).wait(drainMs);
   }
