@@ -13,7 +13,6 @@ import type {
   RemotePost,
   RemoteReport,
 } from "../runtime/runs/remote-runs.ts";
-import { Ancestors } from "./recovery/ancestors.ts";
 import { FollowedLog } from "./recovery/followed-log.ts";
 import { Lease } from "./recovery/lease.ts";
 import { LeasedResidence } from "./recovery/leased-residence.ts";
@@ -41,14 +40,13 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
     const { store, clock } = worker;
     const lease = new Lease(worker, () => recovery.onHeartbeat());
     const logs = new RemotePosts(store);
-    const ancestors = new Ancestors(worker, logs);
     const offers = new Offers(worker);
     const loader = new RunLoader(worker, lease, logs);
     const recovery: Recovery = new Recovery(worker, lease, loader);
     const owner: Owner = {
       worker,
       lease,
-      ancestors,
+      postAbove: (key, commands) => logs.change(key, commands),
       loadAgain: (run) => loader.loadAgain(run),
       reload: (key) => loader.reload(key),
       onSuspectCleared: (run) => recovery.onSuspectCleared(run),
@@ -58,6 +56,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
     const given = async (key: RunKey, post: RemotePost): Promise<RunState | boolean> => {
       // An offer wakes the run when it is posted, before its verdict.
       if (post.type === "answer") return offers.give(key, post.answer);
+      if (post.type === "questions") return logs.change(key, post.commands);
       let result: RunState | boolean;
       if (post.type === "message") result = await logs.send(key, post.entry, post.keyBy, runs.shared.settings);
       else {
@@ -85,7 +84,6 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       async post<Post extends RemotePost>(key: RunKey, post: Post): Promise<Posted<Post>> {
         return (await given(key, post)) as Posted<Post>;
       },
-      settleAbove: (key, parent, question) => ancestors.settle(key, parent, question),
       logOf(stored) {
         const isBlocked = stored.head.blocked !== null;
         return (isBlocked ? loader.tried(stored.created.agent_name) : undefined) ?? new FollowedLog(worker, stored);

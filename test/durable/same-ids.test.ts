@@ -2,7 +2,6 @@ import type { RunKey, Store } from "cadenza/store";
 import { expect, it } from "vitest";
 import { newerFormatError } from "../../src/core/format.ts";
 import type { StoredRun, StoreHint } from "../../src/core/ports.ts";
-import { Ancestors } from "../../src/durable/recovery/ancestors.ts";
 import { DamagedRuns } from "../../src/durable/recovery/damaged-runs.ts";
 import { Follower } from "../../src/durable/recovery/follower.ts";
 import { UnloadedRuns } from "../../src/durable/recovery/recovery.ts";
@@ -10,6 +9,7 @@ import { Unreceived } from "../../src/durable/recovery/remote-posts.ts";
 import { Wakeups } from "../../src/durable/recovery/wakeups.ts";
 import type { Worker } from "../../src/durable/recovery/worker.ts";
 import { subRunsBegun } from "../../src/durable/replay/history.ts";
+import { committedAbove, tellAbove } from "../../src/runtime/runs/committed-above.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { nextTurn } from "../harness/promises.ts";
 import { refusal } from "../harness/runtimes.ts";
@@ -166,19 +166,18 @@ it("a waker is given the tenant of each run, and looks at each run", async () =>
 it("the runs above a sub-run, and those below a run, are of its tenant", async () => {
   const sought: RunKey[] = [];
   const changed: RunKey[] = [];
-  const runs = { find: (key: RunKey) => void sought.push(key) };
+  const runs = { find: (key: RunKey) => void sought.push(key), shared: { logger, clock: new FakeClock() } };
   const change = async (key: RunKey) => {
     changed.push(key);
     return { created: found(key).created };
   };
-  const ancestors = new Ancestors(partOf({ runs, logger, clock: new FakeClock() }), { change } as never);
   const parent = { run_id: "00000000-0000-4000-8000-000000000002", key: "run:agent#1", depth: 1 };
   const created = { ...found(BLUE).created, parent };
   const above = { tenant: "blue", run_id: parent.run_id };
-  expect(ancestors.told({ log: { key: BLUE, state: { created } } } as never)).toBeUndefined();
+  expect(committedAbove({ runs, residence: {}, log: { key: BLUE, state: { created } } } as never)).toBeUndefined();
   expect(sought.splice(0)).toEqual([above]);
   const asked = { type: "awaited", at: 0, await_id: "ask#1", parts: [] };
-  await ancestors.settle(BLUE, parent, { asked, settled: null } as never);
+  await tellAbove(runs as never, change as never, BLUE, parent, [{ asked, settled: null } as never]);
   expect([sought, changed]).toEqual([[above], [above]]);
 
   const intent = { type: "intent", at: 0, key: "run:agent#1", attempt: 1, run_id: parent.run_id } as const;

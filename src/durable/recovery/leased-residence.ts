@@ -15,6 +15,7 @@ import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { Attempt, Outcome, ResidenceEvent, WritePlan } from "../../runtime/log/run-write.ts";
 import { isCountedByStore } from "../../runtime/runs/admission.ts";
+import { tellAboveLater } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Followed } from "./follower.ts";
 import { SharedSlot } from "./leased-head.ts";
@@ -71,12 +72,8 @@ export class LeasedResidence implements Residence, Followed {
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
     if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
     if (before?.holds_slot === true && !write.head.holds_slot) this.#owner.worker.onSlotFree();
-    this.#owner.ancestors.tell(this.run, write.entries);
+    tellAboveLater(this.run, write.entries, this.#owner.postAbove);
     this.#onReaders();
-  }
-
-  told(): undefined | Promise<void> {
-    return this.#owner.ancestors.told(this.run);
   }
 
   /** A write has woken a run. */

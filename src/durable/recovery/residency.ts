@@ -13,11 +13,11 @@ import type { Journal, JournaledAgent } from "../../runtime/execution/operations
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { SubRunActivity } from "../../runtime/log/run-write.ts";
 import { fed } from "../../runtime/log/run-write.ts";
+import type { PostCommands } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { AgentJournal } from "../replay/agent-journal.ts";
 import { History, subRunsBegun } from "../replay/history.ts";
 import type { JournalEvents } from "../replay/result-queue.ts";
-import type { Ancestors } from "./ancestors.ts";
 import type { ResidencyRule } from "./head-tables.ts";
 import { activities, activityOf } from "./head-tables.ts";
 import type { Lease } from "./lease.ts";
@@ -28,7 +28,8 @@ import type { Worker } from "./worker.ts";
 export interface Owner {
   readonly worker: Worker;
   readonly lease: Lease;
-  readonly ancestors: Ancestors;
+  /** Writes questions of a sub-run to a run above it that is not loaded here. */
+  readonly postAbove: PostCommands;
   /** Releases the run, and loads it with the code that is registered now. */
   loadAgain(run: LiveRun): void;
   /** Loads the run again after it was given up. */

@@ -93,8 +93,6 @@ export type Sync = "if left" | "unless writing" | "after writing" | "before work
 export interface Residence extends LogResidence {
   /** Reads what other processes have written to the run. Undefined: nothing is to be read. */
   sync(how: Sync): undefined | Promise<void>;
-  /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
-  told(): undefined | Promise<void>;
   /** Resolves when the run can be answered. Undefined: it can. Throws or rejects if it cannot. */
   whenAnswerable(): undefined | Promise<void>;
   /** Whether the agent does again what the log holds, or the code and the log disagree. */

@@ -70,6 +70,7 @@ export interface LogResidence {
   plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
+  /** Takes note of what happens to the run. */
   note(event: ResidenceEvent): void;
 }
 

@@ -28,7 +28,8 @@ import {
   replyRefusedError,
 } from "../log/refusals.ts";
 import type { RunLog } from "../log/run-log.ts";
-import { committedAbove } from "./committed-above.ts";
+import type { PostCommands } from "./committed-above.ts";
+import { committedAbove, tellAbove } from "./committed-above.ts";
 import type { LiveRun } from "./live-run.ts";
 import { unlessLost } from "./remote-runs.ts";
 import type { Runs } from "./runs.ts";
@@ -160,9 +161,13 @@ export class AnswerRouter {
 
   /** The caller of an answer finds the question settled in the runs above, whichever process has settled it below. */
   #settleAbove(key: RunKey, state: RunState, answer: Answer, await_id: string | null): undefined | Promise<void> {
+    const { remote } = this.#runs;
     const { parent } = createdEntry(state);
-    const question = parent && exchangeOf(state, { ...answer, await_id });
-    return question && this.#runs.remote?.settleAbove(key, parent, question);
+    if (remote === undefined || parent === undefined) return undefined;
+    const question = exchangeOf(state, { ...answer, await_id });
+    if (question === undefined) return undefined;
+    const post: PostCommands = (above, commands) => remote.post(above, { type: "questions", commands });
+    return tellAbove(this.#runs, post, key, parent, [question]);
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {

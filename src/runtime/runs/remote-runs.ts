@@ -1,13 +1,14 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { blockedError } from "../../core/blocked-error.ts";
+import type { Command } from "../../core/commands.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
-import type { ParentRun, ReceivedEntry } from "../../core/log.ts";
+import type { ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
-import type { Question, RunState } from "../../core/state.ts";
+import type { RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
@@ -91,7 +92,9 @@ export type RemotePost =
    * An answer that this process cannot validate. The post resolves when another process has taken it, rejects as that
    * process refuses it, and rejects with `answer_pending` if no process has decided in time.
    */
-  | { readonly type: "answer"; readonly answer: Answer };
+  | { readonly type: "answer"; readonly answer: Answer }
+  /** Questions of a run below it, to be shown or settled: see `tellAbove`. */
+  | { readonly type: "questions"; readonly commands: readonly Command[] };
 
 interface MessagePost {
   readonly type: "message";
@@ -99,10 +102,16 @@ interface MessagePost {
   readonly keyBy: KeyGiver;
 }
 
-/** The state of the run after a post. The log is not read for most messages: of a message, whether the run did not have it before. */
+/**
+ * What a post resolves with: the state of the run after it. A message resolves with whether the run did not have it before,
+ * because the log is not read for most messages.
+ */
 export type Posted<Post extends RemotePost> = Post extends MessagePost ? boolean : RunState;
 
-/** How far a process stops. `taking`: it takes no more runs. `executing`: it executes none, and no reader waits for others. */
+/**
+ * How far a process stops. `taking`: it takes no more runs, and executes the loaded ones. `executing`: it executes no run
+ * any more, and readers that wait for other processes end.
+ */
 export type Stop = "taking" | "executing";
 
 /**
@@ -122,18 +131,15 @@ export interface RemoteRuns {
    * version is not registered here, or this runtime is closed.
    */
   load(key: RunKey): Promise<LiveRun | undefined>;
-  /** Writes what has arrived here for a run that is not loaded here to the log of the run, and wakes the run. */
+  /** Writes what has arrived for a run that is not loaded here to the log of the run. Wakes the run if it has more to do. */
   post<Post extends RemotePost>(key: RunKey, post: Post): Promise<Posted<Post>>;
-  /**
-   * Settles a question of a sub-run in the runs above it, whichever process has settled it below. Resolves when the store
-   * has that, or has failed to take it. Undefined: only this process writes to the runs above.
-   */
-  settleAbove(key: RunKey, parent: ParentRun, question: Question): undefined | Promise<void>;
   /** The log of a run that is not loaded here. A promise: code that was just registered is tried on it. Look again then. */
   logOf(stored: StoredRun): LogSource | Promise<void>;
+  /** This process executes the agent from now on. Blocked runs of the agent are tried once. */
   onRegistered(agent: Agent): void;
+  /** The runs of the store that cannot continue, and how this process does. */
   report(): Promise<RemoteReport>;
-  /** This process stops, in two steps: first `taking`, then `executing`. Resolves when nothing of that is under way. */
+  /** This process stops: first `taking`, later `executing`. Resolves when it has. */
   stop(what: Stop): Promise<void>;
 }
 

@@ -258,13 +258,13 @@ const durableRoom: readonly Mutant[] = [
   mutant("src/durable/recovery/wakeups.ts", "tenant: key.tenant });", 'tenant: "" });', runs),
   mutant("src/durable/recovery/recovery.ts", "isSameRun(found.key, key)", "found.key.run_id === key.run_id", runs),
   mutant(
-    "src/durable/recovery/ancestors.ts",
+    "src/runtime/runs/committed-above.ts",
     "find({ tenant: key.tenant, run_id: parent.run_id })",
     'find({ tenant: "", run_id: parent.run_id })',
     runs,
   ),
   mutant(
-    "src/durable/recovery/ancestors.ts",
+    "src/runtime/runs/committed-above.ts",
     "const key: RunKey = { tenant, run_id: above.run_id };",
     'const key: RunKey = { tenant: "", run_id: above.run_id };',
     runs,
