@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { findForbiddenWords } from "../scripts/check-words.ts";
+import { findPersons, findRiddles } from "../scripts/check-words.ts";
 
 test.each<[text: string, ...words: string[]]>([
   ["// A lease that nobody renews.", "nobody"],
@@ -11,19 +11,32 @@ test.each<[text: string, ...words: string[]]>([
   ["an anybody-may-read file", "anybody"],
   ["const nobody_answers = 1;", "nobody"],
 ])("%j holds %j", (text, ...words) => {
-  expect(findForbiddenWords(text).map(({ word }) => word)).toEqual(words);
+  expect(findPersons(text).map(({ word }) => word)).toEqual(words);
 });
 
 test.each(["nobodys-business", "nobodyAnswers", "asNobody", "any one of them", "no body, some bodies", ""])(
   "%j holds none",
   (text) => {
-    expect(findForbiddenWords(text)).toEqual([]);
+    expect(findPersons(text)).toEqual([]);
   },
 );
 
 test("a finding names its line", () => {
-  expect(findForbiddenWords("one\ntwo of somebody\r\nthree\nanyone")).toEqual([
+  expect(findPersons("one\ntwo of somebody\r\nthree\nanyone")).toEqual([
     { line: 2, word: "somebody" },
     { line: 4, word: "anyone" },
   ]);
+});
+
+test.each<[text: string, ...riddles: string[]]>([
+  ["/** Its fields, and those of its parent. */", "those of"],
+  ["// Readers are told. The run goes on.", "are told", "goes on"],
+  ["/** Undefined: there\n * is none. */", "there\n * is none"],
+  ["// What it does Beside that\n// of the other", "Beside", "that\n// of"],
+])("%j holds %j", (text, ...riddles) => {
+  expect(findRiddles(text).map(({ word }) => word)).toEqual(riddles);
+});
+
+test.each(["besides", "What is retold goes onto a page.", "that is none of it"])("%j holds no riddle", (text) => {
+  expect(findRiddles(text)).toEqual([]);
 });

@@ -9,11 +9,11 @@ import { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { Situation } from "./head-tables.ts";
 import { situations } from "./head-tables.ts";
 
-/** What the head says beside the status. */
+/** What the head says in addition to the status. */
 export interface HeadFacts {
   /** Whether the run only waits, and no work of it is in progress here. */
   readonly isIdle: boolean;
-  /** Whether a step or a sub-run is at work here, whatever the run waits for beside it. */
+  /** Whether a step or a sub-run is at work here, whatever the run waits for at the same time. */
   readonly isAtWork: boolean;
   /** Whether it waits for sub-runs, which wake it from any process. */
   readonly hasSubRuns: boolean;

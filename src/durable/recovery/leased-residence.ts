@@ -298,7 +298,7 @@ function isStep(entry: Entry): boolean {
   return entry.type === "intent" && entry.run_id === null && !isWait(entry);
 }
 
-/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
+/** Whether the parent of a run has something to do after this entry: the run asks, continues, or has ended. */
 function isNewsForParent(entry: Entry): boolean {
   return questionId(entry) !== undefined || entry.type === "ended";
 }

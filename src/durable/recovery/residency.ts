@@ -183,7 +183,7 @@ export class Residency implements JournalEvents {
     return true;
   }
 
-  /** The agent has caught up, unless its next replay is due already. The run goes on, and may be left to any process. */
+  /** The agent has caught up, unless its next replay is due already. The run continues, and may be left to any process. */
   #goOn(): void {
     if (!this.#isReplayDue) {
       this.tellReady();
@@ -451,7 +451,7 @@ export class Residency implements JournalEvents {
     if (log.committed <= this.#replayedUntil || log.state.status === "cancelling") return;
     this.#isReplayDue = true;
     this.#expectCatchUp();
-    // The writer reports a failing store. The agent goes on without the replay.
+    // The writer reports a failing store. The agent continues without the replay.
     const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
     const held = this.#journal?.hold(replaying);
     if (held !== undefined) inBackground(this.#worker.logger, held);

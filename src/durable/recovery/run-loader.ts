@@ -243,7 +243,7 @@ export class RunLoader {
     return run;
   }
 
-  /** This process closes, and begins no run that the store has just given to it. Another one goes on at once. */
+  /** This process closes, and begins no run that the store has just given to it. Another process continues them at once. */
   async #giveBack(key: RunKey, position: number, head: RunHead): Promise<void> {
     const { store, name: owner } = this.#worker;
     if (head.owner !== owner) return;
@@ -252,7 +252,7 @@ export class RunLoader {
     await store.append(key, { epoch: head.epoch, position, owner }, { entries: [], head: released, wake: key });
   }
 
-  /** The error with which a loaded run fails. Undefined: it goes on. */
+  /** The error with which a loaded run fails. Undefined: it continues. */
   #failureAtLoad({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
     if (durable !== true) return interruptedError(run_id);
     return takeovers > this.#worker.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;

@@ -160,7 +160,7 @@ export class Wakeups {
     return runs.find(key) === undefined ? this.#in(SOON_MS) : working;
   }
 
-  /** Ends the look at a run. False: there is none. */
+  /** Ends the look at a run. False: no look is under way. */
   #settle(key: RunKey, again: number | undefined): boolean {
     const settle = this.#looks.get(key);
     this.#looks.delete(key);

@@ -72,7 +72,7 @@ export class Worker {
     return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
   }
 
-  /** A plain run waits for an answer in a store that outlives it. The logger is told once. */
+  /** A plain run waits for an answer in a store that outlives it. The logger hears it once. */
   onPlainQuestion(log: RunLog): void {
     if (this.#hasWarned) return;
     this.#hasWarned = true;

@@ -6,7 +6,7 @@ import type { Delivery, JournaledAgent, Operation, Unfit } from "../../runtime/e
 import { unfit } from "../../runtime/execution/operations.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
-/** What becomes of a durable agent beside its results. */
+/** What becomes of a durable agent apart from its results. */
 export interface JournalEvents {
   /** The agent has caught up with its history. */
   onCaughtUp(): void;
@@ -33,7 +33,7 @@ export abstract class ResultQueue {
   protected readonly check: ReplayCheck | undefined;
   /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
   protected time: number | undefined;
-  /** The results to hand over. Those of the history come first. */
+  /** The results to hand over. The results of the history come first. */
   #queue: Delivery[] | undefined;
   #next = 0;
   #delivering = false;
@@ -274,7 +274,7 @@ class Replaying {
     if (!this.#inHistory.has(operation.key)) this.#held.push(operation);
   }
 
-  /** The replay goes on. The stall time begins again. */
+  /** The replay makes progress. The stall time begins again. */
   watch(): void {
     this.#clearStall?.();
     if (this.#stalled) this.#events.onStall(undefined);

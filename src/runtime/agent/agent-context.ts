@@ -138,7 +138,7 @@ export interface AgentContext {
   readonly run: (agent_name: string, input: RunInput, options?: SubRunOptions) => Promise<Run>;
   /**
    * Runs another agent as {@link AgentContext.run} does, and resolves with its output: with an `output` schema the
-   * schema's output, otherwise the messages of the run. The input is that of its `input` schema, if it has one. Rejects
+   * schema's output, otherwise the messages of the run. The input matches its `input` schema, if it has one. Rejects
    * with `run_failed` or `run_cancelled` if the run has ended so, each with the run, and with `invalid_input` or
    * `invalid_output`.
    *
@@ -218,7 +218,7 @@ export interface UsageReport {
    * Throws `invalid_argument` for an object without token counts.
    */
   readonly add: (usage: object) => void;
-  /** The sum of all reports so far, including those of sub-runs; null before the first report. */
+  /** The sum of all reports so far, including the reports of sub-runs; null before the first report. */
   readonly total: Usage | null;
   /**
    * How many tokens are left of the run's budget, or of a budget above it if that is less; `Infinity` without one. For a
@@ -237,7 +237,7 @@ export async function callInside(
   { logger }: SchemaHost,
 ): Promise<unknown> {
   checkObject("agent", agent);
-  // The time of the calling run limits that of the schema.
+  // The time of the calling run limits the time of the schema.
   return outcomeOf(agent, await run(agent.name, inputFor(agent, input), options), { logger });
 }
 

@@ -58,7 +58,7 @@ export interface StepScope {
    * and the step's key: the same on every attempt, also after a crash, and different for every other step of any run.
    */
   readonly idempotencyKey: string;
-  /** 1 for the first attempt. After a crash it goes on from the attempt that was interrupted. */
+  /** 1 for the first attempt. After a crash it continues from the attempt that was interrupted. */
   readonly attempt: number;
   /**
    * The signal of the run. With `timeoutMs` or `stallMs`, a signal of this attempt, which aborts with the run's signal
@@ -70,7 +70,7 @@ export interface StepScope {
    * attempt's `timeoutMs` nothing is emitted.
    */
   readonly emit: (value: unknown) => Promise<void>;
-  /** Says that the attempt goes on, for the limit `stallMs`. Each call of `emit` says so too. */
+  /** Says that the attempt makes progress, for the limit `stallMs`. Each call of `emit` says so too. */
   readonly progress: () => void;
 }
 
@@ -83,7 +83,7 @@ export interface StepOptions {
   readonly once?: boolean | undefined;
   /**
    * How long one attempt may take, in milliseconds. After that the attempt's signal aborts, and the attempt fails with
-   * `step_timeout`, also if the function goes on. What the function still emits or returns is dropped. The attempt is
+   * `step_timeout`, also if the function continues. What the function still emits or returns is dropped. The attempt is
    * repeated like any other that fails. Default: `Infinity`.
    */
   readonly timeoutMs?: number | undefined;

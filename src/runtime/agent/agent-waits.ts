@@ -24,7 +24,7 @@ interface AskMethod {
     options: AskOptions<Message | JsonObject, true> & { readonly schema?: undefined; readonly details: true },
   ): Promise<AnswerDetails<Message | JsonObject>>;
   /**
-   * With a schema, resolves with the schema's output. An answer that fails validation is rejected, and the run goes on
+   * With a schema, resolves with the schema's output. An answer that fails validation is rejected, and the run continues
    * waiting.
    */
   ask<Output>(
@@ -118,7 +118,7 @@ export interface SleepOptions {
 /** See `context.receive`. */
 export type Receive = ReceiveMethod["receive"];
 
-/** A method, as that of {@link Ask}. */
+/** A method like {@link Ask}. */
 interface ReceiveMethod {
   /** With `details`, resolves with the message and the facts about it. */
   receive<Output>(

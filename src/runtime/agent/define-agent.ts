@@ -13,7 +13,7 @@ import type { Generator as Driven } from "./generator.ts";
 import { isGenerator } from "./generator.ts";
 import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
 
-/** The options of a typed agent: those of every agent, and its schemas. */
+/** The options of a typed agent: the options of every agent, and its schemas. */
 export interface TypedAgentOptions<
   Input extends StandardSchema | undefined = StandardSchema | undefined,
   Output extends StandardSchema | undefined = StandardSchema | undefined,

@@ -19,7 +19,7 @@ export const leave: unique symbol = Symbol("cadenza.leave");
 export type Generator = (Iterator<unknown, unknown, unknown> | AsyncIterator<unknown, unknown, unknown>) & {
   /**
    * Leaves the agent where it is. A symbol, since most generators are an agent's own: they may have methods of any name,
-   * and those of the language inherit more of them with each version of Node.
+   * and generators of the language inherit more of them with each version of Node.
    */
   [leave]?(): void;
 };

@@ -53,7 +53,7 @@ export interface Interceptor {
   readonly ask?: ((info: AskInfo, next: () => Promise<AskPassage>) => Promise<unknown>) | undefined;
 }
 
-/** How a call of an agent function has ended. `left`: the run was evicted, or goes on in another process. */
+/** How a call of an agent function has ended. `left`: the run was evicted, or continues in another process. */
 export type RunPassage = "ended" | "left";
 
 /** What has become of a question. `left`: it is still open, and the run is not in this process any more. */
@@ -136,7 +136,7 @@ function checkInterceptor(name: string, interceptor: unknown): void {
   }
 }
 
-/** Each gives some texts. Those of a later one replace those of the same name. */
+/** Each gives some texts. A text of a later one replaces the text of the same name. */
 function carried(creates: readonly ((info: CreateInfo) => Carrier | undefined)[]): Interceptors["create"] {
   if (creates.length === 0) return undefined;
   return (info) => {
@@ -147,7 +147,7 @@ function carried(creates: readonly ((info: CreateInfo) => Carrier | undefined)[]
   };
 }
 
-/** What interceptors are told of a new run. */
+/** What interceptors learn of a new run. */
 export function createInfo({ tenant, run_id }: RunKey, created: CreatedEntry): CreateInfo {
   const { agent_name, version = null, durable = false, session_id, parent, metadata = null, input } = created;
   const parent_run_id = parent?.run_id ?? null;

@@ -26,7 +26,7 @@ export interface NewRun {
   readonly timeoutMs: number | undefined;
   /** How many tokens the run may use with the runs below it. Undefined: what its agent says. */
   readonly totalTokens: number | undefined;
-  /** How many tokens are left of the budgets above a sub-run. Undefined: there is none. */
+  /** How many tokens are left of the budgets above a sub-run. Undefined: no run above it has a budget. */
   readonly tokensLeft?: number | undefined;
   /** In milliseconds since 1970. Undefined: now. */
   readonly startAt: number | undefined;

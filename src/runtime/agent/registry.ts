@@ -152,7 +152,7 @@ function isMarked({ options }: Agent): boolean {
 }
 
 function oneCurrent({ name, options: { version } }: Agent): string {
-  return `one current version of agent ${JSON.stringify(name)}, which is ${version === undefined ? "the one without a version" : JSON.stringify(version)}, or { replace: true } beside it`;
+  return `one current version of agent ${JSON.stringify(name)}, which is ${version === undefined ? "the one without a version" : JSON.stringify(version)}, or { replace: true } in addition`;
 }
 
 /** Numbers with dots, dashes or the like between them: `2`, `v1.10.0`, `2026-01-31`. */

@@ -209,7 +209,7 @@ export function jsonSchemaOf(schema: StandardSchema): string | undefined {
   }
 }
 
-/** Whether a value is a Standard Schema. Those of arktype are functions. */
+/** Whether a value is a Standard Schema. A schema of arktype is a function. */
 export function isStandardSchema(value: unknown): value is StandardSchema {
   if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
   return "~standard" in value && typeof (value["~standard"] as { validate?: unknown } | null)?.validate === "function";

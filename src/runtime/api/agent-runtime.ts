@@ -211,7 +211,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   }
 
   /**
-   * The runs and sessions of one tenant. A scope cannot see those of other tenants. Agents see `principal` as
+   * The runs and sessions of one tenant. A scope cannot see the runs and sessions of other tenants. Agents see `principal` as
    * `context.principal`. With `owns: true` only the runs and sessions exist that the principal has created: it then has to
    * name a user, as a text or as an object with an `id`, of at most 255 characters. Defaults: the tenant "", the principal
    * null, and all runs of the tenant. Throws `invalid_argument` for a tenant that is no string of at most 128 characters,
@@ -280,7 +280,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   /**
    * Accepts no new runs, waits up to `drainMs` milliseconds (default 10,000) for active runs to rest, and closes the
    * store. Resolves with the runs that have not ended. A durable run in a persistent store begins no more steps in the
-   * second half of this time. As soon as none of its steps is at work, it is released and goes on in another process.
+   * second half of this time. As soon as none of its steps is at work, it is released and continues in another process.
    * Any other run fails at the end with the reason `interrupted`. A repeated call gives the same promise. Errors
    * of the store go to the logger. A store that does not answer is waited for 10,000 milliseconds after the drain.
    * Rejects with `invalid_argument` for an invalid option.

@@ -14,12 +14,12 @@ import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { DetailedEvent } from "../log/event-stream.ts";
 import type { CreateRunOptions, CreateRunRequest, EventsOptions, ResumeRequest, RunDetails } from "../runs/requests.ts";
 
-/** The options of `call`: those of `createRun`, and who answers. */
+/** The options of `call`: the options of `createRun`, and who answers. */
 export interface CallOptions extends CreateRunOptions {
   /**
    * Called once for each question of the run, also for several that are open at once. It gives the answer as a JSON
    * value, `question.decline(reason)` to decline, or undefined to leave the question open. The call rejects with what it
-   * throws, and with `answer_rejected` for an answer that does not match; the run then goes on waiting. Default: the
+   * throws, and with `answer_rejected` for an answer that does not match; the run then continues to wait. Default: the
    * call waits until the questions are answered elsewhere.
    */
   readonly onQuestion?: OnQuestion | undefined;

@@ -29,12 +29,12 @@ export interface ForkOptions {
    * question; otherwise after all that is recorded, or before the run was stopped.
    */
   readonly before?: string | undefined;
-  /** The version of the agent that goes on; null for the one without. It must be registered here. Default: the run's. */
+  /** The version of the agent that continues; null for the one without. It must be registered here. Default: the run's. */
   readonly version?: string | null | undefined;
   /** Another input. The recorded results stay as they are. Default: the run's. */
   readonly input?: RunInput | undefined;
   /**
-   * The idempotency keys of the fork's steps. `same`: those of the run, so that nothing is charged twice. `new`: others.
+   * The idempotency keys of the fork's steps. `same`: the keys of the run, so that nothing is charged twice. `new`: others.
    * Default: `same`.
    */
   readonly keys?: "same" | "new" | undefined;

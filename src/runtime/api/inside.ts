@@ -3,7 +3,7 @@ import type { Registry } from "../agent/registry.ts";
 import type { Feed } from "../log/watch.ts";
 import type { Audit } from "../runs/audit.ts";
 
-/** What the operator's side needs of a runtime beside its public members. */
+/** What the operator's side needs of a runtime in addition to its public members. */
 export interface Inside {
   readonly store: Store;
   readonly registry: Registry;

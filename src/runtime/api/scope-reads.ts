@@ -125,7 +125,7 @@ export class ScopeReads<Names extends string = never> {
   }
 
   /**
-   * The run that was created with an idempotency key; undefined if there is none.
+   * The run that was created with an idempotency key; undefined if no run was.
    *
    * @example
    * ```ts

@@ -79,7 +79,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   /**
    * Starts a run. In mode `sync`, the default, it resolves with the run when it rests: completed, failed, cancelled or
    * awaiting. In mode `async` it resolves with the run as it was accepted. In mode `stream` it returns the run's events
-   * until it rests. The run goes on whether they are read or not. Refused with `agent_not_found`, `limit_reached`,
+   * until it rests. The run continues whether they are read or not. Refused with `agent_not_found`, `limit_reached`,
    * `idempotency_conflict` or `runtime_closed`. A call that waits is also refused with `run_blocked` or
    * `lost_ownership`, if the run cannot go on here. A refused stream rejects its first `next`.
    *
@@ -119,7 +119,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   /**
    * Creates a run of an agent and resolves with its output when it has completed: with an `output` schema the schema's
-   * output, otherwise the messages of the run. It waits through questions. The input is that of the agent's `input`
+   * output, otherwise the messages of the run. It waits through questions. The input matches the agent's `input`
    * schema, if it has one. Rejects with `run_failed` or `run_cancelled` if the run ends so, each with the run, with
    * `invalid_input` or `invalid_output`, and with what {@link createRun} is refused with.
    *
@@ -146,8 +146,8 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   }
 
   /**
-   * Answers what a run asks. The modes are those of {@link createRun}. Refused with `run_not_found`, `not_awaiting` or
-   * `run_cancelling`; with `answer_rejected` if the answer does not match the question's schema (the run goes on
+   * Answers what a run asks. The modes are the same as in {@link createRun}. Refused with `run_not_found`, `not_awaiting` or
+   * `run_cancelling`; with `answer_rejected` if the answer does not match the question's schema (the run continues
    * waiting); with `answer_conflict` if the question has another answer already; with `idempotency_conflict` if the key
    * has; with `run_blocked`, `lost_ownership` or `runtime_closed` if the run cannot go on here.
    *
@@ -218,7 +218,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   }
 
   /**
-   * Makes a new run that begins with what a durable run has recorded, and goes on from there: "try again". The run
+   * Makes a new run that begins with what a durable run has recorded, and continues from there: "try again". The run
    * itself stays as it is. Recorded results are not computed again, and the idempotency keys of the steps are the same.
    * Operations without a result begin again: a step as its next attempt, questions, sleeps and receives with new
    * deadlines, sub-runs as new runs. The fork is a run of its own, without a parent, in the session of the run. Resolves
@@ -526,7 +526,7 @@ interface Cancelled {
   readonly repeated: boolean;
 }
 
-// What the application is told of calls that are done: see `Trail`.
+// What the application learns of calls that are done: see `Trail`.
 
 type Created = Awaited<ReturnType<Runs["create"]>>;
 

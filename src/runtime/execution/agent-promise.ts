@@ -82,7 +82,7 @@ function findBehind(error: unknown): string | undefined {
   return undefined;
 }
 
-/** Whether an error is that of an operation itself, so that the log has it there. */
+/** Whether an operation failed with this error, so that the log has it there. */
 export function isOfOperation(error: unknown): boolean {
   return isObject(error) && operations.has(error);
 }

@@ -263,7 +263,7 @@ function decideOffer(execution: Execution, shared: SharedByRuns, offer: OfferedE
   });
 }
 
-/** How a question is asked, as far as interceptors are told. */
+/** How a question is asked, as far as interceptors see it. */
 type Asked = Pick<Asking, "parts" | "name" | "kind">;
 
 /** Asks the client. */

@@ -58,7 +58,7 @@ export interface AgentRun extends SpendingRun {
   withSlot(callback: () => void): void;
   /** Takes the run's slot for a step body. Undefined: it has the slot, or needs none. */
   takeSlotForBody(): undefined | Promise<void>;
-  /** A step has begun, perhaps beside something that the run waits for. */
+  /** A step has begun, perhaps while the run waits for something. */
   onStepBegun(): void;
   /** A step has ended: the run may only wait from now on. */
   onStepEnded(): void;
@@ -67,7 +67,7 @@ export interface AgentRun extends SpendingRun {
   /** The agent has yielded an await request. */
   onAwait(execution: Execution, request: AwaitYield): void;
   runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
-  /** What the agent threw, for callers who are told more than the client. */
+  /** What the agent threw, for callers who learn more than the client. */
   cause: unknown;
   /** The agent has ended, or has been left behind. */
   onOver(): void;
@@ -203,7 +203,7 @@ export class Execution extends Operations {
     whenSettled(turn, contained(this, Execution.#goOnOf, Execution.#onThrownOf));
   }
 
-  /** Lets the agent run to its next value. Undefined: there is none. */
+  /** Lets the agent run to its next value. Undefined: it gives no value any more. */
   #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
     if (this.isStopped) return undefined;
     this.run.onMove();
@@ -437,7 +437,7 @@ export class Execution extends Operations {
   /** Stops the agent: its signal aborts, what it waits for rejects, its `finally` blocks run. What takes longer than the grace period is left behind. */
   abort(reason: CadenzaError): void {
     if (this.isStopped) return;
-    // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
+    // An agent that has failed is being unwound already. The others stop before they learn what stops them.
     if (this.#unwinding === undefined) this.#unwindFor({ aborted: reason, failure: null });
     else this.#unwinding.aborted = reason;
     this.close(() => reason);
@@ -585,7 +585,7 @@ export class Execution extends Operations {
     this.#generator = undefined;
   }
 
-  /** The agent goes on with new work. */
+  /** The agent continues with new work. */
   onCaughtUp(): void {
     this.#onUsage();
   }

@@ -70,7 +70,7 @@ export class Bodies {
 /** The error for an operation that begins in the body of a step. */
 export function nestedError(runId: string, what: string): CadenzaError {
   const message =
-    `Run ${runId}: ${what} was called in the body of a step, or beside one after a wait that is not in the log. ` +
+    `Run ${runId}: ${what} was called in the body of a step, or during one after a wait that is not in the log. ` +
     "It would be missing when the agent is executed again: call it before the step or after it.";
   return new CadenzaError("nested_operation", message, { run_id: runId });
 }

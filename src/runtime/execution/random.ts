@@ -45,7 +45,7 @@ function rotate(value: number, by: number): number {
   return (value << by) | (value >>> (32 - by));
 }
 
-/* What the random numbers and the idempotency keys of a run are made of. A fork has those of its origin. */
+/* What the random numbers and the idempotency keys of a run are made of. A fork has the same as its origin. */
 
 /** What `uuid` and `random` of a run are made of. */
 export function seedOf({ seed, parent }: CreatedEntry, runId: string): string {

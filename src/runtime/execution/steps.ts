@@ -80,7 +80,7 @@ export class Steps {
           await this.#run.log.outlast(wait);
           if (this.#isStopped) throw this.#run.signal.reason;
         }
-        // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
+        // A plain agent continues by itself after its run has ended. While it is only being stopped, its `finally` blocks
         // may run steps.
         if (execution.over) throw this.#run.signal.reason;
         let until: number;
@@ -150,7 +150,7 @@ export class Steps {
     });
   }
 
-  /** Beside something that the run waits for, the agent first has a turn to use the result: it may go on with more work. */
+  /** While the run waits for something else, the agent first has a turn to use the result: it may begin more work. */
   #onOver(key: string): void {
     const { log, execution, shared } = this.#run;
     if (execution !== undefined && isWaiting(log.state))
@@ -405,12 +405,12 @@ class TimeLimit {
     });
   }
 
-  /** The attempt goes on. */
+  /** The attempt makes progress. */
   progress(): void {
     this.#hasProgress = true;
   }
 
-  /** Starts the timer of a limit. That of `stallMs` starts again for as long as there is progress. */
+  /** Starts the timer of a limit. The timer of `stallMs` starts again for as long as there is progress. */
   #watch(limit: keyof AttemptLimits, exceed: (exceeded: keyof AttemptLimits) => void): void {
     if (this.#limits[limit] === Number.POSITIVE_INFINITY) return;
     const clear = this.#run.shared.clock.setTimeout(() => {

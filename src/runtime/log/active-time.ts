@@ -17,7 +17,7 @@ interface Measured {
 
 /**
  * Measures how long one run is active, by a clock that is never set. `LiveRun` says when it is. Only a run with a
- * `timeoutMs` has one. Its log records the time, so that the next process goes on with it.
+ * `timeoutMs` has one. Its log records the time, so that the next process continues with it.
  */
 export class ActiveTime {
   readonly #run: Measured;

@@ -70,7 +70,7 @@ const storeLost = "The store has lost events of this run that were read here. Re
 
 /**
  * The events of a run, read from its log at the reader's own pace. The stream is a cursor, not a queue: a slow reader
- * buffers nothing and delays no other reader. Leaving the loop detaches the reader. The run goes on.
+ * buffers nothing and delays no other reader. Leaving the loop detaches the reader. The run continues.
  */
 export class EventStream implements AsyncIterableIterator<DetailedEvent, undefined> {
   #opening: Promise<StreamStart> | undefined;
@@ -257,7 +257,7 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
     return promise;
   }
 
-  /** Another process owns the run, or the run was evicted. The stream goes on with the log's new source. */
+  /** Another process owns the run, or the run was evicted. The stream continues with the log's new source. */
   #moveOn(from: LogSource): MaybePromise<Result> {
     const go = (source: LogSource | undefined): MaybePromise<Result> => {
       // A run that the store never accepted has no events.

@@ -94,7 +94,7 @@ export class RunLog {
     return this.#committed;
   }
 
-  /** What the store knows of the run beside its log; undefined before the first commit. */
+  /** What the store knows of the run in addition to its log; undefined before the first commit. */
   get head(): RunHead | undefined {
     return this.#head;
   }
@@ -305,7 +305,7 @@ export class RunLog {
     this.flush();
   }
 
-  /** A durable run that waits may be left to any process. What its agent does beside that has a turn to begin. */
+  /** A durable run that waits may be left to any process. Its agent has a turn to begin other work. */
   #comeToRest(): void {
     const due = this.#next;
     due.isHeld = true;
@@ -361,7 +361,7 @@ export class RunLog {
     else this.#decideAgain();
   }
 
-  /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
+  /** Gives the run up: nothing is written any more. Its readers wake, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
     this.#troubles.lost = reason;
     this.#trouble?.outage?.end();
@@ -371,7 +371,7 @@ export class RunLog {
     this.tellReaders();
   }
 
-  /** Those who wait for a write wait for its end: its outcome is told otherwise. */
+  /** Who waits for a write waits for its end, whatever its outcome is. */
   #done(write: Promise<void>): Promise<void> {
     return endOf(this.logger, write);
   }
@@ -568,7 +568,7 @@ export class RunLog {
     }
   }
 
-  /** The store failed. Callers that can be told are told. What was decided stays, and is tried again. */
+  /** The store failed. Callers that can get an error get it. What was decided stays, and is tried again. */
   #onFailed(failure: CadenzaError, attempt?: Attempt): void {
     this.#putBack(attempt);
     this.refuse(failure);
@@ -641,7 +641,7 @@ interface Due {
   idempotencyKey: string | null;
   /** The head is to be written although nothing else is. */
   isHeadDue: boolean;
-  /** A durable run that asks has a turn to begin what it does beside asking. */
+  /** A durable run that asks has a turn to begin other work. */
   isHeld: boolean;
 }
 

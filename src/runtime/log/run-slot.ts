@@ -9,7 +9,7 @@ export abstract class RunSlot {
   mayBegin = false;
   /** Whether the run keeps the slot while it waits: the others of its session wait for it. */
   readonly isKept: boolean;
-  /** What waits for the slot, and goes on without it as soon as the run waits for something else. */
+  /** What waits for the slot, and continues without it as soon as the run waits for something else. */
   #waiting: (() => void)[] = [];
   /** The step bodies that wait for the slot. None begins without it. */
   #bodies: (() => void)[] = [];
@@ -79,7 +79,7 @@ export abstract class RunSlot {
     this.giveBack();
   }
 
-  /** The run has its slot: what has waited for it goes on. */
+  /** The run has its slot: what has waited for it continues. */
   goOn(): void {
     const bodies = this.#bodies;
     this.#bodies = [];
@@ -87,7 +87,7 @@ export abstract class RunSlot {
     for (const callback of bodies) callback();
   }
 
-  /** The run needs no slot for what it does beside its steps. */
+  /** The run needs no slot for what it does outside its steps. */
   protected goOnWithout(): void {
     const waiting = this.#waiting;
     this.#waiting = [];

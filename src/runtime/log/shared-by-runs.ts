@@ -18,7 +18,7 @@ export interface ExecutionSettings extends MessageLimits {
   readonly maxStepBytes: number;
   readonly maxBacklog: number;
   readonly maxDepth: number;
-  /** Whether clients are told the messages of errors that agents throw. */
+  /** Whether clients get the messages of errors that agents throw. */
   readonly exposeErrors: boolean;
   readonly interceptors: Interceptors;
 }

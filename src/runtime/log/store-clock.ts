@@ -2,7 +2,7 @@ import type { Clock, Store } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 
-/** By how much the time may be corrected before those who wait for a time are told, in milliseconds. */
+/** By how much the time may be corrected before the waits for a time are measured again, in milliseconds. */
 const TOLERANCE_MS = 20;
 
 /** After how long without an answer the store is asked again, in milliseconds. */

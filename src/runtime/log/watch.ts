@@ -44,7 +44,7 @@ export interface Watched<Type extends WatchedType = WatchedType> {
 export interface Watch<Type extends WatchedType = WatchedType>
   extends AsyncIterableIterator<Watched<Type>, undefined, undefined> {
   /**
-   * Behind what has been dealt with: the event that the loop is at does not count, and those of other types do. Keep it from time
+   * Behind what has been dealt with: the event that the loop is at does not count, and events of other types do. Keep it from time
    * to time where the events are rare: the store deletes those that are too old. Undefined before the first event.
    */
   readonly position: string | undefined;

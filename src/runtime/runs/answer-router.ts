@@ -40,7 +40,7 @@ export interface Answered {
   readonly key: RunKey;
   /** The run as it was when the answer was accepted, in mode `async`. */
   readonly record: Run | undefined;
-  /** The number of the event after which those of the answer begin. */
+  /** The number of the event after which the events of the answer begin. */
   readonly after: number;
   /** The first entry of the run. */
   readonly of: CreatedEntry;
@@ -228,7 +228,7 @@ function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below 
 }
 
 /**
- * The number of the event after which those of the answer begin: of the one that shows the first open question or, for
+ * The number of the event after which the events of the answer begin: of the one that shows the first open question or, for
  * a repeated answer, of the one that showed it then.
  */
 function askedAt(state: RunState, answer: Answer): number {
@@ -286,7 +286,7 @@ function sameQuestion(answer: Answer, error: unknown): Answer {
 /**
  * Gives a run an answer. The answer is validated by the agent's question, decided, committed, and then handed to the
  * agent. A process that does not hold the question decides nothing. The result, in mode `async` only, is the record of
- * the run before its agent goes on.
+ * the run before its agent continues.
  */
 function answerRun(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
   const ready = run.residence?.whenAnswerable();
@@ -388,7 +388,7 @@ function take(
   if (entry === undefined) return answeredBefore(run, command);
   const record = recordFor(run, answer);
   const acknowledged = log.acknowledge();
-  // If the store fails, the caller gets an error. The agent still goes on when a retry succeeds.
+  // If the store fails, the caller gets an error. The agent still continues when a retry succeeds.
   onceInLog(log, entry, (committed) => {
     if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
   });

@@ -8,7 +8,7 @@ import { isoTime } from "../../core/time.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { isNotAdmitted } from "../agent/answer.ts";
 
-/** What `onAudit` is told: a call that changes something, or a request that was refused for want of rights. */
+/** What `onAudit` gets: a call that changes something, or a request that was refused for want of rights. */
 export type AuditRecord = AuditedCall | AuditedRefusal;
 
 /** What a call is for. */
@@ -85,7 +85,7 @@ export class Audit {
   }
 }
 
-/** What a call has come to, beside what it was asked for. */
+/** What a call has come to, in addition to what it was asked for. */
 export type Ended = AuditedObjects & Pick<AuditedCall, "fork_run_id" | "repeated">;
 
 /** Tells of the calls of one scope. */

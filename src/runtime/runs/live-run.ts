@@ -70,7 +70,7 @@ export type SubRunFound = LiveRun | SubRunNotHere | undefined;
 export class LiveRun implements LogRun, StepsRun {
   readonly log: RunLog;
   readonly agent: Agent;
-  /** What the agent threw, for those who are told more than the client. */
+  /** What the agent threw, for callers who learn more than the client. */
   cause: unknown;
   readonly runs: LiveRuns;
   readonly shared: SharedByRuns;
@@ -178,7 +178,7 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
   }
 
-  /** Calls back with the slot of a run that was at work before it was loaded. One that waits takes it when it goes on. */
+  /** Calls back with the slot of a run that was at work before it was loaded. A run that waits takes it when it continues. */
   occupy(slotKey: string | undefined, hasSubRuns: boolean, callback: () => void): void {
     this.#setSlot(slotKey);
     const waits = isWaiting(this.log.state) || (hasSubRuns && this.#slot?.isKept === false);
@@ -186,7 +186,7 @@ export class LiveRun implements LogRun, StepsRun {
     else this.#slot.occupy(callback);
   }
 
-  /** Whether the body of a step is at work in this process, or is about to begin, whatever the run waits for beside it. */
+  /** Whether the body of a step is at work in this process, or is about to begin, whatever the run waits for at the same time. */
   get isInStep(): boolean {
     return this.#steps?.isBusy === true;
   }
@@ -206,7 +206,7 @@ export class LiveRun implements LogRun, StepsRun {
     return !this.isInStep && this.waits;
   }
 
-  /** Whether the run waits for something, whatever is at work beside it: the run that has started it waits with it. */
+  /** Whether the run waits for something, whatever else is at work in it: the run that has started it waits with it. */
   get waits(): boolean {
     const { head, state } = this.log;
     return isWaiting(state) || (head !== undefined && isLeft(head));
@@ -311,17 +311,17 @@ export class LiveRun implements LogRun, StepsRun {
     return this.#family?.children ?? [];
   }
 
-  /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
+  /** The run that has started this one may do something in its turn, and its own parent hears of that, and so on. */
   #tellParent(): void {
     if (this.#family?.onProgress !== undefined) this.shared.telling.do(() => this.#family?.onProgress?.());
   }
 
-  /** Why the run does not get on: its code does not match its log, or that of a sub-run does not. */
+  /** Why the run is blocked: its code does not match its log, or the code of a sub-run does not. */
   get blocked(): CadenzaError | undefined {
     return this.#family?.blocked;
   }
 
-  /** Callers that wait for the run are told, and those that wait for the run that has started it. */
+  /** Callers that wait for the run get the error, and so do callers that wait for the run that has started it. */
   setBlocked(error: CadenzaError | undefined): void {
     if (error === this.blocked) return;
     this.family.blocked = error;
@@ -492,7 +492,7 @@ export class LiveRun implements LogRun, StepsRun {
 
   withSlot(callback: () => void): void {
     if (this.log.lost || isFinal(this.log.state.status)) return;
-    // What goes on beside a question needs none either.
+    // What continues during a question needs no slot either.
     if (this.#slot === undefined || isWaiting(this.log.state)) callback();
     else if (this.log.activeTime === undefined) this.#slot.take(callback);
     else {
@@ -524,7 +524,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.shared.onProgress?.();
   }
 
-  /** Gives the slot back, and those of the runs above, where a run waits and nothing is at work in it any more. */
+  /** Gives back the slots of the run and of the runs above, where a run waits and nothing is at work in it any more. */
   settleSlot(): void {
     const slot = this.#slot;
     if (slot !== undefined && !this.log.lost && this.waits && !this.isAtWork) {

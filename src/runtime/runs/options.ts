@@ -76,7 +76,7 @@ export interface RuntimeOptions {
  */
 export interface RetentionOptions {
   /**
-   * How many ended runs of all tenants are kept. Beyond that those that ended first are deleted; in memory those of the
+   * How many ended runs of all tenants are kept. Beyond that the runs that ended first are deleted; in memory the runs of the
    * tenants that have the most. Default: 10,000, or `Infinity` in a persistent store.
    */
   readonly maxRuns?: number | undefined;
@@ -136,7 +136,7 @@ export interface LimitOptions {
 export interface TenantLimits {
   /**
    * How many of its runs that have not ended may be loaded in this process; one more is refused. Default: half of
-   * `maxLiveRuns`; all of them for the empty tenant, which is that of applications without tenants.
+   * `maxLiveRuns`; all of them for the empty tenant, which applications without tenants have.
    */
   readonly liveRuns?: number | undefined;
   /**

@@ -252,11 +252,11 @@ export interface RunDetails {
   readonly usage: Usage | null;
   /**
    * How many tokens it may use with the runs below it, and how many of these are left, where a sub-run counts when it has
-   * ended; null without a budget. That of a sub-run is at most what was left above it when it was created.
+   * ended; null without a budget. A sub-run has at most what was left above it when it was created.
    */
   readonly budget: { readonly total_tokens: number; readonly remaining_tokens: number } | null;
   /**
-   * The id of its last event. These details are those of the moment after that event:
+   * The id of its last event. These details show the moment after that event:
    * `events(run_id, { after: last_event_id })` gives all that follows, and nothing else.
    */
   readonly last_event_id: number;
@@ -326,7 +326,7 @@ export function readAwaitId(value: unknown): string | null {
 /** Reads a reply. A message with plain parts is read without the schema, which is slower. */
 export function readReply({ await_resume, decline }: ResumeRequest): Replied {
   if (decline === undefined || decline === null) return { answer: readAnswer(await_resume) };
-  if (await_resume !== undefined) throw badArgument("await_resume", "no answer beside decline", await_resume);
+  if (await_resume !== undefined) throw badArgument("await_resume", "no answer together with decline", await_resume);
   checkObject("decline", decline);
   checkKeys("decline", decline, ["reason"]);
   const { reason } = decline;

@@ -175,7 +175,7 @@ export class RunReader {
     return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };
   }
 
-  /** The record of a live run when it rests. If another process claims the run, the wait goes on there. */
+  /** The record of a live run when it rests. If another process claims the run, the wait continues there. */
   restOf(run: LiveRun): MaybePromise<Run> {
     return run.rest((error) => {
       if (!isLost(error) || this.#runs.shared.isClosed) return Promise.reject(error);

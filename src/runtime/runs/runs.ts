@@ -166,7 +166,7 @@ export class Runs implements LiveRuns {
     return this.#over;
   }
 
-  /** No run is here any more, and the store is not asked any more: readers that wait are told so. */
+  /** No run is here any more, and the store is not asked any more: readers that wait get their end. */
   end(): void {
     this.#over = true;
     this.#options.feed.end();

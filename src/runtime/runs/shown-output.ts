@@ -17,7 +17,7 @@ import { checkLogLength } from "../log/part-size.ts";
 /**
  * Copies what a sub-run emits into the log of its parent. It reads the committed log of the sub-run from the store,
  * wherever the sub-run is executed, with a fold of its own. The parent's log drops what it holds already, so that a
- * parent that is executed again goes on behind its last copy.
+ * parent that is executed again continues behind its last copy.
  */
 export class ShownOutput {
   readonly #key: RunKey;

@@ -245,7 +245,7 @@ export class SubRun {
     } catch (error) {
       // The parent is not executed here any more: another process, or a later execution, reads the sub-run.
       if (this.#execution.over) return true;
-      // Of a sub-run that a newer version has written to, the callers that wait for the parent are told, once.
+      // Of a sub-run that a newer version has written to, the callers that wait for the parent get the error, once.
       const isNewer = newerPart(error) !== undefined && CadenzaError.is(error);
       if (!isNewer || this.#parent.blocked?.code !== error.code)
         shared.logger.warn(
@@ -307,7 +307,7 @@ export class SubRun {
   #onProgress(child: LiveRun): void {
     const { head, state, lost, committed } = child.log;
     if (this.#execution.over) {
-      // A later execution of the parent follows the sub-run. The log of the parent is told until then too.
+      // A later execution of the parent follows the sub-run. The log of the parent hears of it until then too.
       if (!lost) this.#relay(state, committed);
       this.#unfollow(child);
       return;
