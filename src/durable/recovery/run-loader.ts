@@ -8,7 +8,7 @@ import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../c
 import { ignore } from "../../core/promises.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
 import type { RunState } from "../../core/state.ts";
-import { isFinal } from "../../core/state.ts";
+import { createdEntry, isFinal } from "../../core/state.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
@@ -270,7 +270,7 @@ export class RunLoader {
       owned.residency.isSuspect = true;
       this.suspects.add(run);
     }
-    const slotKey = slotKeyOf(run);
+    const slotKey = slotKeyOf(run.agent, run.log.key.tenant, createdEntry(run.log.state));
     if (run.log.state.status !== "created") {
       run.occupy(slotKey, subRunsBegun(run.log.key, entries).length > 0, () => owned.residency.replay(entries));
       if (run.slot?.isQueued === true) owned.residency.prepare(entries);

@@ -1,10 +1,9 @@
 import { CadenzaError } from "../../core/errors.ts";
+import type { CreatedEntry } from "../../core/log.ts";
 import type { Slot } from "../../core/ports.ts";
-import { createdEntry } from "../../core/state.ts";
 import { shareOf } from "../../core/tenants.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Slots } from "../log/run-slot.ts";
-import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 
 /**
@@ -61,11 +60,14 @@ export function isCountedByStore(concurrency: ConcurrencyOptions | undefined): c
   return concurrency !== undefined && concurrency.per !== "process" && concurrency.max !== Number.POSITIVE_INFINITY;
 }
 
-/** The key of the run's slot. Undefined: the run needs none. */
-export function slotKeyOf({ agent: { name, options }, log }: LiveRun): string | undefined {
-  const { parent, session_id } = createdEntry(log.state);
+/** The key of the slot of a run with this first entry. Undefined: the run needs none. */
+export function slotKeyOf(
+  { name, options }: Agent,
+  tenant: string,
+  { parent, session_id }: CreatedEntry,
+): string | undefined {
   if (options.concurrency === undefined || parent !== undefined) return undefined;
-  return slotOf(name, options.concurrency, log.key.tenant, session_id).key;
+  return slotOf(name, options.concurrency, tenant, session_id).key;
 }
 
 /** The slot of a run. A session has an id, so that no session has the slot of a tenant. */

@@ -293,7 +293,7 @@ export class Runs implements LiveRuns {
     this.#live.set(key, run);
     run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
     for (const other of others) run.log.decide(commandOf(other));
-    run.reserve(slotKeyOf(run));
+    run.reserve(slotKeyOf(agent, key.tenant, entry));
     this.#announcer.onCreated(run);
     return run;
   }
