@@ -31,6 +31,11 @@ export function generatorOf(result: unknown): Generator {
   return isGenerator(result) ? result : new ValueGenerator(result);
 }
 
+/** The only step of an agent function that is no generator, once it has returned. */
+export function lastStep(returned: unknown): MaybePromise<IteratorResult<unknown>> {
+  return settle({ done: true, value: returned });
+}
+
 /** The iterator of an iterable that an agent yielded or returned. */
 export function generatorOfItems(iterable: Iterable<unknown> | AsyncIterable<unknown>): Generator {
   return Symbol.asyncIterator in iterable ? iterable[Symbol.asyncIterator]() : iterable[Symbol.iterator]();

@@ -18,7 +18,16 @@ import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
 import type { AwaitYield, Generator } from "../agent/generator.ts";
-import { generatorOf, generatorOfItems, leave, meaningOf, nextOf, throwInto, unwind } from "../agent/generator.ts";
+import {
+  generatorOfItems,
+  isGenerator,
+  lastStep,
+  leave,
+  meaningOf,
+  nextOf,
+  throwInto,
+  unwind,
+} from "../agent/generator.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
 import type { NewSubRun } from "../agent/new-run.ts";
 import { ActiveTime } from "../log/active-time.ts";
@@ -81,8 +90,10 @@ export interface AgentRun extends SpendingRun {
 export class Execution extends Operations {
   readonly run: AgentRun;
   readonly journal: Journal | undefined;
-  /** What the agent function has returned, as long as it is not used up. */
+  /** What the agent function has returned, if that is a generator, as long as it is not used up. */
   #generator: Generator | undefined;
+  /** If it is not: what it returns, while it is awaited. */
+  #pending: Promise<IteratorResult<unknown>> | undefined;
   /** The generators that wait while one that they gave is drained. */
   #outer: Generator[] | undefined;
   /** Made once for all values, and dropped while the agent waits for an answer. */
@@ -128,12 +139,24 @@ export class Execution extends Operations {
   #call(context: AgentContext): void {
     try {
       const { run } = this.settings.interceptors;
-      this.#generator = generatorOf(run === undefined ? this.#callAgent(context) : this.#intercept(run, context));
+      const returned = run === undefined ? this.#callAgent(context) : this.#intercept(run, context);
+      if (isGenerator(returned)) this.#generator = returned;
+      else this.#await(returned);
     } catch (error) {
       this.#onThrown(error);
       return;
     }
-    this.goOn(undefined);
+    if (this.#generator !== undefined) this.goOn(undefined);
+  }
+
+  #await(returned: unknown): void {
+    this.#pending = Promise.resolve(lastStep(returned));
+    if (this.isStopped) {
+      this.#pending.catch(ignore);
+      return;
+    }
+    this.run.onMove();
+    this.#follow(this.#pending);
   }
 
   #callAgent(context: AgentContext): unknown {
@@ -220,7 +243,10 @@ export class Execution extends Operations {
       if (hasValue) inBackground(this.logger, this.#emitLast(step.value));
       return "stops";
     }
-    if (isLast) this.#generator = this.#outer?.pop();
+    if (isLast) {
+      this.#pending = undefined;
+      this.#generator = this.#outer?.pop();
+    }
     return hasValue ? this.#handle(step.value) : undefined;
   }
 
@@ -492,6 +518,7 @@ export class Execution extends Operations {
   async #unwind(): Promise<void> {
     // A generator that is stopped by what it calls itself has to come to its next `yield` first.
     await undefined;
+    if (this.#pending !== undefined) await this.#pending.then(ignore, ignore);
     for (let generator = this.#generator; generator !== undefined; generator = this.#outer?.pop()) {
       try {
         let step = await unwind(generator);
@@ -583,6 +610,7 @@ export class Execution extends Operations {
     outermost?.[leave]?.();
     this.#outer = undefined;
     this.#generator = undefined;
+    this.#pending = undefined;
   }
 
   /** The agent continues with new work. */
