@@ -35,7 +35,7 @@ describe("docs/architecture.md", () => {
 
   it("has the activities of the residency table", () => {
     const row = /^\| residency \| .*$/m.exec(page.text)?.[0] ?? "";
-    const [, table = ""] = sources.get("src/durable/recovery/head-tables.ts")?.split("const activities = {") ?? [];
+    const [, table = ""] = sources.get("src/durable/recovery/keeping-owners.ts")?.split("const activities = {") ?? [];
     const names = [...((table.split("}\n")[0] ?? "").split("as const")[0]?.matchAll(/^ {2}(\w+):/gm) ?? [])];
     expect(names.length).toBeGreaterThan(0);
     expect([...row.matchAll(/`(\w+)`/g)].map(([, name]) => name)).toEqual(names.map(([, name]) => name));

@@ -6,8 +6,8 @@ import type { RunState } from "../../core/state.ts";
 import { isFinal, isStopped, isWaiting, startTime } from "../../core/state.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import { RunSlot } from "../../runtime/log/run-slot.ts";
-import type { Situation } from "./head-tables.ts";
-import { situations } from "./head-tables.ts";
+import type { Situation } from "./keeping-owners.ts";
+import { situations } from "./keeping-owners.ts";
 
 /** What the head says in addition to the status. */
 export interface HeadFacts {

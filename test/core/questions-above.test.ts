@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { commandOf } from "../../src/core/commands.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
-import { newsForParent } from "../../src/core/passed-on.ts";
+import { newsForParent } from "../../src/core/questions-above.ts";
 import type { RunState } from "../../src/core/state.ts";
 import { openQuestions, replyTo } from "../../src/core/state.ts";
 import {

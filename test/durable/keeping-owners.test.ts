@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Mismatch, RunHead } from "../../src/core/ports.ts";
-import type { Activity, ResidencyFacts, ResidencyRule, Situation } from "../../src/durable/recovery/head-tables.ts";
-import { activities, activityOf, situations } from "../../src/durable/recovery/head-tables.ts";
+import type { Activity, ResidencyFacts, ResidencyRule, Situation } from "../../src/durable/recovery/keeping-owners.ts";
+import { activities, activityOf, situations } from "../../src/durable/recovery/keeping-owners.ts";
 import type { HeadFacts } from "../../src/durable/recovery/leased-head.ts";
 import { LeasedHead } from "../../src/durable/recovery/leased-head.ts";
 import { asked, created, ended, fold, logs, part, received, resumed, started, T0 } from "../harness/logs.ts";
