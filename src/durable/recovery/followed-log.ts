@@ -21,9 +21,8 @@ export class FollowedLog implements LogSource, Followed {
   #position: number;
   #watchers: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
-  /** Whether the run has moved since the store was last asked for it. */
-  #isMoved = false;
-  #isAsking = false;
+  /** How the store is being asked for the run. `again`: the run has moved since, and the store is asked once more. */
+  #asking: "idle" | "once" | "again" = "idle";
   /** Why the run cannot be read any more. */
   #damage: CadenzaError | undefined;
   /** The runtime is closed. Ends the wait of all readers. */
@@ -81,21 +80,21 @@ export class FollowedLog implements LogSource, Followed {
 
   /** The run has moved in the store. */
   onMoved(): void {
-    this.#isMoved = true;
+    const before = this.#asking;
+    this.#asking = "again";
     // After a failure of the store, the next poll tries again.
-    if (!this.#isAsking) inBackground(this.#worker.logger, this.#reload().catch(ignore));
+    if (before === "idle") inBackground(this.#worker.logger, this.#reload().catch(ignore));
   }
 
   /** Asks one request at a time: the answer to an earlier one might arrive later. */
   async #reload(): Promise<void> {
-    this.#isAsking = true;
     try {
-      while (this.#isMoved) {
-        this.#isMoved = false;
+      while (this.#asking === "again") {
+        this.#asking = "once";
         this.#update(await this.#find());
       }
     } finally {
-      this.#isAsking = false;
+      this.#asking = "idle";
     }
   }
 

@@ -31,10 +31,10 @@ export class Lease {
   #hasFailed = false;
   /** When the first renewal after an outage was answered. */
   #outageEnded: Moment | undefined;
+  /** Stops the timer of the next heartbeat. Undefined: there are no heartbeats, before the start and after the stop. */
   #clearTimer: (() => void) | undefined;
   #beating: Promise<void> = Promise.resolve();
   #renewing: Promise<void> | undefined;
-  #isOn = false;
 
   readonly #onRenewed: () => Promise<void>;
 
@@ -49,15 +49,14 @@ export class Lease {
    * over.
    */
   start(): void {
-    this.#isOn = true;
     inBackground(this.#worker.logger, this.renew().catch(ignore));
     this.#beatLater(this.#worker.settings.heartbeatMs);
   }
 
   /** Stops the heartbeats. The lease ends with the store's `release`. Resolves when no heartbeat is pending. */
   async stop(): Promise<void> {
-    this.#isOn = false;
     this.#clearTimer?.();
+    this.#clearTimer = undefined;
     await this.#beating;
   }
 
@@ -137,7 +136,7 @@ export class Lease {
    * stays pending if the run is lost.
    */
   ensure(run: LiveRun): undefined | Promise<void> {
-    if (!this.#isOn || (this.isHeld && !this.#doubted.has(run))) return undefined;
+    if (this.#clearTimer === undefined || (this.isHeld && !this.#doubted.has(run))) return undefined;
     return this.#reassure(run);
   }
 
@@ -168,7 +167,7 @@ export class Lease {
       wait = Math.min(retryMs, Math.max(0, retryMs - msSince(clock.machine, since)));
       this.#worker.logger.error("The store failed to renew the lease.", { error });
     }
-    if (!this.#isOn) return;
+    if (this.#clearTimer === undefined) return;
     this.#beatLater(wait);
     await this.#onRenewed().catch((error: unknown) =>
       this.#worker.logger.error(

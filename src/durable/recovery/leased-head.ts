@@ -43,9 +43,10 @@ export class LeasedHead {
   readonly #facts: HeadFacts;
   /** The head that is being written gives the slot back. */
   #isGivingSlot = false;
-  /** The head that was last made leaves the run to any process, since no slot is free here. */
-  #isQueueing = false;
-  #hasLeftForSlot = false;
+  /** How the last head that was made found the run. Undefined: none was made. */
+  #made: Situation | undefined;
+  /** How the last head that was written found the run. Undefined: none was written. */
+  #written: Situation | undefined;
 
   constructor(owner: string, facts: HeadFacts) {
     this.#owner = owner;
@@ -58,7 +59,7 @@ export class LeasedHead {
 
   /** Whether the run has been left to any process because no slot was free. */
   get hasLeftForSlot(): boolean {
-    return this.#hasLeftForSlot;
+    return this.#written === "queueing";
   }
 
   expected({ epoch, owner }: RunHead, committed: number): Expected {
@@ -76,7 +77,7 @@ export class LeasedHead {
     const takenAt = before?.owner === owner ? before.due_at : null;
     const due_at = due === "taken" ? takenAt : due && this.#dueAt(state);
     const holds_slot = slot === "take" || (slot === "keep" && before?.holds_slot === true && this.#needsSlot(state));
-    this.#isQueueing = situation === "queueing";
+    this.#made = situation;
     this.#isGivingSlot = before?.holds_slot === true && !holds_slot;
     const getsOn = this.isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
@@ -136,7 +137,7 @@ export class LeasedHead {
     this.isTakenOver = false;
     if (before?.owner !== head.owner) this.wakes = 0;
     this.#isGivingSlot = false;
-    this.#hasLeftForSlot = this.#isQueueing;
+    this.#written = this.#made;
   }
 
   /**
@@ -179,7 +180,8 @@ function isProgress(entry: Entry): boolean {
 export class SharedSlot extends RunSlot {
   readonly #log: RunLog;
   readonly #head: LeasedHead;
-  #isReplayDue = false;
+  /** Replays the run, as soon as it has its slot or needs none. Undefined: no replay waits for that. */
+  #replay: (() => void) | undefined;
 
   constructor(log: RunLog, head: LeasedHead, per: string | undefined) {
     super(per);
@@ -203,9 +205,9 @@ export class SharedSlot extends RunSlot {
   }
 
   override occupy(callback: () => void): void {
-    this.#isReplayDue = true;
+    this.#replay = callback;
     this.take(() => {
-      this.#isReplayDue = false;
+      this.#replay = undefined;
       callback();
     });
   }
@@ -215,7 +217,7 @@ export class SharedSlot extends RunSlot {
     if (!this.isQueued) return;
     const { state } = this.#log;
     if (this.isHeld) this.goOn();
-    else if (isWaiting(state) || (this.#isReplayDue && isStopped(state))) this.goOnWithout();
+    else if (isWaiting(state) || (this.#replay !== undefined && isStopped(state))) this.goOnWithout();
   }
 
   protected override giveBack(): void {

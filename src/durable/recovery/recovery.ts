@@ -42,15 +42,18 @@ export class Recovery {
   readonly #wakeups: Wakeups | undefined;
   /** The loaded runs of which the store has told. */
   readonly #hinted = new Set<LiveRun>();
-  #isComparing = false;
-  #isLookDue = false;
-  #hasFreeSlot = false;
+  /** Compares the hinted runs with the store. Undefined: no comparison is under way. */
+  #comparing: Promise<void> | undefined;
+  /** A scan at the end of this turn. Undefined: none is due. */
+  #looking: Promise<void> | undefined;
+  /** How long after the next scan to scan again at the latest, in milliseconds. */
+  #againMs = Number.POSITIVE_INFINITY;
+  /** Stops the timer of the next scan. Undefined: no runs are taken, before the start and after the stop. */
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
   /** While a run that was accepted here is to be taken: lets the process end. */
   #isHeld = false;
-  #isOn = false;
 
   constructor(worker: Worker, lease: Lease, loader: RunLoader) {
     this.#worker = worker;
@@ -64,7 +67,7 @@ export class Recovery {
         worker,
         waker,
         (stored) => this.#claimAndBegin(stored),
-        () => (this.#isOn ? this.#room : 0),
+        () => (this.#isTaking ? this.#room : 0),
         (delayMs) => this.lookForWork(delayMs),
       );
   }
@@ -72,25 +75,29 @@ export class Recovery {
   /** Begins to own runs, and to take runs that need work. */
   start(): void {
     const { store, isClosed } = this.#worker;
-    if (this.#isOn || isClosed || !store.persistent) return;
-    this.#isOn = true;
+    if (this.#isTaking || isClosed || !store.persistent) return;
+    this.#scanSoon(0);
     this.#lease.start();
     this.#unwatch = store.watch?.(({ due, moved }) => {
       if (due === true && this.#wakeups === undefined) this.lookForWork();
       if (moved !== undefined) this.#onMoved(moved);
     });
     if (this.#wakeups !== undefined) inBackground(this.#worker.logger, this.#wakeups.start());
-    this.#scanSoon(0);
   }
 
   /** No more runs are taken. The lease is kept for the loaded ones. */
   async stopTaking(): Promise<void> {
-    this.#isOn = false;
     this.#unwatch?.();
     this.#clearTimer?.();
+    this.#clearTimer = undefined;
     this.#endHold();
     await this.#scanning;
     await Promise.all(this.#beginning.values());
+  }
+
+  /** Whether runs are taken. */
+  get #isTaking(): boolean {
+    return this.#clearTimer !== undefined;
   }
 
   #endHold(): void {
@@ -102,7 +109,7 @@ export class Recovery {
   /** An agent was registered. Its blocked runs are tried once, and the store is scanned at once. */
   onRegistered(agent: Agent): void {
     this.start();
-    if (!this.#isOn) return;
+    if (!this.#isTaking) return;
     this.lookForWork();
     this.#loader.tryBlocked(agent);
   }
@@ -116,7 +123,7 @@ export class Recovery {
   onAccepted(key: RunKey): void {
     if (this.#wakeups !== undefined) this.#wakeups.note(key);
     else {
-      if (this.#isOn && !this.#isHeld) {
+      if (this.#isTaking && !this.#isHeld) {
         this.#isHeld = true;
         this.#worker.runs.shared.hold();
       }
@@ -126,20 +133,19 @@ export class Recovery {
 
   /** A run that waits for the slot may begin. */
   onSlotFree(): void {
-    this.#hasFreeSlot = true;
+    this.#againMs = SLOT_AGAIN_MS;
     this.lookInThisTurn();
   }
 
   /** Runs may need work that this process has just made possible. All that is made so in one turn takes one scan. */
   lookInThisTurn(): void {
-    if (this.#isLookDue) return;
-    this.#isLookDue = true;
+    if (this.#looking !== undefined) return;
     const { clock, logger } = this.#worker;
     const looked = clock.turn().then(() => {
-      this.#isLookDue = false;
-      if (this.#isOn) this.#scanNow();
+      this.#looking = undefined;
+      if (this.#isTaking) this.#scanNow();
     });
-    inBackground(logger, looked);
+    this.#looking = endOf(logger, looked);
   }
 
   /** A run that is not loaded here may need work. */
@@ -161,7 +167,7 @@ export class Recovery {
 
   /** Runs may need work. The store is scanned after a delay in milliseconds; without one, at once. */
   lookForWork(delayMs = 0): void {
-    if (this.#isOn) this.#scanSoon(delayMs);
+    if (this.#isTaking) this.#scanSoon(delayMs);
   }
 
   /** A suspect has made progress, waits, or has left this process. The next one may be tried. */
@@ -184,8 +190,8 @@ export class Recovery {
   async #scanAndGoOn(before: Promise<void> | undefined): Promise<void> {
     await before;
     const { scanMs } = this.#worker.settings;
-    let wait = this.#hasFreeSlot ? Math.min(SLOT_AGAIN_MS, scanMs) : scanMs;
-    this.#hasFreeSlot = false;
+    let wait = Math.min(this.#againMs, scanMs);
+    this.#againMs = Number.POSITIVE_INFINITY;
     try {
       await this.#scan();
       if (this.#lease.waitMs > 0) wait = Math.min(wait, this.#lease.waitMs);
@@ -194,13 +200,13 @@ export class Recovery {
       this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
     }
     this.#endHold();
-    if (this.#isOn) this.#scanSoon(wait);
+    if (this.#isTaking) this.#scanSoon(wait);
   }
 
   /** Takes the runs that need work, a page at a time, until a page is not full. */
   async #scan(): Promise<void> {
     const { store, name: owner, runs, clock, settings } = this.#worker;
-    while (this.#isOn) {
+    while (this.#isTaking) {
       const limit = Math.min(TAKEN_AT_ONCE, this.#room);
       if (limit <= 0) return;
       await this.#lease.renewBeforeTaking();
@@ -279,11 +285,12 @@ export class Recovery {
       const run = this.#worker.runs.find(key);
       if (run !== undefined) this.#hinted.add(run);
     }
-    if (this.#hinted.size > 0 && !this.#isComparing) inBackground(this.#worker.logger, this.#compareHinted());
+    if (this.#hinted.size === 0 || this.#comparing !== undefined) return;
+    this.#comparing = this.#compareHinted();
+    inBackground(this.#worker.logger, this.#comparing);
   }
 
   async #compareHinted(): Promise<void> {
-    this.#isComparing = true;
     try {
       while (this.#hinted.size > 0) {
         const hinted = [...this.#hinted];
@@ -296,7 +303,7 @@ export class Recovery {
         { error },
       );
     }
-    this.#isComparing = false;
+    this.#comparing = undefined;
   }
 
   /** Reads what other processes have written to runs that are loaded here. */

@@ -67,9 +67,10 @@ export class Residency implements JournalEvents {
   #subRuns: Map<string, SubRunActivity> | undefined;
   /** How many checks of what the run waits for elsewhere are pending. */
   #checks = 0;
-  #isGivingUp = false;
-  /** With `alwaysReplay`: a replay is due, and the agent receives nothing before it. */
-  #isReplayDue = false;
+  /** Resolves when the agent has had its turn, and the run may be given up. Undefined: it is not to be given up. */
+  #givingUp: Promise<void> | undefined;
+  /** With `alwaysReplay`: resolves when the next replay has begun. The agent receives nothing before it. Undefined: none is due. */
+  #replaying: Promise<void> | undefined;
   /** The number of entries at the last replay. */
   #replayedUntil = 0;
   /** Of the agent that is executed now. */
@@ -185,7 +186,7 @@ export class Residency implements JournalEvents {
 
   /** The agent has caught up, unless its next replay is due already. The run continues, and may be left to any process. */
   #goOn(): void {
-    if (!this.#isReplayDue) {
+    if (this.#replaying === undefined) {
       this.tellReady();
       this.#ready = undefined;
       inBackground(this.#worker.logger, this.#forgetCrashes());
@@ -391,10 +392,10 @@ export class Residency implements JournalEvents {
   }
 
   async #giveUpOwner(): Promise<void> {
-    if (this.#isGivingUp) return;
-    this.#isGivingUp = true;
-    await this.#run.execution?.settled();
-    this.#isGivingUp = false;
+    if (this.#givingUp !== undefined) return;
+    this.#givingUp = this.#run.execution?.settled() ?? Promise.resolve();
+    await this.#givingUp;
+    this.#givingUp = undefined;
     const { log } = this.#run;
     const { head, lost } = log;
     const isOwned = !lost && head !== undefined && head.owner !== null;
@@ -446,14 +447,13 @@ export class Residency implements JournalEvents {
    */
   #replaySoon(): void {
     const { log, execution } = this.#run;
-    if (this.#isReplayDue || execution === undefined || this.#isPastReplay(execution)) return;
+    if (this.#replaying !== undefined || execution === undefined || this.#isPastReplay(execution)) return;
     // A run that is being cancelled is not replayed.
     if (log.committed <= this.#replayedUntil || log.state.status === "cancelling") return;
-    this.#isReplayDue = true;
     this.#expectCatchUp();
     // The writer reports a failing store. The agent continues without the replay.
-    const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
-    const held = this.#journal?.hold(replaying);
+    this.#replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
+    const held = this.#journal?.hold(this.#replaying);
     if (held !== undefined) inBackground(this.#worker.logger, held);
   }
 
@@ -471,7 +471,7 @@ export class Residency implements JournalEvents {
         return;
       }
       if (log.backlog > 0 || entries?.length !== log.committed) continue;
-      this.#isReplayDue = false;
+      this.#replaying = undefined;
       this.#replayedUntil = log.committed;
       this.replay(entries);
       return;
@@ -485,7 +485,7 @@ export class Residency implements JournalEvents {
   }
 
   #goOnWithoutReplay(): void {
-    this.#isReplayDue = false;
+    this.#replaying = undefined;
     if (this.#run.log.lost || this.#journal?.isCatchingUp === true) return;
     this.#goOn();
   }

@@ -36,7 +36,8 @@ export abstract class ResultQueue {
   /** The results to hand over. The results of the history come first. */
   #queue: Delivery[] | undefined;
   #next = 0;
-  #delivering = false;
+  /** Hands over what is there. Undefined: nothing is being handed over. */
+  #delivering: Promise<void> | undefined;
   /** While it is pending, nothing is handed over. */
   #held: Promise<void> | undefined;
   /** Called when there is nothing more to hand over. */
@@ -77,7 +78,10 @@ export abstract class ResultQueue {
 
   /** Whether the agent has had its turn with all results, and no other result is ready. */
   get isIdle(): boolean {
-    return this.agent.isClosed || (!this.#delivering && this.#held === undefined && this.#replaying === undefined);
+    return (
+      this.agent.isClosed ||
+      (this.#delivering === undefined && this.#held === undefined && this.#replaying === undefined)
+    );
   }
 
   /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
@@ -108,7 +112,9 @@ export abstract class ResultQueue {
   }
 
   #deliverSoon(): void {
-    if (!this.#delivering) inBackground(this.agent.logger, this.#deliverAll());
+    if (this.#delivering !== undefined) return;
+    this.#delivering = this.#deliverAll();
+    inBackground(this.agent.logger, this.#delivering);
   }
 
   /** Whether the operation begins now. During a replay new operations wait. */
@@ -166,7 +172,6 @@ export abstract class ResultQueue {
    * last result.
    */
   async #deliverAll(): Promise<void> {
-    this.#delivering = true;
     for (;;) {
       await this.agent.clock.turn();
       // An agent that keeps emitting new values may have caught up too.
@@ -187,7 +192,7 @@ export abstract class ResultQueue {
         return;
       }
     }
-    this.#delivering = false;
+    this.#delivering = undefined;
     this.#tellIdle();
   }
 
@@ -236,8 +241,8 @@ class Replaying {
   readonly #missing: Map<string, number>;
   /** The operations whose results the history does not hold. They begin after the replay. */
   #held: Operation[] = [];
-  #clearStall: (() => void) | undefined;
-  #stalled = false;
+  /** Stops the timer of the stall time. `reported`: that time is over, and the stall was reported. */
+  #stall: (() => void) | "reported" | undefined;
 
   constructor(
     agent: JournaledAgent,
@@ -276,10 +281,15 @@ class Replaying {
 
   /** The replay makes progress. The stall time begins again. */
   watch(): void {
-    this.#clearStall?.();
-    if (this.#stalled) this.#events.onStall(undefined);
-    this.#stalled = false;
+    this.#endStall();
     this.#stallAfter(STALL_TICKS);
+  }
+
+  #endStall(): void {
+    const stall = this.#stall;
+    this.#stall = undefined;
+    if (stall === "reported") this.#events.onStall(undefined);
+    else stall?.();
   }
 
   /**
@@ -287,7 +297,7 @@ class Replaying {
    * counts.
    */
   #stallAfter(ticks: number): void {
-    this.#clearStall = this.#agent.clock.setTimeout(() => {
+    this.#stall = this.#agent.clock.setTimeout(() => {
       const { missing } = this;
       if (missing === undefined) return;
       // While the store does not give the agent what it reads, the agent is not to blame.
@@ -296,7 +306,7 @@ class Replaying {
         this.#stallAfter(isWaiting ? ticks : ticks - 1);
         return;
       }
-      this.#stalled = true;
+      this.#stall = "reported";
       const { open } = this.#agent;
       const asked = open.length === 0 ? "nothing" : open.join(", ");
       this.#events.onStall({ expected: missing.what, asked, position: missing.position });
@@ -304,14 +314,13 @@ class Replaying {
   }
 
   stop(): void {
-    this.#clearStall?.();
+    if (this.#stall !== "reported") this.#stall?.();
     this.#held = [];
   }
 
   /** The agent has caught up. Returns the new operations, which may begin. */
   end(): readonly Operation[] {
-    this.#clearStall?.();
-    if (this.#stalled) this.#events.onStall(undefined);
+    this.#endStall();
     return this.#held;
   }
 }
