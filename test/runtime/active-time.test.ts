@@ -54,9 +54,9 @@ describe("the active time of a run", () => {
     const { clock, time, over } = measure();
     await clock.advance(500);
     expect(time.ms).toBe(0);
-    for (const isActive of [true, false, true]) {
-      time.settle(isActive);
-      time.settle(isActive);
+    for (const settle of ["goOn", "pause", "goOn"] as const) {
+      time[settle]();
+      time[settle]();
       await clock.advance(400);
     }
     expect({ ms: time.ms, left: time.leftMs, over: over() }).toEqual({ ms: 800, left: 200, over: [] });
@@ -66,25 +66,25 @@ describe("the active time of a run", () => {
 
   it("begins with what is recorded", async () => {
     const { clock, time, over } = measure({ recordedMs: 900 });
-    time.settle(true);
+    time.goOn();
     await clock.advance(1_000);
     expect(over()).toEqual([100]);
   });
 
   it("leaves no timer while the run is not active", async () => {
     const { clock, time } = measure();
-    time.settle(true);
+    time.goOn();
     expect(clock.timers).toBe(1);
-    time.settle(false);
+    time.pause();
     expect(clock.timers).toBe(0);
-    time.settle(true);
+    time.goOn();
     time.discount();
     expect(clock.timers).toBe(0);
   });
 
   it("does not depend on the wall clock", async () => {
     const { clock, time, over } = measure();
-    time.settle(true);
+    time.goOn();
     clock.set(3_600_000);
     await clock.advance(600);
     clock.set(-7_200_000);
@@ -95,7 +95,7 @@ describe("the active time of a run", () => {
 
   it("does not go back with a wall clock that is the only one", async () => {
     const { clock, time } = measure({ isMonotonic: false });
-    time.settle(true);
+    time.goOn();
     await clock.advance(300);
     expect(time.ms).toBe(300);
     clock.set(-3_600_000);
@@ -108,7 +108,7 @@ describe("the active time of a run", () => {
     const { clock, time, over } = measure();
     const { setTimeout } = clock;
     clock.setTimeout = (callback, ms) => setTimeout.call(clock, callback, Math.ceil(ms / 2));
-    time.settle(true);
+    time.goOn();
     await clock.advance(999);
     expect(over()).toEqual([]);
     await clock.advance(1);
@@ -117,7 +117,7 @@ describe("the active time of a run", () => {
 
   it("is as long as that of a sub-run, and over with it", async () => {
     const { clock, time, over } = measure();
-    time.settle(true);
+    time.goOn();
     await clock.advance(100);
     time.atLeast(50);
     expect(time.ms).toBe(100);
@@ -133,7 +133,7 @@ describe("the active time of a run", () => {
   describe("from the begin of a write", () => {
     it("counts when the write has succeeded", async () => {
       const { clock, time, over, beginWrite, endWrite } = measure();
-      time.settle(true);
+      time.goOn();
       await clock.advance(300);
       beginWrite();
       await clock.advance(400);
@@ -146,14 +146,14 @@ describe("the active time of a run", () => {
 
     it("does not count when the write has failed", async () => {
       const { clock, time, over, beginWrite, endWrite } = measure();
-      time.settle(true);
+      time.goOn();
       await clock.advance(300);
       beginWrite();
       await clock.advance(5_000);
       await endWrite(true);
       expect({ ms: time.ms, over: over() }).toEqual({ ms: 300, over: [] });
       await clock.advance(5_000);
-      time.settle(true);
+      time.goOn();
       await clock.advance(699);
       expect(over()).toEqual([]);
       await clock.advance(1);
@@ -162,7 +162,7 @@ describe("the active time of a run", () => {
 
     it("is over at the end of the write, if it has succeeded", async () => {
       const { clock, time, over, beginWrite, endWrite } = measure();
-      time.settle(true);
+      time.goOn();
       await clock.advance(300);
       beginWrite();
       await clock.advance(5_000);
@@ -173,7 +173,7 @@ describe("the active time of a run", () => {
 
     it("is over although the next write begins at the end of each", async () => {
       const { clock, time, over, beginWrite } = measure();
-      time.settle(true);
+      time.goOn();
       for (let writes = 0; writes < 20; writes++) {
         beginWrite();
         await clock.advance(99);

@@ -167,7 +167,7 @@ export class Execution extends Operations {
   #intercept(wrap: NonNullable<Interceptors["run"]>, context: AgentContext): Generator {
     const isFirst = !this.isCatchingUp;
     return new InterceptedAgent(
-      (next) => wrap(runInfo(this.run, isFirst), next),
+      (next) => wrap({ ...runInfo(this.run), isFirst }, next),
       () => this.#callAgent(context),
     );
   }
@@ -604,7 +604,7 @@ export class Execution extends Operations {
   }
 
   #letGo(): void {
-    this.log.activeTime?.settle(false);
+    this.log.activeTime?.pause();
     this.#unwinding?.clearTimer?.();
     const outermost = this.#outer?.[0] ?? this.#generator;
     outermost?.[leave]?.();

@@ -7,17 +7,19 @@ import type { RunInfo, RunPassage } from "../agent/interceptors.ts";
 import { createInfo } from "../agent/interceptors.ts";
 import type { RunLog } from "../log/run-log.ts";
 
-/** What interceptors learn of a run. */
-export function runInfo(
-  { log, signal }: { readonly log: RunLog; readonly signal: AbortSignal },
-  isFirst: boolean,
-): RunInfo {
+/** What interceptors are told of a run, whichever call of its agent they wrap. */
+export function runInfo({
+  log,
+  signal,
+}: {
+  readonly log: RunLog;
+  readonly signal: AbortSignal;
+}): Omit<RunInfo, "isFirst"> {
   const created = createdEntry(log.state);
   return {
     ...createInfo(log.key, created),
     principal: created.principal ?? null,
     carrier: created.carrier ?? {},
-    isFirst,
     signal,
   };
 }

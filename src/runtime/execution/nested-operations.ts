@@ -13,8 +13,7 @@ export class Bodies {
   readonly #logger: Logger;
   #isCalling = false;
   #atWork = 0;
-  /** The agent has received something in this turn of the event loop, or in the last one. */
-  #isMoving = false;
+  /** How much the agent has received since it began to move. 0: nothing in this turn of the event loop, or in the last one. */
   #moves = 0;
 
   constructor(clock: Clock, logger: Logger) {
@@ -27,7 +26,7 @@ export class Bodies {
    * something, as live durable agents do.
    */
   isInside(isPaced: boolean): boolean {
-    return this.#isCalling || (isPaced && this.#atWork > 0 && !this.#isMoving);
+    return this.#isCalling || (isPaced && this.#atWork > 0 && this.#moves === 0);
   }
 
   async call(body: () => unknown): Promise<unknown> {
@@ -53,9 +52,7 @@ export class Bodies {
   moves(): void {
     if (this.#atWork === 0) return;
     this.#moves += 1;
-    if (this.#isMoving) return;
-    this.#isMoving = true;
-    inBackground(this.#logger, this.#stopMoving());
+    if (this.#moves === 1) inBackground(this.#logger, this.#stopMoving());
   }
 
   async #stopMoving(): Promise<void> {
@@ -63,7 +60,7 @@ export class Bodies {
       seen = this.#moves;
       await this.#clock.turn();
     }
-    this.#isMoving = false;
+    this.#moves = 0;
   }
 }
 

@@ -44,7 +44,7 @@ export class Steps {
     return this.#atWork.size > 0;
   }
 
-  /** Whether no body is at work, and none begins: see {@link SharedByRuns.isHandingOn}. */
+  /** Whether no body is at work, and none begins: see {@link SharedByRuns.stage}. */
   get areHeld(): boolean {
     return this.#held === this.#atWork.size;
   }
@@ -183,7 +183,7 @@ export class Steps {
     // The pause after an attempt outlives its process.
     if (before?.type === "attempt-failed" && !(await this.#mayTryAgain(before.until))) return undefined;
     for (let tried = 1; ; tried++) {
-      if (shared.isHandingOn && this.#run.mayLeave) await this.#hold();
+      if (shared.stage === "handing on" && this.#run.mayLeave) await this.#hold();
       const slot = this.#run.takeSlotForBody();
       if (slot !== undefined) await slot;
       const attempt = (before?.attempt ?? 0) + tried;

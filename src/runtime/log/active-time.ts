@@ -47,16 +47,18 @@ export class ActiveTime {
     return this.#since !== undefined;
   }
 
-  /** The run is active from now on, or is not. */
-  settle(isActive: boolean): void {
-    if (isActive === this.#isRunning) return;
-    if (!isActive) {
-      this.count();
-      this.discount();
-      return;
-    }
+  /** The run is active from now on. */
+  goOn(): void {
+    if (this.#isRunning) return;
     this.#since = this.#now;
     this.#watch();
+  }
+
+  /** The run is not active from now on. */
+  pause(): void {
+    if (!this.#isRunning) return;
+    this.count();
+    this.discount();
   }
 
   /** The time up to now counts. Called where a write begins: if the write fails, the time from then on does not count. */

@@ -2,14 +2,8 @@ import { TenantCounts } from "../../core/tenants.ts";
 
 /** The slot of one run under its agent's `concurrency`. */
 export abstract class RunSlot {
-  /**
-   * Whether the agent may begin when it has the slot. The slot is taken when the run is accepted, and the agent begins
-   * after the commit.
-   */
-  mayBegin = false;
-  /** Whether the run keeps the slot while it waits: the others of its session wait for it. */
-  readonly isKept: boolean;
-  /** What waits for the slot, and continues without it as soon as the run waits for something else. */
+  readonly #per: string | undefined;
+  /** What waits for the slot, and goes on without it as soon as the run waits for something else. */
   #waiting: (() => void)[] = [];
   /** The step bodies that wait for the slot. None begins without it. */
   #bodies: (() => void)[] = [];
@@ -18,7 +12,12 @@ export abstract class RunSlot {
 
   /** `per`: what the agent's `concurrency` counts for. */
   constructor(per: string | undefined) {
-    this.isKept = per === "session";
+    this.#per = per;
+  }
+
+  /** Whether the run keeps the slot while it waits: the others of its session wait for it. */
+  get isKept(): boolean {
+    return this.#per === "session";
   }
 
   abstract get isHeld(): boolean;
@@ -191,9 +190,8 @@ export class LocalSlot extends RunSlot {
   readonly #key: string;
   readonly #max: number;
   readonly #tenant: string;
-  #isTaken = false;
-  /** Takes the run out of the queue. Undefined: it is not in the queue. */
-  #leaveQueue: (() => void) | undefined;
+  /** `taken`: the run has the slot. A function: it takes the run out of the queue. Undefined: the run is not in the queue. */
+  #place: "taken" | (() => void) | undefined;
 
   constructor(
     slots: Slots,
@@ -209,7 +207,7 @@ export class LocalSlot extends RunSlot {
   }
 
   override get isHeld(): boolean {
-    return this.#isTaken;
+    return this.#place === "taken";
   }
 
   override get needsMemory(): boolean {
@@ -217,17 +215,17 @@ export class LocalSlot extends RunSlot {
   }
 
   protected override request(): void {
-    this.#leaveQueue = this.#slots.take(this.#key, this.#max, this.#tenant, () => {
-      this.#leaveQueue = undefined;
-      this.#isTaken = true;
+    const leaveQueue = this.#slots.take(this.#key, this.#max, this.#tenant, () => {
+      this.#place = "taken";
       this.goOn();
     });
+    if (leaveQueue !== undefined) this.#place = leaveQueue;
   }
 
   /** Takes a slot even if none is free. */
   override occupy(callback: () => void): void {
     this.#slots.take(this.#key, Number.POSITIVE_INFINITY, this.#tenant, () => {
-      this.#isTaken = true;
+      this.#place = "taken";
     });
     callback();
   }
@@ -239,10 +237,9 @@ export class LocalSlot extends RunSlot {
   }
 
   protected override giveBack(): void {
-    this.#leaveQueue?.();
-    this.#leaveQueue = undefined;
-    if (!this.#isTaken) return;
-    this.#isTaken = false;
-    this.#slots.give(this.#key, this.#max);
+    const place = this.#place;
+    this.#place = undefined;
+    if (place === "taken") this.#slots.give(this.#key, this.#max);
+    else place?.();
   }
 }

@@ -41,10 +41,11 @@ export class SharedByRuns {
   readonly figures = new RunFigures();
   /** Tells runs what those that they have started have done. */
   readonly telling = new OneByOne();
-  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
-  isClosed = false;
-  /** Whether the runs that other processes can go on with begin no more steps here. */
-  isHandingOn = false;
+  /**
+   * How far the runtime has been closed. `draining`: no run begins, is loaded or is answered any more. `handing on`: also,
+   * the runs that other processes can go on with begin no more steps here.
+   */
+  stage: "open" | "draining" | "handing on" = "open";
   /** Called after every commit while the runtime is being closed. */
   onProgress: (() => void) | undefined;
   /** Counts what the agents of all runs give: when it is due, other work of the process gets a turn of the event loop. */
@@ -66,6 +67,11 @@ export class SharedByRuns {
     const flush = (shared: SharedByRuns): void => shared.#flush();
     // Also where the clock fails to give a turn.
     this.#onTurn = contained(this, flush, flush);
+  }
+
+  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
+  get isClosed(): boolean {
+    return this.stage !== "open";
   }
 
   /** The first entry of a new run with what the interceptors give it to carry. */

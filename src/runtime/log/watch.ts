@@ -98,9 +98,9 @@ export class Feed {
   readonly #ends = new Set<() => void>();
   readonly #waiting = new Set<Waiting>();
   #reading: Reading | undefined;
-  #clearTimer: (() => void) | undefined;
+  /** The next look for the watches that wait: stops its timer. `now`: the look is under way. Undefined: none is due. */
+  #look: (() => void) | "now" | undefined;
   #unwatch: (() => void) | undefined;
-  #isLooking = false;
   #isOver = false;
 
   constructor(store: Store, clock: Clock, logger: Logger) {
@@ -126,7 +126,7 @@ export class Feed {
   /** There may be more events. */
   look(): void {
     this.news += 1;
-    if (this.#waiting.size > 0) inBackground(this.logger, this.#look());
+    if (this.#waiting.size > 0) inBackground(this.logger, this.#lookNow());
   }
 
   /** The runtime is closed: all watches end. */
@@ -167,13 +167,14 @@ export class Feed {
 
   /**
    * Calls back once when there is more behind a position. `news`: how often there had been news when it was read.
-   * `isSoon`: there is more, which cannot be read yet. The returned function ends that.
+   * `more`: what the store has said of it. The returned function ends that.
    */
-  wait(position: string, news: number, isSoon: boolean, wake: () => void): () => void {
+  wait(position: string, news: number, more: FeedPage["more"], wake: () => void): () => void {
     const waiting: Waiting = { position, wake };
     this.#waiting.add(waiting);
-    if (news !== this.news) inBackground(this.logger, this.#look());
-    else if (isSoon || this.#clearTimer === undefined) this.#lookIn(isSoon ? SOON_MS : pollMs(this.store));
+    if (news !== this.news) inBackground(this.logger, this.#lookNow());
+    else if (more === "soon") this.#lookIn(SOON_MS);
+    else if (this.#look === undefined) this.#lookIn(pollMs(this.store));
     return () => {
       this.#waiting.delete(waiting);
       if (this.#waiting.size === 0) this.#stopTimer();
@@ -185,21 +186,23 @@ export class Feed {
   }
 
   #lookIn(delayMs: number, pauseMs = delayMs): void {
+    if (this.#look === "now") return;
     this.#stopTimer();
-    if (this.#isLooking) return;
-    this.#clearTimer = this.clock.setTimeout(() => inBackground(this.logger, this.#look(pauseMs)), delayMs);
+    this.#look = this.clock.setTimeout(() => inBackground(this.logger, this.#lookNow(pauseMs)), delayMs);
   }
 
+  /** A look that is under way goes on. */
   #stopTimer(): void {
-    this.#clearTimer?.();
-    this.#clearTimer = undefined;
+    if (this.#look === "now") return;
+    this.#look?.();
+    this.#look = undefined;
   }
 
   /** Wakes the watches for which there is more. `pausedMs`: how long the pause before it was. */
-  async #look(pausedMs = 0): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
+  async #lookNow(pausedMs = 0): Promise<void> {
+    if (this.#look === "now") return;
     this.#stopTimer();
+    this.#look = "now";
     let pauseMs = pollMs(this.store);
     try {
       for (let news = -1; news !== this.news; ) {
@@ -210,7 +213,7 @@ export class Feed {
       this.logger.warn("The store failed to read the feed. It is read again.", { error });
       pauseMs = Math.max(pauseMs, nextPauseMs(pausedMs));
     }
-    this.#isLooking = false;
+    this.#look = undefined;
     if (this.#waiting.size > 0) this.#lookIn(pauseMs);
   }
 
@@ -244,8 +247,8 @@ class FeedWatch<Type extends WatchedType> implements Watch<Type> {
   #given: string | undefined;
   #items: readonly WantedItem<Type>[] = [];
   #index = 0;
-  /** Whether there are many events to read, of which the store gives those that are wanted. */
-  #isBehind = true;
+  /** What comes behind what has been read. `now`: many events may, of which the store gives those that are wanted. */
+  #more: FeedPage["more"] = "now";
   #failureMs = FIRST_PAUSE_MS;
   #isOver = false;
   #last: Promise<unknown> | undefined;
@@ -339,16 +342,16 @@ class FeedWatch<Type extends WatchedType> implements Watch<Type> {
     this.#items = page.items.filter((item) => this.#wants(item));
     this.#index = 0;
     this.#from = page.position;
-    this.#isBehind = page.more === "now";
-    if (this.#isBehind) await feed.clock.turn();
-    else if (page.position === from) await this.#until((wake) => feed.wait(from, news, page.more === "soon", wake));
+    this.#more = page.more;
+    if (page.more === "now") await feed.clock.turn();
+    else if (page.position === from) await this.#until((wake) => feed.wait(from, news, page.more, wake));
   }
 
   async #pageBehind(from: string): Promise<FeedPage | "failed" | undefined> {
     const feed = this.#feed;
     const { types } = this.#options;
     try {
-      const page = await (this.#isBehind
+      const page = await (this.#more === "now"
         ? feed.store.readFeed?.({ from, limit: PAGE, tenant: this.#tenant, types })
         : feed.read(from));
       this.#failureMs = FIRST_PAUSE_MS;

@@ -145,8 +145,8 @@ export class Pruning {
   #ended = 0;
   /** The tenants to look at. */
   readonly #tenants = new Set<string>();
-  #clearTimer: (() => void) | undefined;
-  #isOver = false;
+  /** The next pruning: stops its timer. `never`: the runtime is closed. Undefined: none is due. */
+  #next: (() => void) | "never" | undefined;
 
   constructor({ store, clock, logger, retention, perTenant }: Settings) {
     this.#store = store;
@@ -162,7 +162,7 @@ export class Pruning {
   }
 
   onEnded(tenant: string): void {
-    if (this.#isOver) return;
+    if (this.#next === "never") return;
     this.#ended += 1;
     if (this.#isToLookAt) this.#lookAt(tenant);
     if (this.#ended > this.#maxEnded) this.#prune();
@@ -170,8 +170,14 @@ export class Pruning {
   }
 
   stop(): void {
-    this.#isOver = true;
-    this.#clearTimer?.();
+    this.#stopTimer();
+    this.#next = "never";
+  }
+
+  #stopTimer(): void {
+    if (this.#next === "never") return;
+    this.#next?.();
+    this.#next = undefined;
   }
 
   /** The lower one of a tenant's two limits: of ended runs, and of sessions. */
@@ -189,8 +195,7 @@ export class Pruning {
     const isFirst = this.#tenants.size === 0;
     this.#tenants.add(tenant);
     if (!isFirst || !this.#store.persistent) return;
-    this.#clearTimer?.();
-    this.#clearTimer = undefined;
+    this.#stopTimer();
     this.#pruneIn(MIN_PAUSE_MS);
   }
 
@@ -201,9 +206,9 @@ export class Pruning {
 
   /** Not all at once, where many processes have started together. */
   #pruneIn(atMostMs: number): void {
-    if (this.#clearTimer !== undefined || this.#isOver || !this.#isLimited) return;
+    if (this.#next !== undefined || !this.#isLimited) return;
     const pauseMs = atMostMs * (1 - systemChance() / 4);
-    this.#clearTimer = this.#clock.setTimeout(() => this.#prune(), pauseMs);
+    this.#next = this.#clock.setTimeout(() => this.#prune(), pauseMs);
   }
 
   /**
@@ -218,8 +223,7 @@ export class Pruning {
   }
 
   #prune(): void {
-    this.#clearTimer?.();
-    this.#clearTimer = undefined;
+    this.#stopTimer();
     this.#ended = 0;
     const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#retention;
     const tenants = [...this.#tenants];

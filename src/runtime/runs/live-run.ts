@@ -154,10 +154,10 @@ export class LiveRun implements LogRun, StepsRun {
     return this.#execution;
   }
 
-  /** Takes a slot, or queues for one, before the agent may begin: the next run finds it taken. Undefined: the run needs none. */
+  /** Takes a slot, or queues for one, before the agent may {@link begin}: the next run finds it taken. Undefined: the run needs none. */
   reserve(slotKey: string | undefined): void {
     this.#setSlot(slotKey);
-    if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(() => this.#startAgent());
+    if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(ignore);
   }
 
   /** How long it takes until the agent may begin, in milliseconds. The store may have given the run away for that time. */
@@ -174,8 +174,8 @@ export class LiveRun implements LogRun, StepsRun {
       this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
       return;
     }
-    if (this.#slot !== undefined) this.#slot.mayBegin = true;
-    if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
+    if (this.#slot?.isQueued === true) this.#slot.take(() => this.#startAgent());
+    else this.withSlot(() => this.#startAgent());
   }
 
   /** Calls back with the slot of a run that was at work before it was loaded. A run that waits takes it when it continues. */
@@ -215,7 +215,9 @@ export class LiveRun implements LogRun, StepsRun {
   /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
   settleActiveTime(): void {
     const { activeTime } = this.log;
-    if (activeTime !== undefined) activeTime.settle(this.#isActive);
+    if (activeTime === undefined) return;
+    if (this.#isActive) activeTime.goOn();
+    else activeTime.pause();
   }
 
   /**
@@ -485,7 +487,6 @@ export class LiveRun implements LogRun, StepsRun {
 
   #startAgent(): void {
     this.#clearStart = undefined;
-    if (this.#slot?.mayBegin === false) return;
     if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
     else this.execute();
   }

@@ -286,7 +286,6 @@ function detailsRecord(
 class EndedLog implements LogSource {
   readonly key: RunKey;
   readonly committed: number;
-  readonly lost = false;
   /** Why the log has no end. */
   readonly blocked: CadenzaError | undefined;
   readonly #store: Store;
@@ -296,6 +295,11 @@ class EndedLog implements LogSource {
     this.key = key;
     this.committed = position;
     this.blocked = blocked;
+  }
+
+  /** A reader finds no other source of the log. */
+  get lost(): boolean {
+    return false;
   }
 
   read(from: number): MaybePromise<readonly Entry[] | undefined> {

@@ -227,7 +227,7 @@ export class Runs implements LiveRuns {
 
   /** No new runs from now on. Resolves when none is at work here any more, or after `drainMs`. See {@link Draining}. */
   async drain(drainMs: number, handOn: (run: LiveRun) => void): Promise<void> {
-    this.shared.isClosed = true;
+    this.shared.stage = "draining";
     await this.remote?.stop("taking");
     this.#pruning.stop();
     await new Draining(this, this.shared, handOn).wait(drainMs);
@@ -368,7 +368,7 @@ class Draining {
     const shared = this.#shared;
     const first = drainMs / 2;
     await this.#until(() => !this.#isWorking, first);
-    shared.isHandingOn = true;
+    shared.stage = "handing on";
     await this.#until(() => {
       this.#handOnIdle();
       return !this.#isWorking;

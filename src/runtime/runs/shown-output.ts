@@ -26,9 +26,8 @@ export class ShownOutput {
   /** The sub-run as far as it is copied. */
   readonly #state: RunState;
   #copying: Promise<void> | undefined;
-  #failure: CadenzaError | undefined;
-  /** The store has deleted the sub-run. */
-  #isDeleted = false;
+  /** Why nothing more is copied: the parent's log is full, or the store has deleted the sub-run. Undefined: more is. */
+  #stopped: CadenzaError | "deleted" | undefined;
 
   constructor(key: RunKey, execution: Execution, pause: () => Promise<void>) {
     this.#key = key;
@@ -37,9 +36,9 @@ export class ShownOutput {
     this.#state = initialState(key.run_id);
   }
 
-  /** Why nothing more is copied: the parent's log is full. */
+  /** The error with which the sub-run fails, because the parent's log is full. Undefined: it is not. */
   get failure(): CadenzaError | undefined {
-    return this.#failure;
+    return this.#stopped === "deleted" ? undefined : this.#stopped;
   }
 
   /**
@@ -64,7 +63,7 @@ export class ShownOutput {
   }
 
   #isThrough(length: number): boolean {
-    return this.#state.position >= length || this.#isDeleted || this.#failure !== undefined || this.#execution.over;
+    return this.#state.position >= length || this.#stopped !== undefined || this.#execution.over;
   }
 
   /** Copies the next entries. A promise: no more are copied before it resolves. */
@@ -93,11 +92,11 @@ export class ShownOutput {
   #take(entries: readonly Entry[] | undefined): undefined | Promise<void> {
     const { log, shared } = this.#execution.run;
     if (entries === undefined || entries.length === 0) {
-      this.#isDeleted = true;
+      this.#stopped = "deleted";
       shared.logger.warn("A sub-run was deleted before all of it was shown.", this.#about);
       return undefined;
     }
-    for (const entry of entries) if (!this.#execution.over && this.#failure === undefined) this.#copyEntry(entry);
+    for (const entry of entries) if (!this.#execution.over && this.#stopped === undefined) this.#copyEntry(entry);
     return log.backlog >= shared.settings.maxBacklog ? log.commit() : shared.pacer.count(shared.clock.now());
   }
 
@@ -114,7 +113,7 @@ export class ShownOutput {
       checkLogLength(log.state.position, shared.settings.maxLogEntries);
     } catch (error) {
       if (!CadenzaError.is(error)) throw error;
-      this.#failure = error;
+      this.#stopped = error;
       return;
     }
     log.decide(command);

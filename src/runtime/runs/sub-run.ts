@@ -58,7 +58,8 @@ export class SubRun {
   readonly #show: boolean;
   /** Of a sub-run that is shown: copies what it emits. */
   #shown: ShownOutput | undefined;
-  #isCopying = false;
+  /** The copying after which it goes on with a sub-run in this process. Undefined: none is under way. */
+  #copying: Promise<void> | undefined;
 
   constructor(key: string, request: NewRun, show: boolean, parent: LiveRun, execution: Execution) {
     this.#key = key;
@@ -332,10 +333,10 @@ export class SubRun {
   }
 
   #goOnAfter(copying: Promise<void>, child: LiveRun): void {
-    if (this.#isCopying) return;
-    this.#isCopying = true;
+    if (this.#copying !== undefined) return;
+    this.#copying = copying;
     const copied = copying.then(() => {
-      this.#isCopying = false;
+      this.#copying = undefined;
       if (!this.#execution.over) this.#onProgress(child);
     });
     this.#do(copied);
