@@ -32,6 +32,20 @@ export function containedLogger(logger: Logger): Logger {
   return own;
 }
 
+/** A warning that the logger gets once. `fieldsOf`: what it says of the subject of the first call. */
+export function warningOnce<Subject>(
+  logger: Logger,
+  message: string,
+  fieldsOf: (subject: Subject) => object,
+): (subject: Subject) => void {
+  let warn: ((subject: Subject) => void) | undefined = (subject) => logger.warn(message, fieldsOf(subject));
+  return (subject) => {
+    const first = warn;
+    warn = undefined;
+    first?.(subject);
+  };
+}
+
 /**
  * Does work that no caller waits for. What it throws, now or later, goes to the logger: with this message and these
  * fields, and as `error`.

@@ -1,4 +1,5 @@
 import { aboutRun } from "../../core/about-run.ts";
+import { warningOnce } from "../../core/background.ts";
 import type { Logger, RunHead, RunKey, Store } from "../../core/ports.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { StoreClock } from "../../runtime/log/store-clock.ts";
@@ -34,6 +35,8 @@ export class Worker {
   readonly onWake: Notices["onWake"];
   readonly onReleased: Notices["onReleased"];
   readonly onSlotFree: Notices["onSlotFree"];
+  /** A plain run waits for an answer in a store that outlives it. The logger gets one warning. */
+  readonly onPlainQuestion: (log: RunLog) => void;
   /** Called when the runtime and its store are closed, by those who wait for other processes. */
   readonly onOver = new Set<() => void>();
   /** Whether the runtime and its store are closed. */
@@ -41,7 +44,6 @@ export class Worker {
   /** How many values replayed agents emitted that their history does not hold. */
   differences = 0;
   #name: string | undefined;
-  #hasWarned = false;
 
   constructor(runs: LiveRuns, settings: DurabilitySettings, notices: Notices) {
     const { store, clock, logger } = runs.shared;
@@ -54,6 +56,11 @@ export class Worker {
     this.onWake = notices.onWake;
     this.onReleased = notices.onReleased;
     this.onSlotFree = notices.onSlotFree;
+    this.onPlainQuestion = warningOnce(
+      logger,
+      "An agent that is not durable waits for an answer. Its runs end with this process, although the store keeps them: they fail as interrupted. Make it durable, with { durable: true }.",
+      aboutRun,
+    );
   }
 
   /** The name under which this process owns runs. Made when it is first needed: Workers refuse random numbers while modules load. */
@@ -70,16 +77,6 @@ export class Worker {
   /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
   get stallMs(): number {
     return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
-  }
-
-  /** A plain run waits for an answer in a store that outlives it. The logger hears it once. */
-  onPlainQuestion(log: RunLog): void {
-    if (this.#hasWarned) return;
-    this.#hasWarned = true;
-    this.logger.warn(
-      "An agent that is not durable waits for an answer. Its runs end with this process, although the store keeps them: they fail as interrupted. Make it durable, with { durable: true }.",
-      aboutRun(log),
-    );
   }
 
   /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */

@@ -8,18 +8,22 @@ import { badArgument } from "./check.ts";
 /** How many names an error lists at most. */
 const NAMES_IN_ERRORS = 10;
 
+/** Whether this process executes the runs of an agent, or other processes do. */
+type Executed = "here" | "elsewhere";
+
 /** The agents of a runtime, by name and version. Some are executed in this process, the others are only known here. */
 export class Registry {
-  /** Whether this process executes runs at all. */
-  readonly #works: boolean;
+  /** Where the runs of agents that are added are executed. */
+  readonly #added: Executed;
   readonly #elsewhere = new Set<Agent>();
   readonly #versions = new Map<string, Map<string | undefined, Agent>>();
   /** The agent for new runs of each name. */
   readonly #current = new Map<string, Agent>();
   #declaresMessages = false;
 
-  constructor(works: boolean) {
-    this.#works = works;
+  /** `added`: `elsewhere` for a process that executes no runs. */
+  constructor(added: Executed) {
+    this.#added = added;
   }
 
   /**
@@ -28,7 +32,7 @@ export class Registry {
    */
   add(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
-    return agents.flatMap((agent) => this.#put(agent, this.#works ? "here" : "elsewhere"));
+    return agents.flatMap((agent) => this.#put(agent, this.#added));
   }
 
   /** As {@link add}, for agents that other processes execute. */
@@ -57,7 +61,7 @@ export class Registry {
     }
   }
 
-  #put(agent: Agent, executed: "here" | "elsewhere"): readonly Demotion[] {
+  #put(agent: Agent, executed: Executed): readonly Demotion[] {
     const { name, options } = agent;
     const versions = this.#versions.get(name) ?? new Map<string | undefined, Agent>();
     const replaced = versions.get(options.version);

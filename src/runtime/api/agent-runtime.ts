@@ -1,5 +1,5 @@
 import { aboutRun } from "../../core/about-run.ts";
-import { inBackground } from "../../core/background.ts";
+import { inBackground, warningOnce } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
@@ -91,7 +91,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   readonly #runs: Runs;
   readonly #announcer: Announcer;
   #closing: Promise<CloseReport> | undefined;
-  #hasWarned = false;
+  /** A durable agent works in a store that is not durable, too, until the process ends. The logger gets one warning. */
+  readonly #warnOfStore: (agent: Agent) => void;
   /** The runs that were to end or to be handed on while the runtime was closed. */
   readonly #left = new Map<LiveRun, LeftRun>();
 
@@ -100,7 +101,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkObject("options", options);
     const { agents = [], ...others } = options;
     const settings = readOptions(others);
-    const registry = new Registry(settings.work !== undefined);
+    const registry = new Registry(settings.work === undefined ? "elsewhere" : "here");
     const announcer = new Announcer(settings.logger);
     const runs = new Runs(settings, engineOf(options.store), registry, announcer);
     super({ settings, registry, runs }, "", null);
@@ -108,6 +109,11 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     this.#registry = registry;
     this.#runs = runs;
     this.#announcer = announcer;
+    this.#warnOfStore = warningOnce(
+      settings.logger,
+      'An agent is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite" or "cadenza/postgres", or durable(store) of "cadenza/durable".',
+      ({ name }) => ({ agent_name: name }),
+    );
     if (!Array.isArray(agents)) throw badArgument("options.agents", "a list of agents", agents);
     // A list may have gaps, which `map` would keep.
     this.#add(Array.from(agents, (agent) => readAgent(agent, {})));
@@ -187,19 +193,9 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     this.#warnOf(this.#registry.add(agents));
     const { remote } = this.#runs;
     for (const agent of agents.filter((one) => this.#registry.executes(one))) {
-      if (remote === undefined) this.#warnIfDurable(agent);
-      else remote.onRegistered(agent);
+      if (remote !== undefined) remote.onRegistered(agent);
+      else if (agent.options.durable === true) this.#warnOfStore(agent);
     }
-  }
-
-  /** A durable agent works in a store that is not durable, too, until the process ends. The logger gets one warning. */
-  #warnIfDurable({ name, options }: Agent): void {
-    if (options.durable !== true || this.#hasWarned) return;
-    this.#hasWarned = true;
-    this.#settings.logger.warn(
-      'An agent is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite" or "cadenza/postgres", or durable(store) of "cadenza/durable".',
-      { agent_name: name },
-    );
   }
 
   #warnOf(demotions: readonly Demotion[]): void {

@@ -164,16 +164,27 @@ class YieldedQuestion extends Ask {
   }
 }
 
+/** What the agent is given of an answer. */
+type Given = (value: unknown, entry: ResultEntry) => unknown;
+
+const valueAlone: Given = (value) => value;
+
+const withDetails: Given = (value, entry) => {
+  const by = entry.type === "resumed" ? (entry.by ?? null) : null;
+  const how = entry.type === "timed-out" ? "default" : "answer";
+  return { value, by, at: entry.at, how } satisfies AnswerDetails<unknown>;
+};
+
 /** A question of `context.ask`. */
 class AskedQuestion extends Ask {
   readonly #schema: StandardSchema | undefined;
-  readonly #details: boolean;
+  readonly #given: Given;
   readonly given = new AgentPromise<unknown>();
 
-  constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, details: boolean) {
+  constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, given: Given) {
     super(execution, key, asking);
     this.#schema = schema;
-    this.#details = details;
+    this.#given = given;
   }
 
   validate(answer: AwaitResume, validate: Validate = validateFirst): MaybePromise<Validated> {
@@ -181,10 +192,7 @@ class AskedQuestion extends Ask {
   }
 
   protected override valueFor(value: unknown, entry: ResultEntry): unknown {
-    if (!this.#details) return value;
-    const by = entry.type === "resumed" ? (entry.by ?? null) : null;
-    const how = entry.type === "timed-out" ? "default" : "answer";
-    return { value, by, at: entry.at, how } satisfies AnswerDetails<unknown>;
+    return this.#given(value, entry);
   }
 
   resolve(value: unknown): void {
@@ -277,7 +285,8 @@ export function askClient(
   const key = execution.keyFor("ask");
   throwIfAborted(asking.signal);
   const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, details);
+  const given = details ? withDetails : valueAlone;
+  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, given);
   perform(execution, ask, { parts, name: asking.name, kind: asking.kind });
   return ask.given;
 }

@@ -304,17 +304,17 @@ export function readOptions(options: RuntimeOptions): Settings {
       store.persistent ? persistentRetention : retentionDefaults,
       options.retention,
     ),
-    ...readLimits(options.limits, store.persistent),
+    ...readLimits(options.limits, store.persistent ? persistentTenants : tenantDefaults),
   };
 }
 
-function readLimits(given: LimitOptions = {}, isPersistent: boolean): Pick<Settings, "limits" | "perTenant"> {
+function readLimits(given: LimitOptions = {}, standard: typeof tenantDefaults): Pick<Settings, "limits" | "perTenant"> {
   checkObject("options.limits", given);
   checkKeys("options.limits", given, [...Object.keys(limitDefaults), "perTenant"]);
   const { perTenant, ...limits } = given;
   return {
     limits: amounts("options.limits", limitDefaults, limits),
-    perTenant: amounts("options.limits.perTenant", isPersistent ? persistentTenants : tenantDefaults, perTenant),
+    perTenant: amounts("options.limits.perTenant", standard, perTenant),
   };
 }
 
