@@ -7,7 +7,7 @@ import type { RunInfo, RunPassage } from "../agent/interceptors.ts";
 import { createInfo } from "../agent/interceptors.ts";
 import type { RunLog } from "../log/run-log.ts";
 
-/** What interceptors are told of a run, whichever call of its agent they wrap. */
+/** What interceptors learn of a run, whichever call of its agent they wrap. */
 export function runInfo({
   log,
   signal,

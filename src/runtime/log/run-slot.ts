@@ -3,7 +3,7 @@ import { TenantCounts } from "../../core/tenants.ts";
 /** The slot of one run under its agent's `concurrency`. */
 export abstract class RunSlot {
   readonly #per: string | undefined;
-  /** What waits for the slot, and goes on without it as soon as the run waits for something else. */
+  /** What waits for the slot, and continues without it as soon as the run waits for something else. */
   #waiting: (() => void)[] = [];
   /** The step bodies that wait for the slot. None begins without it. */
   #bodies: (() => void)[] = [];

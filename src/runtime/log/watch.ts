@@ -191,7 +191,7 @@ export class Feed {
     this.#look = this.clock.setTimeout(() => inBackground(this.logger, this.#lookNow(pauseMs)), delayMs);
   }
 
-  /** A look that is under way goes on. */
+  /** A look that is under way continues. */
   #stopTimer(): void {
     if (this.#look === "now") return;
     this.#look?.();

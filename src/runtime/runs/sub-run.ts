@@ -58,7 +58,7 @@ export class SubRun {
   readonly #show: boolean;
   /** Of a sub-run that is shown: copies what it emits. */
   #shown: ShownOutput | undefined;
-  /** The copying after which it goes on with a sub-run in this process. Undefined: none is under way. */
+  /** The copying after which it continues with a sub-run in this process. Undefined: none is under way. */
   #copying: Promise<void> | undefined;
 
   constructor(key: string, request: NewRun, show: boolean, parent: LiveRun, execution: Execution) {
