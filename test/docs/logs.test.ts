@@ -33,6 +33,9 @@ function linesIn(text: string): Line[] {
       const [message] = node.arguments;
       if (levels !== undefined && message !== undefined)
         found.push({ message: ts.isStringLiteralLike(message) ? message.text : message.getText(), levels });
+      const warning = node.expression.getText() === "warningOnce" ? node.arguments[1] : undefined;
+      if (warning !== undefined && ts.isStringLiteralLike(warning))
+        found.push({ message: warning.text, levels: ["warn"] });
       if (node.expression.getText() === "inBackground") {
         const [, , said] = node.arguments;
         found.push({

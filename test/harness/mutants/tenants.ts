@@ -119,7 +119,12 @@ const runtime: readonly Mutant[] = [
   ),
   mutant("src/runtime/runs/runs.ts", "parent.log.key.tenant, createdEntry(parent", '"", createdEntry(parent', runs),
   mutant("src/runtime/runs/runs.ts", "checkSlots(agent, key.tenant, ", 'checkSlots(agent, "", ', runs),
-  mutant("src/runtime/runs/admission.ts", "log.key.tenant, session_id).key", '"", session_id).key', runs),
+  mutant(
+    "src/runtime/runs/admission.ts",
+    "options.concurrency, tenant, session_id).key",
+    'options.concurrency, "", session_id).key',
+    runs,
+  ),
   mutant("src/runtime/runs/admission.ts", '""}/${tenant}`, max }', '""}`, max }', runs),
   mutant("src/runtime/api/read-new-run.ts", "`${tenant.length}:${tenant}${key}`", "`${key}`", runs),
   mutant("src/runtime/api/scope-reads.ts", "    tenant,\n", '    tenant: "",\n', runs),
