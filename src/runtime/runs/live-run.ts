@@ -73,7 +73,6 @@ export class LiveRun implements LogRun, StepsRun {
   /** What the agent threw, for callers who learn more than the client. */
   cause: unknown;
   readonly runs: LiveRuns;
-  readonly shared: SharedByRuns;
   readonly residence: Residence | undefined;
   #execution: Execution | undefined;
   /** Made on first use, because that takes as long as the rest of a small run. Before that: why it was aborted, if it was. */
@@ -96,10 +95,14 @@ export class LiveRun implements LogRun, StepsRun {
 
   constructor(runs: LiveRuns, key: RunKey, agent: Agent) {
     this.runs = runs;
-    this.shared = runs.shared;
     this.agent = agent;
     this.log = new RunLog(key, this);
     this.residence = runs.residenceOf(this);
+  }
+
+  /** Not a field: it would take eight bytes of each run that waits. */
+  get shared(): SharedByRuns {
+    return this.runs.shared;
   }
 
   get durable(): boolean {
