@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { Agent, request } from "node:http";
 import { checkedStream, checkRun } from "../checks.mjs";
 import { rateAtOnce, rateOf } from "../rates.mjs";
-import { textMessage } from "../subjects/agents.mjs";
+import { resultOf, textMessage } from "../subjects/agents.mjs";
 
 const WIDTH = 50;
 const PARTS = 1_000;
@@ -44,8 +44,7 @@ function client(port) {
     echo: async (text) => {
       let said = "";
       for await (const chunk of await post("echo", text, "sync")) said += chunk;
-      const { status, output } = JSON.parse(said);
-      return { status, output: output.flatMap(({ parts }) => parts.map(({ content }) => content)) };
+      return resultOf(JSON.parse(said));
     },
     stream: async (count, onPart) => {
       let status;

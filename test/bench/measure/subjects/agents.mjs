@@ -27,6 +27,11 @@ export function textAnswer(text) {
   return { type: "message", message: textMessage("user", text) };
 }
 
+/** The status of a run, and the texts of its output. */
+export function resultOf({ status, output }) {
+  return { status, output: output.flatMap(({ parts }) => parts.map(({ content }) => content)) };
+}
+
 /** The text of the first part of the first message. */
 export function textOf(messages) {
   return messages[0].parts[0].content;

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { agents, textAnswer, textMessage, textOf } from "./agents.mjs";
+import { agents, resultOf, textAnswer, textMessage, textOf } from "./agents.mjs";
 
 /** Which status may follow which. */
 const transitions = {
@@ -138,10 +138,7 @@ export function openBareDuties() {
     runs.set(run.id, run);
     return run;
   };
-  const result = async (run) => {
-    const { status, output } = await run.rest();
-    return { status, output: output.flatMap(({ parts }) => parts.map((part) => part.content)) };
-  };
+  const result = async (run) => resultOf(await run.rest());
   return {
     echo: (text) => result(begin("echo", text)),
     later: (text) => result(begin("later", text)),

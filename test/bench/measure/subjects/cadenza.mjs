@@ -1,4 +1,4 @@
-import { agents, textAnswer, textOf } from "./agents.mjs";
+import { agents, resultOf, textAnswer, textOf } from "./agents.mjs";
 import { library } from "./library.mjs";
 
 const { AgentRuntime, MemoryStore } = await import(library);
@@ -18,14 +18,10 @@ export function openCadenza({ asks = false, isStoreLate = false } = {}) {
   for (const [name, agent] of Object.entries(agents)) runtime.register(name, agent);
   if (asks) runtime.register({ name: "asks", options: {}, fn: askingAgent }, { replace: true });
 
-  const result = ({ status, output }) => ({
-    status,
-    output: output.flatMap(({ parts }) => parts.map((part) => part.content)),
-  });
   return {
     runtime,
-    echo: async (input) => result(await runtime.createRun({ agent_name: "echo", input })),
-    later: async (input) => result(await runtime.createRun({ agent_name: "later", input })),
+    echo: async (input) => resultOf(await runtime.createRun({ agent_name: "echo", input })),
+    later: async (input) => resultOf(await runtime.createRun({ agent_name: "later", input })),
     stream: async (count, onPart) => {
       let status;
       for await (const event of runtime.createRun({ agent_name: "stream", input: String(count), mode: "stream" })) {
@@ -40,7 +36,7 @@ export function openCadenza({ asks = false, isStoreLate = false } = {}) {
         throw new Error("The run does not ask.");
       return run.run_id;
     },
-    answer: async (run_id, text) => result(await runtime.resume({ run_id, await_resume: textAnswer(text) })),
+    answer: async (run_id, text) => resultOf(await runtime.resume({ run_id, await_resume: textAnswer(text) })),
   };
 }
 

@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { getBuiltinModule } from "node:process";
 import Libsql from "libsql";
-import { checkRun } from "../checks.mjs";
-import { agents, textAnswer } from "./agents.mjs";
+import { durableRuns, registerDurable } from "./durable.mjs";
 import { library } from "./library.mjs";
 
 /** Node's own SQLite if it has one, else libsql. */
@@ -71,21 +70,10 @@ export function openSqliteFloor(path) {
 
 /** The library with durable agents. */
 export async function openSqliteCadenza(path) {
-  const beside = (entry) => import(library.replace(/index(\.m?js)$/, `${entry}$1`));
+  const entryAt = (entry) => import(library.replace(/index(\.m?js)$/, `${entry}$1`));
   const { AgentRuntime } = await import(library);
-  const { SqliteStore } = await beside("sqlite");
-  const { durable } = await beside("durable");
-  const runtime = new AgentRuntime({ store: durable(new SqliteStore(openDatabase(path))) });
-  for (const name of ["echo", "asks"]) runtime.register(name, { durable: true }, agents[name]);
-  const check = ({ status, output }, text) =>
-    checkRun({ status, output: output.flatMap(({ parts }) => parts.map(({ content }) => content)) }, text);
-  return {
-    run: async (text) => check(await runtime.createRun({ agent_name: "echo", input: text }), text),
-    cycle: async (text) => {
-      const { run_id, status } = await runtime.createRun({ agent_name: "asks", input: text });
-      if (status !== "awaiting") throw new Error(`The run is ${status}, and does not ask.`);
-      check(await runtime.resume({ run_id, await_resume: textAnswer(text) }), text);
-    },
-    close: () => runtime.close(),
-  };
+  const { SqliteStore } = await entryAt("sqlite");
+  const { durable } = await entryAt("durable");
+  const runtime = registerDurable(new AgentRuntime({ store: durable(new SqliteStore(openDatabase(path))) }));
+  return { ...durableRuns(runtime), close: () => runtime.close() };
 }
