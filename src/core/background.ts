@@ -84,6 +84,7 @@ export function contained<Host extends { readonly logger: Logger }, Value>(
   onValue: (host: Host, value: Value) => void,
   onError: (host: Host, error: unknown) => void,
 ): Contained<Value> {
+  // Both say the same: a helper would allocate what each of them captures once more, for each run.
   const callbacks = {
     onValue: (value: Value): void => {
       try {

@@ -164,12 +164,12 @@ class YieldedQuestion extends Ask {
   }
 }
 
-/** What the agent is given of an answer. */
-type Given = (value: unknown, entry: ResultEntry) => unknown;
+/** Makes what the agent is given of an answer. */
+type ToValue = (value: unknown, entry: ResultEntry) => unknown;
 
-const valueAlone: Given = (value) => value;
+const valueAlone: ToValue = (value) => value;
 
-const withDetails: Given = (value, entry) => {
+const withDetails: ToValue = (value, entry) => {
   const by = entry.type === "resumed" ? (entry.by ?? null) : null;
   const how = entry.type === "timed-out" ? "default" : "answer";
   return { value, by, at: entry.at, how } satisfies AnswerDetails<unknown>;
@@ -178,13 +178,13 @@ const withDetails: Given = (value, entry) => {
 /** A question of `context.ask`. */
 class AskedQuestion extends Ask {
   readonly #schema: StandardSchema | undefined;
-  readonly #given: Given;
+  readonly #toValue: ToValue;
   readonly given = new AgentPromise<unknown>();
 
-  constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, given: Given) {
+  constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, toValue: ToValue) {
     super(execution, key, asking);
     this.#schema = schema;
-    this.#given = given;
+    this.#toValue = toValue;
   }
 
   validate(answer: AwaitResume, validate: Validate = validateFirst): MaybePromise<Validated> {
@@ -192,7 +192,7 @@ class AskedQuestion extends Ask {
   }
 
   protected override valueFor(value: unknown, entry: ResultEntry): unknown {
-    return this.#given(value, entry);
+    return this.#toValue(value, entry);
   }
 
   resolve(value: unknown): void {
@@ -285,8 +285,8 @@ export function askClient(
   const key = execution.keyFor("ask");
   throwIfAborted(asking.signal);
   const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-  const given = details ? withDetails : valueAlone;
-  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, given);
+  const toValue = details ? withDetails : valueAlone;
+  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, toValue);
   perform(execution, ask, { parts, name: asking.name, kind: asking.kind });
   return ask.given;
 }

@@ -121,7 +121,9 @@ export class RunLog {
 
   /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
   create(command: Command, idempotencyKey: string | null, session: SessionChange | undefined): void {
-    this.#due = { entries: [], session, idempotencyKey, isHeadDue: false, isHeld: false };
+    const due = this.#next;
+    due.session = session;
+    due.idempotencyKey = idempotencyKey;
     this.decide(command);
   }
 
@@ -363,8 +365,9 @@ export class RunLog {
 
   /** Gives the run up: nothing is written any more. Its readers wake, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
-    this.#troubles.lost = reason;
-    this.#trouble?.outage?.end();
+    const trouble = this.#troubles;
+    trouble.lost = reason;
+    trouble.outage?.end();
     if (this.#due !== undefined) this.#due.entries = [];
     this.refuse(reason);
     this.#waiters = undefined;
@@ -443,8 +446,9 @@ export class RunLog {
     const { run_id } = this.key;
     const failure = new CadenzaError("store_failed", `The store failed to write run ${run_id}.`, { run_id, cause });
     const { clock } = this.#run.shared;
-    this.#troubles.outage ??= new Outage(clock, failure);
-    this.#troubles.outage.failure = failure;
+    const trouble = this.#troubles;
+    trouble.outage ??= new Outage(clock, failure);
+    trouble.outage.failure = failure;
     return failure;
   }
 
