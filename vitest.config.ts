@@ -6,7 +6,7 @@ const source = fileURLToPath(new URL("./src", import.meta.url));
 
 /** The tests of the runtime that run a second time, with every agent replayed after each commit. */
 const repeatable = [
-  "asks",
+  "declined-questions",
   "bad-input",
   "budgets",
   "cancel",
@@ -44,7 +44,7 @@ const repeatable = [
 const system = ["test/**/*.system.test.ts"];
 
 /** The tests that need a PostgreSQL server. They begin last, and share the servers that their setup starts. */
-const postgres = ["test/postgres/*.test.ts"];
+const postgres = ["test/postgres/**/*.test.ts"];
 
 /**
  * The files that get a process of their own: they reload or replace modules, replace the timers of a process, leave
@@ -54,15 +54,15 @@ const postgres = ["test/postgres/*.test.ts"];
 const alone = [
   "test/client/pauses.test.ts",
   "test/client/troubles.test.ts",
-  "test/durable/evicted-runs.test.ts",
-  "test/durable/worlds.test.ts",
+  "test/durable/waiting/evicted-runs.test.ts",
+  "test/durable/trials/worlds.test.ts",
   "test/http/event-stream.test.ts",
   "test/http/stalled-readers.test.ts",
   "test/protocol/json-schema.test.ts",
-  "test/runtime/leak.test.ts",
-  "test/runtime/linear.test.ts",
-  "test/runtime/model.test.ts",
-  "test/stores/sqlite-missing.test.ts",
+  "test/runtime/limits/leak.test.ts",
+  "test/runtime/limits/linear.test.ts",
+  "test/runtime/trials/model.test.ts",
+  "test/stores/sqlite/missing.test.ts",
   "test/testing/examples.test.ts",
   "test/testing/time.test.ts",
 ];
@@ -92,7 +92,7 @@ export default defineConfig({
         test: {
           name: "replayed",
           isolate: false,
-          include: repeatable.map((name) => `test/runtime/${name}.test.ts`),
+          include: repeatable.map((name) => `test/runtime/**/${name}.test.ts`),
           env: { CADENZA_REPLAY: process.env["CADENZA_REPLAY"] ?? "memory" },
         },
       },

@@ -14,7 +14,7 @@ const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** The oldest supported version, and each later one. With 5.5 the input of an agent cannot be given to `yield*`. */
 const ALL = ["5.6", "5.7", "5.8", "5.9", "6.0", "7.0"];
 const VERSIONS = process.argv.length > 2 ? process.argv.slice(2) : ALL;
-const TESTS = ["test/runtime/agent-types.test.ts", "test/runtime/types.test.ts"];
+const TESTS = ["test/runtime/agents/agent-types.test.ts", "test/runtime/agents/types.test.ts"];
 
 const folder = mkdtempSync(join(tmpdir(), "cadenza-types-"));
 try {

@@ -10,11 +10,11 @@ import { mutant } from "./mutants.ts";
 const runs = [
   "test/durable/same-ids.test.ts",
   "test/durable/tenants.test.ts",
-  "test/runtime/tenants.test.ts",
-  "test/durable/isolation.test.ts",
+  "test/runtime/callers/tenants.test.ts",
+  "test/durable/trials/isolation.test.ts",
 ];
-const stores = ["test/stores/contract.test.ts", "test/stores/agreement.test.ts", "test/stores/sqlite-work.test.ts"];
-const postgres = ["test/postgres/contract.test.ts"];
+const stores = ["test/stores/contract.test.ts", "test/stores/agreement.test.ts", "test/stores/sqlite/work.test.ts"];
+const postgres = ["test/postgres/contract/contract.test.ts"];
 const http = ["test/http/same-ids.test.ts", "test/http/tenants.test.ts"];
 const inspector = ["test/inspector/tenants.test.ts"];
 const admin = ["test/admin/tenants.test.ts", "test/admin/admin.test.ts"];
@@ -160,10 +160,10 @@ const runtime: readonly Mutant[] = [
     runs,
   ),
   mutant("src/runtime/api/scope-reads.ts", "feed.watch(options, this.#tenant)", "feed.watch(options, undefined)", [
-    "test/runtime/watch.test.ts",
+    "test/runtime/events/watch.test.ts",
   ]),
   mutant("src/runtime/log/watch.ts", "this.#tenant === undefined || item.key.tenant === this.#tenant", "true", [
-    "test/runtime/watch.test.ts",
+    "test/runtime/events/watch.test.ts",
   ]),
   mutant("src/stores/feed.ts", "(tenant === undefined || key.tenant === tenant) && ", "", stores),
   mutant(
@@ -404,7 +404,7 @@ const bySqlite = (file: string, find: string, put: string = find.replace(/[\w.+]
 const sqlite: readonly Mutant[] = [
   bySqlite("sqlite/entries.ts", "WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.id"),
   mutant("src/stores/sqlite/entries.ts", "WHERE r.tenant = ? AND r.run_id = ?`;", `WHERE ${ANY} AND r.run_id = ?\`;`, [
-    "test/stores/sqlite-damage.test.ts",
+    "test/stores/sqlite/damage.test.ts",
   ]),
   bySqlite("sqlite/list.ts", 'const found = [clause("tenant = ?", toText(tenant))'),
   bySqlite("sqlite/list.ts", "(SELECT created_at, id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)"),
@@ -543,7 +543,7 @@ const inPostgres: readonly Mutant[] = [
     "sessions_by_key ON ${schema}.sessions (session_id)",
   ),
   mutant("src/stores/postgres/hints.ts", "JSON.stringify([key.tenant, key.run_id])", "key.run_id", [
-    "test/postgres/hints.test.ts",
+    "test/postgres/connections/hints.test.ts",
   ]),
 ];
 

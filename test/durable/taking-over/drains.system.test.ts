@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import { newFile } from "../../harness/crash/place.ts";
+import { drainsBesideWaits } from "../../harness/drains/beside.ts";
+
+/** A share of what `npm run test:drains -- --part beside` tries. */
+const TIMES = 4;
+
+test("workers on a file that get SIGTERM during steps beside waits begin no step twice", {
+  timeout: 180_000,
+}, async () => {
+  const { place, remove } = newFile();
+  const { wrong, bodies } = await drainsBesideWaits({ place, seed: `${Date.now()}`, times: TIMES, drainMs: 1_500 });
+  remove();
+  expect(wrong).toEqual([]);
+  expect(bodies).toBeGreaterThan(0);
+});

@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { underFaults } from "../../harness/faults/faults.ts";
+import { describe as inWords } from "../../harness/faults/report.ts";
+import { drivers } from "../../harness/sqlite-files.ts";
+
+/** How many findings are printed. */
+const SHOWN = 10;
+const seed = process.env["FAULTS_SEED"] ?? `${Date.now()}`;
+
+test(`processes that are killed, frozen and closed, with slow disks and lost answers, keep what they have acknowledged (FAULTS_SEED=${seed})`, {
+  timeout: 180_000,
+}, async () => {
+  const { figures, anomalies } = await underFaults({
+    seed,
+    runs: 120,
+    faults: 10,
+    processes: 3,
+    driver: drivers.at(-1)?.name ?? "",
+    synchronous: "mixed",
+    everyMs: 900,
+    leaseMs: 1_000,
+    atOnce: 40,
+    atMostMs: 60_000,
+  });
+  expect(anomalies.slice(0, SHOWN).map((anomaly) => inWords(anomaly, seed))).toEqual([]);
+  expect(figures.runs).toBeGreaterThanOrEqual(120);
+});

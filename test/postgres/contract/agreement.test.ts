@@ -1,0 +1,15 @@
+import { test } from "vitest";
+import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
+import { expectAgreement } from "../../harness/store-agreement.ts";
+
+test("PostgresStore gives the same answers as the memory store, whatever is done to them", async ({ skip }) => {
+  const missing = missingServer(18);
+  if (missing !== undefined) skip(missing);
+  const pool = newPool(18);
+  const open = openTwice(pool);
+  await expectAgreement(async (options) => {
+    const { first, close } = await open(options);
+    return { store: first, close };
+  }, 20);
+  await pool.end();
+});

@@ -1,0 +1,31 @@
+import type pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { OpenStores } from "../../../src/stores/contract/check.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
+import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
+
+describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store contract", (major) => {
+  const missing = missingServer(major);
+  let pool: pg.Pool;
+  let open: OpenStores;
+  beforeAll(() => {
+    if (missing !== undefined) return;
+    pool = newPool(major);
+    open = openTwice(pool);
+  });
+  afterAll(() => pool?.end());
+
+  test.runIf(process.env["CI"] !== undefined)("in CI there is a server", () => {
+    expect(missing).toBeUndefined();
+  });
+
+  test("the checks of the feed have one to read", async ({ skip }) => {
+    if (missing !== undefined) skip(missing);
+    const { first, close } = await open({ clock: { now: () => 0 }, feed: { keepMs: 1 } });
+    expect(await first.readFeed?.({ from: "start", limit: 1 })).toMatchObject({ items: [], more: null });
+    await close();
+  });
+
+  for (const { name, run } of storeContract)
+    test(name, ({ skip }) => (missing === undefined ? run(open) : skip(missing)));
+});

@@ -1,0 +1,14 @@
+import { describe, test } from "vitest";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
+import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
+
+const missing = missingServer(18);
+
+/** Where the server refuses transactions that met, statements are sent again. */
+describe.skipIf(missing !== undefined)("PostgresStore with serializable transactions keeps the store contract", () => {
+  const concurrent = storeContract.filter(({ name }) => name.includes("concurrent"));
+  test.each(concurrent)("$name", async ({ run }) => {
+    const pool = newPool(18, { options: "-c default_transaction_isolation=serializable" });
+    await run(openTwice(pool)).finally(() => pool.end());
+  });
+});

@@ -1,0 +1,213 @@
+import type pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { RunQuery } from "../../../src/core/run-query.ts";
+import type { SurveyQuery } from "../../../src/core/survey.ts";
+import { NOW } from "../../../src/stores/contract/check.ts";
+import {
+  append,
+  create,
+  ended,
+  keepOf,
+  message,
+  over,
+  parts,
+  runId,
+  runKey,
+  sessionId,
+  sessionKey,
+  TAKER,
+  TENANT,
+  take,
+  waiting,
+  write,
+} from "../../../src/stores/contract/samples.ts";
+import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
+import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
+import { quoteName } from "../../../src/stores/postgres/schema.ts";
+import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+
+const missing = missingServer(18);
+const clock = { now: () => NOW };
+/** How many runs have ended, and how many wait for a later time. */
+const ENDED = 20_000;
+const WAITING = 2_000;
+
+describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${missing}` : ""}`, () => {
+  let pool: pg.Pool;
+  let schema: string;
+  let store: PostgresStore;
+
+  beforeAll(async () => {
+    // One connection, whose statistics are complete.
+    pool = newPool(18, { max: 1 });
+    const name = newSchema();
+    schema = quoteName(name);
+    store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    await fill(pool, schema);
+  });
+  afterAll(async () => {
+    await store.close();
+    await pool.end();
+  });
+
+  const pages: readonly (readonly [name: string, query: Partial<RunQuery>])[] = [
+    ["the newest", {}],
+    ["those after a run", { after: id(9_000) }],
+    ["those of an agent", { agent_name: "echo" }],
+    ["those of a session", { session_id: id(50) }],
+    ["those that wait for an answer", { statuses: ["awaiting"] }],
+    ["those that have not ended", { statuses: ["created", "in-progress", "awaiting"] }],
+    ["those of a time", { createdAfter: NOW - 500, createdBefore: NOW - 400 }],
+    ["those with labels", { labels: { order: "7" } }],
+    ["the sub-runs of a run", { parents: [runId(7)] }],
+    ["the sub-runs of many runs", { parents: Array.from({ length: 100 }, (_, n) => runId(n)) }],
+    ["those of another tenant", { tenant: "other" }],
+  ];
+  test.each(pages)("a list of %s reads no table as a whole", async (_name, query) => {
+    await expectIndexes(async () => {
+      await store.list({ tenant: TENANT, limit: 10, offset: 0, ...query });
+    });
+  });
+
+  const surveys: readonly (readonly [name: string, query: Partial<SurveyQuery>])[] = [
+    ["all tenants", {}],
+    ["all tenants, behind a place", { after: 9_000 }],
+    ["a tenant", { tenant: TENANT }],
+    ["another tenant", { tenant: "other" }],
+    ["an agent", { agent_name: "rare" }],
+    ["those that wait", { statuses: ["awaiting"] }],
+    ["those that failed", { statuses: ["failed"] }],
+    ["those that completed", { statuses: ["completed"] }],
+    ["those of a time", { createdAfter: NOW - 500, createdBefore: NOW - 400, statuses: ["failed", "cancelled"] }],
+    ["those with a label", { tenant: TENANT, labels: { order: "7" } }],
+    ["those whose ids begin so", { idPrefix: id(9_000) }],
+  ];
+  test.each(surveys)("a survey of %s reads no table as a whole", async (_name, query) => {
+    await expectIndexes(async () => {
+      await store.survey({ limit: 10, ...query });
+    });
+  });
+
+  const owner = { owner: TAKER, agents: [{ agent_name: "echo", version: null }], limit: 8 };
+  const calls: readonly (readonly [name: string, call: () => Promise<unknown>])[] = [
+    ["find", () => store.find({ tenant: TENANT, run_id: id(9_000) })],
+    ["findByIdempotencyKey", () => store.findByIdempotencyKey(TENANT, "key 5")],
+    ["read", () => store.read({ tenant: TENANT, run_id: id(9_000) }, 0, 9)],
+    ["moved", () => store.moved([1, 2, 3].map((n) => ({ key: runKey(n), epoch: 1, position: 1 })))],
+    ["owned", () => store.owned("none", 9)],
+    ["blocked", () => store.blocked({ limit: 9 })],
+    ["tails", () => store.tails([{ tenant: TENANT, run_id: id(9_000) }, runKey(1)], 2)],
+    ["census", () => store.census()],
+    ["workers", () => store.workers()],
+    ["session", () => store.session(sessionKey(1))],
+    ["sessionHead", () => store.sessionHead(sessionKey(1))],
+    ["backlog", () => store.backlog()],
+    ["take, with nothing due", () => store.take(owner)],
+    ["take, with cancelled ones", () => store.take({ ...owner, cancelledForMs: 5 })],
+    ["deleteSession", () => store.deleteSession(sessionKey(2))],
+    ["delete", () => store.delete([{ tenant: TENANT, run_id: id(2) }])],
+    ["prune", () => store.prune({ maxRuns: ENDED, endedBefore: 0, sessionsBefore: 0 })],
+    ["prune of another tenant", () => store.prune(keepOf(["other"], { maxRuns: 1, maxSessions: 1 }))],
+    ["renew", () => store.renew("owner", 1_000)],
+  ];
+  test.each(calls)("%s reads no table as a whole", async (_name, call) => {
+    await expectIndexes(call);
+  });
+
+  test("the life of a run reads no table as a whole", async () => {
+    await expectIndexes(async () => {
+      const slot = { key: "slot", max: 2 };
+      const session = { session_id: sessionId(1), create: true, messages: () => [message("hello")], at: 5 };
+      const key = await create(store, 1, { head: waiting(NOW), slot, idempotencyKey: "new" });
+      await store.post(key, { entries: parts("a"), due: "work" });
+      expect(await take(store)).toEqual([key.run_id]);
+      const holds = { epoch: 2, owner: TAKER, holds_slot: true };
+      await append(store, key, 2, write(parts("b"), { head: waiting(null, holds), session, wake: runKey(2) }), 2);
+      await store.claim(key, { epoch: 2, position: 3 }, waiting(null, { epoch: 3 }));
+      await append(store, key, 3, write([ended()], { head: over(NOW, { epoch: 4 }), session }), 2);
+    });
+  });
+
+  test("nine of ten plain appends touch no index", async () => {
+    const key = await create(store, 3);
+    const before = await statistics();
+    for (let position = 1; position <= 100; position++) await append(store, key, position, write(parts("a")));
+    const after = await statistics();
+    expect(after.updated - before.updated).toBe(100);
+    expect(after.hot - before.hot).toBeGreaterThanOrEqual(90);
+  });
+
+  async function expectIndexes(call: () => Promise<unknown>): Promise<void> {
+    const before = await statistics();
+    await call();
+    expect((await statistics()).scans).toEqual(before.scans);
+  }
+
+  /** How often each large table was read as a whole, and how many rows of runs were changed. */
+  async function statistics() {
+    await pool.query("SELECT pg_stat_force_next_flush()");
+    const { rows } = await pool.query(
+      `SELECT relname, seq_scan, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
+       WHERE relid IN (SELECT ($1 || '.' || name)::regclass FROM unnest($2::text[]) name) ORDER BY relname`,
+      [schema, ["runs", "entries", "messages", "labels", "sessions"]],
+    );
+    const runs = rows.find(({ relname }) => relname === "runs");
+    return {
+      scans: Object.fromEntries(rows.map(({ relname, seq_scan }) => [relname, Number(seq_scan)])),
+      updated: Number(runs.n_tup_upd),
+      hot: Number(runs.n_tup_hot_upd),
+    };
+  }
+});
+
+describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}` : ""}`, () => {
+  test("writes find runs by their keys, although the plans were made when there was no run", async () => {
+    const pool = newPool(18, { max: 1 });
+    const name = newSchema();
+    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    for (const from of [0, 100, 200]) {
+      const numbers = Array.from({ length: 100 }, (_, n) => from + n);
+      await Promise.all(numbers.map((n) => create(store, n)));
+      await Promise.all(numbers.map((n) => append(store, runKey(n), 1, write([ended()], { head: over() }))));
+    }
+    await pool.query("SELECT pg_stat_force_next_flush()");
+    const { rows } = await pool.query(
+      "SELECT sum(idx_tup_read) AS read FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'runs'",
+      [name],
+    );
+    // An index that has the tenant but not the id would be read from its beginning for each run: 100,000 rows and more.
+    expect(Number(rows[0].read)).toBeLessThan(300 * 20);
+    await store.close();
+    await pool.end();
+  });
+});
+
+/** The id of a run that `fill` makes. */
+function id(n: number): string {
+  return `filled ${n}`;
+}
+
+/** Makes ended runs and waiting ones, with sessions, messages and labels, in one statement each. */
+async function fill(pool: pg.Pool, schema: string): Promise<void> {
+  const created = JSON.stringify({ type: "created" });
+  const statements = [
+    `INSERT INTO ${schema}.runs (tenant, run_id, agent_name, version, session_id, parent, idempotency_key, slot, slot_max,
+       status, epoch, owner, due_at, holds_slot, finished_at, takeovers, position, created_at)
+     SELECT 'acme', 'filled ' || n, CASE WHEN n % 5 = 0 THEN 'rare' ELSE 'echo' END, '', 'filled ' || n / 4,
+       CASE WHEN n % 10 = 0 THEN 'filled ' || n / 10 END, CASE WHEN n % 9 = 0 THEN 'key ' || n END, '', 0,
+       CASE WHEN n <= ${ENDED} THEN 'completed' ELSE 'awaiting' END, 2, NULL,
+       CASE WHEN n > ${ENDED} THEN ${NOW} + 1000 + n END, false, CASE WHEN n <= ${ENDED} THEN n END, 0, 2,
+       ${NOW - ENDED} + n
+     FROM generate_series(1, ${ENDED + WAITING}) n`,
+    `INSERT INTO ${schema}.entries (run, position, lines) SELECT r.id, p, '${created}' || E'\\n'
+     FROM ${schema}.runs r CROSS JOIN generate_series(0, 1) p`,
+    `INSERT INTO ${schema}.labels (run, name, value, tenant) SELECT r.id, 'order', (r.id / 3)::text, 'acme'
+     FROM ${schema}.runs r`,
+    `INSERT INTO ${schema}.sessions (tenant, session_id, length, state, changed_at)
+     SELECT 'acme', 'filled ' || n, 2, 'null', n FROM generate_series(1, ${ENDED / 4}) n`,
+    `INSERT INTO ${schema}.messages (session, position, message) SELECT s.id, p, '{}'
+     FROM ${schema}.sessions s CROSS JOIN generate_series(0, 1) p`,
+    ...["runs", "entries", "labels", "sessions", "messages"].map((table) => `VACUUM ANALYZE ${schema}.${table}`),
+  ];
+  for (const sql of statements) await pool.query(sql);
+}

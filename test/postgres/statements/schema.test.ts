@@ -1,0 +1,132 @@
+import type pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { counterNames } from "../../../src/core/statistics.ts";
+import { append, create, ended, over, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
+import type { PostgresStoreOptions } from "../../../src/stores/postgres/options.ts";
+import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
+import { postgresSchemaSql, quoteName } from "../../../src/stores/postgres/schema.ts";
+import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+
+const missing = missingServer(15);
+
+describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ? `: ${missing}` : ""}`, () => {
+  let pool: pg.Pool;
+  beforeAll(() => {
+    pool = newPool(15, { max: 10 });
+  });
+  afterAll(() => pool.end());
+
+  const open = (schema: string, options: Partial<PostgresStoreOptions> = {}) =>
+    openPostgresStore({ pool, schema, hints: false, ...options });
+
+  test("is created once, by eight processes at once", async () => {
+    const schema = newSchema();
+    const stores = await Promise.all(Array.from({ length: 8 }, () => open(schema)));
+    await Promise.all(stores.map((store, n) => create(store, n)));
+
+    const { rows } = await pool.query(`SELECT number FROM ${quoteName(schema)}.migrations`);
+    expect(rows).toEqual([
+      { number: 1 },
+      { number: 2 },
+      { number: 3 },
+      { number: 4 },
+      { number: 5 },
+      { number: 6 },
+      { number: 7 },
+    ]);
+    expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
+  });
+
+  test("is created completely or not at all", async () => {
+    const schema = newSchema();
+    await pool.query(`CREATE SCHEMA ${quoteName(schema)}`);
+    await pool.query(`CREATE TABLE ${quoteName(schema)}.counters (other integer)`);
+    await expect(open(schema)).rejects.toMatchObject({
+      message: "A query failed. (SQLSTATE 42P07)",
+      cause: { message: 'relation "counters" already exists' },
+    });
+    const { rows } = await pool.query("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace", [
+      quoteName(schema),
+    ]);
+    expect(rows).toEqual([{ relname: "counters" }]);
+  });
+
+  test("of a newer version is refused, and not changed", async () => {
+    const schema = newSchema();
+    await (await open(schema)).close();
+    await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (9)`);
+
+    await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 7");
+  });
+
+  test("may have any name, on any search path", async () => {
+    const quoted = `we"ird 'name' ${newSchema()}`;
+    const lost = newPool(15, { options: "-c search_path=pg_catalog" });
+    const store = await openPostgresStore({ pool: lost, schema: quoted, hints: false });
+    const key = await create(store, 1, { head: waiting(0), slot: { key: "slot", max: 1 } });
+    expect(await take(store)).toEqual([key.run_id]);
+    await lost.end();
+  });
+
+  test("is used by a role that may only read and write it, where an administrator has run the SQL", async () => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await expect(open(schema, { migrate: false })).rejects.toThrow("postgresSchemaSql(");
+    await pool.query(postgresSchemaSql(schema));
+    await pool.query(postgresSchemaSql(schema));
+    const role = quoteName(`role of ${schema}`);
+    await pool.query(`CREATE ROLE ${role} LOGIN`);
+    await expect(
+      openPostgresStore({ pool: newPool(15, { user: `role of ${schema}` }), schema, migrate: false }),
+    ).rejects.toThrow("lacks a right");
+    await pool.query(`GRANT USAGE ON SCHEMA ${name} TO ${role}`);
+    await pool.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${name} TO ${role}`);
+    const own = newPool(15, { user: `role of ${schema}` });
+    const store = await openPostgresStore({ pool: own, schema, migrate: false });
+    await create(store, 1, { head: waiting(0), created: { labels: { a: "1" } } });
+    await take(store);
+    await append(store, runKey(1), 1, write([ended()], { head: over() }), 2);
+
+    expect(await store.prune({ maxRuns: 0, endedBefore: 0, sessionsBefore: 9 })).toBe(1);
+    await store.close();
+    await own.end();
+  });
+
+  test("is not opened where transactions do not see what was committed while they waited", async () => {
+    const isolated = newPool(15, { options: "-c default_transaction_isolation=repeatable\\ read" });
+    const opening = openPostgresStore({ pool: isolated, schema: newSchema(), hints: false });
+    await expect(opening).rejects.toThrow("default_transaction_isolation = 'repeatable read'");
+    await isolated.end();
+  });
+
+  test("has a column for every counter", async () => {
+    const schema = newSchema();
+    await open(schema);
+    const { rows } = await pool.query(
+      "SELECT column_name AS name FROM information_schema.columns WHERE table_schema = $1 AND table_name = 'counters' ORDER BY ordinal_position",
+      [schema],
+    );
+    expect(rows.map(({ name }) => name)).toEqual(["agent_name", "shard", ...counterNames]);
+  });
+
+  test.each<[options: object, said: string]>([
+    [{ pool: {} }, "pool: expected an object with `query(text, values)`"],
+    [{ schema: "" }, "schema: expected a name of 1 to 63 bytes"],
+    [{ schema: "ä".repeat(32) }, "schema: expected a name of 1 to 63 bytes"],
+    [{ schema: "a $migration$" }, "schema: expected a name of 1 to 63 bytes, without $"],
+    [{ schema: "pg_mine" }, "schema: expected a name of 1 to 63 bytes, without $, that does not begin with pg_"],
+    [{ migrate: 1 }, "migrate: expected true or false, received 1"],
+    [{ readOnly: 1 }, "readOnly: expected true or false, received 1"],
+    [{ hints: "no" }, "hints: expected true or false, received no"],
+    [{ feed: { keepMs: "1" } }, "feed: expected { keepMs }"],
+    [{ timeoutMs: 0 }, "timeoutMs: expected a positive number below half the lease (5000), received 0"],
+    [{ timeoutMs: 5_000 }, "timeoutMs: expected a positive number below half the lease (5000), received 5000"],
+    [{ timeoutMs: 900, durability: { leaseMs: 1_000 } }, "below half the lease (500), received 900"],
+    [{ durability: { leaseMs: -1 } }, "leaseMs"],
+  ])("is not touched with %j", async (options, said) => {
+    const schema = newSchema();
+    await expect(open(schema, options)).rejects.toThrow(said);
+    const { rows } = await pool.query("SELECT to_regnamespace($1) AS found", [quoteName(schema)]);
+    expect(rows).toEqual([{ found: null }]);
+  });
+});

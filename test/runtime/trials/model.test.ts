@@ -1,0 +1,18 @@
+import { describe, expect, test } from "vitest";
+import { explain, playAll } from "../../harness/model/run.ts";
+
+/** `npm run test:model` plays 200,000, with other seeds each time. */
+const FIRST_SEED = 1;
+
+describe("In any order of actions of callers, agents, the clock and the store, the rules hold", () => {
+  test.each([
+    ["at once", 2_000],
+    ["late", 1_000],
+    ["failing", 1_000],
+  ] as const)("over a store that answers %s", { timeout: 300_000 }, async (store, count) => {
+    const { schedules, failures } = await playAll({ from: FIRST_SEED, count, stores: [store] });
+    const [first] = failures;
+    if (first !== undefined) expect.fail(await explain(first.seed, { stores: [store] }));
+    expect(schedules).toBe(count);
+  });
+});

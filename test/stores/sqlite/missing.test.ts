@@ -1,0 +1,12 @@
+import { expect, test, vi } from "vitest";
+import { openSqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
+
+vi.mock("node:process", () => ({ getBuiltinModule: () => undefined }));
+
+test("openSqliteStore names the package to install if Node has no SQLite", () => {
+  const opening = () => openSqliteStore("runs.db");
+
+  expect(opening).toThrow(expect.objectContaining({ name: "CadenzaError", code: "store_failed" }));
+  expect(opening).toThrow("`libsql` or `better-sqlite3`");
+  expect(opening).toThrow('new SqliteStore(new Database("runs.db"), { closeDatabase: true })');
+});

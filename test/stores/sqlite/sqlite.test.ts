@@ -1,0 +1,339 @@
+import { join } from "node:path";
+import Libsql from "libsql";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { CadenzaError } from "../../../src/core/errors.ts";
+import type { RunQuery } from "../../../src/core/run-query.ts";
+import { counterNames } from "../../../src/core/statistics.ts";
+import { NOW } from "../../../src/stores/contract/check.ts";
+import {
+  append,
+  counters,
+  create,
+  ended,
+  look,
+  message,
+  over,
+  parts,
+  runId,
+  runKey,
+  sessionId,
+  sessionKey,
+  waiting,
+  write,
+} from "../../../src/stores/contract/samples.ts";
+import type { SqliteStoreOptions } from "../../../src/stores/sqlite/database.ts";
+import { openSqliteStore, SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
+import { drivers, openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
+
+let folder: ReturnType<typeof temporaryFolder>;
+let path: string;
+
+beforeEach(() => {
+  folder = temporaryFolder();
+  path = join(folder.path, "runs.db");
+});
+
+afterEach(() => folder.remove());
+
+describe.each(drivers)("a handle of $name", ({ open }) => {
+  test("that is closed already may be closed with the store", () => {
+    const db = open(path);
+    const store = new SqliteStore(db, { closeDatabase: true });
+    db.close();
+    store.close();
+    store.close();
+
+    expect(() => db.prepare("SELECT 1").get()).toThrow();
+  });
+});
+
+describe("the handle", () => {
+  test.each<[options: SqliteStoreOptions, synchronous: number]>([
+    [{}, 2],
+    [{ synchronous: "FULL" }, 2],
+    [{ synchronous: "NORMAL" }, 1],
+  ])("is set to WAL and, with %j, to synchronous = %i", (options, synchronous) => {
+    const db = openDatabase(path);
+    db.exec(`PRAGMA synchronous = ${3 - synchronous}`);
+    new SqliteStore(db, options);
+
+    expect(db.prepare("PRAGMA synchronous").get()).toMatchObject({ synchronous });
+    expect(db.prepare("PRAGMA journal_mode").get()).toMatchObject({ journal_mode: "wal" });
+    db.close();
+  });
+
+  test.each<[options: object, said: string]>([
+    [{ synchronous: "OFF" }, "synchronous: expected FULL or NORMAL, received OFF"],
+    [{ busyTimeoutMs: 0 }, "busyTimeoutMs: expected a positive number, received 0"],
+    [{ busyTimeoutMs: Number.NaN }, "busyTimeoutMs: expected a positive number, received NaN"],
+    [{ busyTimeoutMs: "5" }, "busyTimeoutMs: expected a positive number, received 5"],
+  ])("is not touched with %j", (options, said) => {
+    const db = openDatabase(path);
+    expect(() => new SqliteStore(db, options as SqliteStoreOptions)).toThrow(said);
+
+    expect(db.prepare("SELECT * FROM sqlite_master").all()).toEqual([]);
+    db.close();
+  });
+
+  test("is not closed with the store, unless closeDatabase is set", () => {
+    const db = openDatabase(path);
+    new SqliteStore(db).close();
+    expect(db.prepare("SELECT 1 AS one").get()).toMatchObject({ one: 1 });
+    new SqliteStore(db, { closeDatabase: true }).close();
+
+    expect(() => db.prepare("SELECT 1").get()).toThrow();
+  });
+
+  test("may give bigints for numbers", async () => {
+    const db = new Libsql(path).defaultSafeIntegers(true);
+    const store = new SqliteStore(db, { synchronous: "NORMAL" });
+    const session = { session_id: sessionId(1), create: true, at: 5 };
+    const key = await create(store, 1, {
+      idempotencyKey: "key",
+      session,
+      head: over(7),
+      counters: counters({ failed: 1 }),
+    });
+    const expected = new SqliteStore(openDatabase(path));
+
+    expect(await look(store, key, sessionKey(1))).toEqual(await look(expected, key, sessionKey(1)));
+    const answer = await store.append(key, { epoch: 9, position: 9 }, write([ended()]));
+    expect(answer).toEqual({ conflict: "changed", epoch: 2, position: 1 });
+    expect(await store.prune({ maxRuns: 0, endedBefore: 0, sessionsBefore: 9 })).toBe(1);
+  });
+
+  test("makes a persistent store only if it is a file", () => {
+    expect(new SqliteStore(openDatabase(path)).persistent).toBe(true);
+    expect(new SqliteStore(openDatabase(":memory:")).persistent).toBe(false);
+  });
+
+  test("may hold the user's own tables", async () => {
+    const db = openDatabase(path);
+    db.exec("CREATE TABLE runs (mine TEXT); PRAGMA user_version = 42");
+    await create(new SqliteStore(db), 1);
+
+    expect(db.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 42 });
+    const tables = db.prepare("SELECT name FROM sqlite_master WHERE name NOT LIKE '%cadenza%'").all();
+    expect(tables.map((row) => ({ ...(row as object) }))).toMatchObject([{ name: "runs" }]);
+  });
+});
+
+/** Takes away what version 11 has changed. */
+const withoutCreators = `DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
+  ALTER TABLE cadenza_sessions DROP COLUMN creator`;
+/** Takes away what versions 10 and 11 have changed. */
+const withoutGenerations = `${withoutCreators}; ALTER TABLE cadenza_sessions DROP COLUMN generation`;
+/** Takes away what versions 9 to 11 have changed. */
+const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
+/** Takes away what versions 8 to 11 have changed. */
+const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
+  CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
+/** Takes away what versions 7 to 11 have changed. */
+const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
+
+describe("the schema", () => {
+  test("is created once, and used by a store that is opened later", async () => {
+    const first = new SqliteStore(openDatabase(path));
+    const key = await create(first, 1);
+    const before = schema();
+    const second = new SqliteStore(openDatabase(path));
+
+    expect(second.find(key)).toEqual(first.find(key));
+    expect(schema()).toEqual(before);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+  });
+
+  test("is created completely or not at all", () => {
+    const db = openDatabase(path);
+    db.exec("CREATE TABLE cadenza_counters (other INTEGER)");
+    expect(() => new SqliteStore(db)).toThrow(/cadenza_counters/);
+    expect(tables()).toEqual(["cadenza_counters"]);
+    db.exec("DROP TABLE cadenza_counters");
+    new SqliteStore(db);
+
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+  });
+
+  test("of version 5 is brought up to date, with the runs in it", async () => {
+    const db = openDatabase(path);
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
+    const key = await create(new SqliteStore(db), 2, { created: { parent } });
+    const before = definitions();
+    db.exec(`${withoutTimes}; DROP TABLE cadenza_labels; DROP INDEX cadenza_runs_by_parent;
+      DELETE FROM cadenza_migrations WHERE number > 5`);
+    const store = new SqliteStore(openDatabase(path));
+    await create(store, 3, { created: { labels: { order: "1" } } });
+
+    expect(definitions()).toEqual(before);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
+    expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
+  });
+
+  test("of version 6 is brought up to date, with the times of the runs in it", async () => {
+    const db = openDatabase(path);
+    const former = new SqliteStore(db);
+    for (const n of [1, 2, 3]) await create(former, n, { created: { at: NOW + 10 * n } });
+    await append(former, runKey(3), 1, write(parts("a")));
+    await create(former, 4);
+    const before = definitions();
+    db.exec(`${withoutTimes}; DELETE FROM cadenza_migrations WHERE number > 6;
+      UPDATE cadenza_entries SET lines = substr(lines, 5) WHERE run = 4`);
+    const store = new SqliteStore(openDatabase(path));
+    await create(store, 5, { created: { at: NOW + 50 } });
+    const list = (query: Partial<RunQuery>) =>
+      store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
+
+    expect(definitions()).toEqual(before);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
+    expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
+    expect(list({})).toHaveLength(5);
+  });
+
+  test("of version 7 is brought up to date, and finds its runs by their ids and states", async () => {
+    const db = openDatabase(path);
+    const key = await create(new SqliteStore(db), 1, { head: waiting() });
+    const before = definitions();
+    db.exec(`${withoutStates}; DELETE FROM cadenza_migrations WHERE number > 7`);
+    const store = new SqliteStore(openDatabase(path));
+    const found = { runs: [store.find(key)], next: null };
+
+    expect(definitions()).toEqual(before);
+    expect(store.survey({ idPrefix: key.run_id, limit: 9 })).toEqual(found);
+    expect(store.survey({ statuses: ["awaiting"], limit: 9 })).toEqual(found);
+  });
+
+  test("of version 8 is brought up to date, and may have a feed", async () => {
+    const db = openDatabase(path);
+    const key = await create(new SqliteStore(db), 1);
+    const before = definitions();
+    db.exec(`${withoutFeed}; DELETE FROM cadenza_migrations WHERE number > 8`);
+    const store = new SqliteStore(openDatabase(path), { feed: { keepMs: 1_000 } });
+    await append(store, key, 1, write([ended()], { head: over(), feed: [{ type: "run.completed" }] }));
+
+    expect(definitions()).toEqual(before);
+    expect(store.readFeed?.({ from: "start", limit: 9 })?.items).toMatchObject([{ key, agent_name: "echo" }]);
+  });
+
+  test("of version 9 is brought up to date, and its sessions have no generation until they are made again", async () => {
+    const db = openDatabase(path);
+    const session = { history: [message("a")], state: null };
+    await new SqliteStore(db).putSession(sessionKey(1), { ...session, generation: "lost" }, NOW);
+    const before = definitions();
+    db.exec(`${withoutGenerations}; DELETE FROM cadenza_migrations WHERE number > 9`);
+    const store = new SqliteStore(openDatabase(path));
+
+    expect(definitions()).toEqual(before);
+    expect(store.session(sessionKey(1))).toEqual(session);
+    await store.deleteSession(sessionKey(1));
+    await store.putSession(sessionKey(1), { ...session, generation: "new" }, NOW);
+    expect(store.sessionHead(sessionKey(1))).toEqual({ length: 1, state: null, generation: "new" });
+  });
+
+  test("of version 10 is brought up to date, and what was in it has no creator", async () => {
+    const db = openDatabase(path);
+    const former = new SqliteStore(db);
+    const key = await create(former, 1, { created: { principal: "ada" } });
+    await former.putSession(sessionKey(1), { history: [], state: null, creator: "ada" }, NOW);
+    const before = definitions();
+    db.exec(`${withoutCreators}; DELETE FROM cadenza_migrations WHERE number > 10`);
+    const store = new SqliteStore(openDatabase(path));
+    const newer = await create(store, 2, { created: { principal: "ada" } });
+
+    expect(definitions()).toEqual(before);
+    expect(store.session(sessionKey(1))).toEqual({ history: [], state: null });
+    const found = store.list({ tenant: key.tenant, creator: "ada", limit: 9, offset: 0 });
+    expect(found.map((one) => one.key)).toEqual([newer]);
+  });
+
+  test("of a newer version is refused, and not changed", () => {
+    const db = openDatabase(path);
+    new SqliteStore(db);
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (12), (13)");
+    const before = schema();
+    const opening = () => new SqliteStore(openDatabase(path));
+
+    expect(opening).toThrow(CadenzaError);
+    expect(opening).toThrow("has schema 13, and this version of cadenza knows 11");
+    expect(schema()).toEqual(before);
+  });
+
+  test.each([1, 2, 3, 4])("of version %i, which was never released, is refused, and not changed", (version) => {
+    const db = openDatabase(path);
+    db.exec("CREATE TABLE cadenza_migrations (number INTEGER PRIMARY KEY); CREATE TABLE cadenza_runs (id INTEGER)");
+    for (let number = 1; number <= version; number++)
+      db.exec(`INSERT INTO cadenza_migrations (number) VALUES (${number})`);
+    const before = schema();
+    const opening = () => new SqliteStore(openDatabase(path));
+
+    expect(opening).toThrow(CadenzaError);
+    expect(opening).toThrow(`has schema ${version}, and this version of cadenza knows 5 and later`);
+    expect(schema()).toEqual(before);
+  });
+
+  test("has a column for every counter", () => {
+    new SqliteStore(openDatabase(path));
+    const columns = openDatabase(path).prepare("SELECT name FROM pragma_table_info('cadenza_counters')").all();
+
+    expect(columns.map((row) => (row as { name: string }).name)).toEqual(["agent_name", ...counterNames]);
+  });
+});
+
+test("a log that is full takes no more entries, and the write changes nothing", async () => {
+  const db = openDatabase(path);
+  const store = new SqliteStore(db, { synchronous: "NORMAL" });
+  const key = await create(store, 1);
+  await create(store, 2);
+  const position = 2 ** 26 - 1;
+  db.exec(`UPDATE cadenza_runs SET position = ${position} WHERE id = 1`);
+  const before = store.find(key);
+  const more = store.append(key, { epoch: 1, position }, write(parts("a"), { head: waiting() }));
+
+  await expect(more).rejects.toThrow(`expected fewer than ${position} entries`);
+  expect(store.find(key)).toEqual(before);
+  expect(store.read(runKey(2), 0, 9)).toHaveLength(1);
+});
+
+describe("openSqliteStore", () => {
+  const builtIn = drivers.some(({ name }) => name === "node:sqlite");
+
+  test.runIf(builtIn)("opens a file with Node's own SQLite, and close closes it", async () => {
+    const store = openSqliteStore(path);
+    const key = await create(store, 1);
+    store.close();
+    expect(() => store.find(key)).toThrow();
+    const again = openSqliteStore(path, { synchronous: "NORMAL" });
+
+    expect(again.persistent).toBe(true);
+    expect(again.find(key)?.position).toBe(1);
+    again.close();
+  });
+
+  test.runIf(builtIn)("closes what it has opened if the store refuses it", () => {
+    openSqliteStore(path).close();
+    const db = openDatabase(path);
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (99)");
+    db.close();
+
+    expect(() => openSqliteStore(path)).toThrow("has schema 99");
+  });
+});
+
+function schema(): unknown {
+  return openDatabase(path).prepare("SELECT * FROM sqlite_master ORDER BY name").all();
+}
+
+function definitions(): readonly unknown[] {
+  return openDatabase(path).prepare("SELECT name, sql FROM sqlite_master ORDER BY name").all();
+}
+
+function tables(): readonly string[] {
+  const rows = openDatabase(path).prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").all();
+  return rows.map((row) => (row as { name: string }).name);
+}
+
+function versions(): readonly number[] {
+  const rows = openDatabase(path).prepare("SELECT number FROM cadenza_migrations ORDER BY number").all();
+  return rows.map((row) => (row as { number: number }).number);
+}
