@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import { booking } from "./approval.ts";
 import { echo } from "./echo.ts";
 
@@ -10,7 +10,7 @@ const runtime = new AgentRuntime();
 runtime.register(echo).register(booking);
 
 // Only requests from this machine, under this host name, are allowed. Web pages of other origins are refused.
-const listener = createNodeListener(runtime, { allowedHosts: ["localhost", "127.0.0.1"] });
+const listener = createAcpNodeListener(runtime, { allowedHosts: ["localhost", "127.0.0.1"] });
 const server = createServer(listener);
 server.listen(Number(process.env["PORT"] ?? 8000), "localhost", () => {
   const url = `http://localhost:${(server.address() as AddressInfo).port}`;

@@ -1,8 +1,8 @@
 import { parseArgs } from "node:util";
 import { AgentRuntime, defineAgent } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
-import { createHandler } from "cadenza/http";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
+import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import { z } from "zod";
 
@@ -110,7 +110,7 @@ const runtime = new AgentRuntime({ limits: { maxPartBytes: Number.POSITIVE_INFIN
   .register(defineAgent("typed", { input: z.object({ a: z.number() }) }).run(() => "ok"))
   .register("asks", async (_input, { ask }) => void (await ask("Well?", { schema: z.object({ a: z.number() }) })))
   .register("receives", async (_input, { receive }) => void (await receive("never")));
-const acp = createHandler(runtime, { limits, extensions: true });
+const acp = createAcpHandler(runtime, { limits, extensions: true });
 const chat = createChatHandler(runtime, { limits });
 const agUi = createAgUiHandler(runtime, { limits });
 const inspector = createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }), limits });

@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 
 /*
  * Slow readers of long events, in real time and over sockets: one of frames of 8 MB with a `stallMs` of 2 s, and 200 at
@@ -57,7 +57,7 @@ async function serve({ stallMs, parts, partLength }: Case): Promise<void> {
     for (let i = 0; i < parts; i++) yield "x".repeat(partLength);
   });
   const { run_id } = await runtime.createRun({ agent_name: "long", input: "" });
-  const server = createServer(createNodeListener(runtime, { stallMs, limits: { maxReadersPerRun: 1_000 } }));
+  const server = createServer(createAcpNodeListener(runtime, { stallMs, limits: { maxReadersPerRun: 1_000 } }));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   process.send?.({ port: (server.address() as AddressInfo).port, run_id } satisfies Listening);

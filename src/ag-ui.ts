@@ -1,2 +1,2 @@
-export { createHandler, createNodeListener } from "./faces/ag-ui/handlers.ts";
+export { createAgUiHandler, createAgUiNodeListener } from "./faces/ag-ui/handlers.ts";
 export type { AgUiOptions } from "./faces/ag-ui/options.ts";

@@ -5,5 +5,5 @@ export type { ApprovalMessage, SdkResult, SdkStreamedResult } from "./ai-sdk/res
 export type { SdkContext } from "./ai-sdk/sdk-context.ts";
 export type { MessagesOptions, SdkMessage } from "./ai-sdk/sdk-messages.ts";
 export type { AgentTool, Approval, ApproveOptions, ToolsOptions } from "./ai-sdk/tool-types.ts";
-export { createHandler, createNodeListener } from "./faces/ui-stream/handlers.ts";
+export { createChatHandler, createChatNodeListener } from "./faces/ui-stream/handlers.ts";
 export type { ChatOptions } from "./faces/ui-stream/options.ts";

@@ -1,4 +1,4 @@
-export { createHandler, createNodeListener } from "./faces/acp/handlers.ts";
+export { createAcpHandler, createAcpNodeListener } from "./faces/acp/handlers.ts";
 export type { HttpOptions, SessionOptions } from "./faces/acp/options.ts";
 export type { Handler } from "./http/fetch.ts";
 export type { NodeListener } from "./http/node.ts";

@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/ai-sdk";
+import { createChatNodeListener } from "cadenza/ai-sdk";
 import { openStore } from "../durable-approval/store.ts";
 import { bundleOf, pageOf } from "../page-bundle.ts";
 import { deskAgent } from "./desk.ts";
@@ -31,7 +31,7 @@ const runtime = new AgentRuntime({
     },
   ],
 });
-const chat = createNodeListener(runtime, { basePath: "/chat" });
+const chat = createChatNodeListener(runtime, { basePath: "/chat" });
 
 const server = createServer((request, response) => {
   if (request.url?.startsWith("/chat/")) return chat(request, response);

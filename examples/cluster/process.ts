@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import { openPostgresStore } from "cadenza/postgres";
 import { Pool } from "pg";
 import { agents } from "./agents.ts";
@@ -19,7 +19,7 @@ const store = await openPostgresStore({
 });
 const runtime = new AgentRuntime({ store, work: isWeb ? false : { max: 20 }, agents });
 
-const server = createServer(createNodeListener(runtime, { extensions: true })).listen(0, "127.0.0.1", () => {
+const server = createServer(createAcpNodeListener(runtime, { extensions: true })).listen(0, "127.0.0.1", () => {
   process.send?.({ port: (server.address() as AddressInfo).port });
 });
 

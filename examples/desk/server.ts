@@ -7,7 +7,7 @@ import type { ServerResponse } from "node:http";
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import { openStore } from "../durable-approval/store.ts";
 import { bundleOf, pageOf } from "../page-bundle.ts";
 import { deskAgents } from "./agents.ts";
@@ -28,7 +28,7 @@ const runtime = new AgentRuntime({
   store: await openStore(file, { leaseMs: 1_500, heartbeatMs: 400, scanMs: 200 }),
   agents: deskAgents(Number(pauseMs)),
 });
-const agents = createNodeListener(runtime, {
+const agents = createAcpNodeListener(runtime, {
   basePath: "/agents",
   extensions: true,
   authorize: ({ headers }) => {

@@ -1,6 +1,6 @@
 /** On Express 5, below a path, and with `req.user` as the tenant. `npx tsx examples/http/express.ts` */
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import express from "express";
 
 const runtime = new AgentRuntime();
@@ -15,7 +15,7 @@ app.use((request, _response, next) => {
 });
 app.use(
   "/acp",
-  createNodeListener(runtime, {
+  createAcpNodeListener(runtime, {
     authorize: ({ request }) => ({ tenant: (request as { user: { team: string } }).user.team }),
   }),
 );

@@ -1,6 +1,6 @@
 /** On Fastify 5. The plugin does not parse bodies: the service reads them itself. `npx tsx examples/http/fastify.ts` */
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import fastify from "fastify";
 
 const runtime = new AgentRuntime();
@@ -10,7 +10,7 @@ runtime.register("echo", async function* (input) {
 
 const app = fastify();
 app.register((acp, _options, done) => {
-  const listener = createNodeListener(runtime, { basePath: "/acp" });
+  const listener = createAcpNodeListener(runtime, { basePath: "/acp" });
   acp.removeAllContentTypeParsers();
   acp.addContentTypeParser("*", (_request, _body, done) => done(null));
   acp.all("/acp/*", (request, reply) => {

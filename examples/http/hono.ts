@@ -1,7 +1,7 @@
 /** On Hono 4, here under Node; the same lines run on Bun and Deno. `npx tsx examples/http/hono.ts` */
 import { serve } from "@hono/node-server";
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { Hono } from "hono";
 
 const runtime = new AgentRuntime();
@@ -9,7 +9,7 @@ runtime.register("echo", async function* (input) {
   yield* input;
 });
 
-const handler = createHandler(runtime, { basePath: "/acp" });
+const handler = createAcpHandler(runtime, { basePath: "/acp" });
 const app = new Hono();
 app.all("/acp/*", (context) => handler(context.req.raw));
 const server = serve({ fetch: app.fetch, port: Number(process.env["PORT"] ?? 8000) });

@@ -1,6 +1,6 @@
 /** On Koa 3. `npx tsx examples/http/koa.ts` */
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import Koa from "koa";
 
 const runtime = new AgentRuntime();
@@ -8,7 +8,7 @@ runtime.register("echo", async function* (input) {
   yield* input;
 });
 
-const listener = createNodeListener(runtime, { basePath: "/acp" });
+const listener = createAcpNodeListener(runtime, { basePath: "/acp" });
 const app = new Koa();
 app.use(async (context, next) => {
   if (!context.path.startsWith("/acp/")) return void (await next());

@@ -2,7 +2,7 @@
 import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 
 const runtime = new AgentRuntime();
 runtime.register("echo", async function* (input) {
@@ -14,7 +14,7 @@ Module({})(AppModule); // what the decorator @Module({}) does
 
 const app = await NestFactory.create(AppModule);
 // Nest adds its body parser in listen(). The service is mounted before that, and reads bodies itself.
-app.use("/acp", createNodeListener(runtime));
+app.use("/acp", createAcpNodeListener(runtime));
 await app.listen(Number(process.env["PORT"] ?? 8000));
 
 // Runs end before the process does.

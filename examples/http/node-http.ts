@@ -1,14 +1,14 @@
 /** On `node:http`. `npx tsx examples/http/node-http.ts` */
 import { createServer } from "node:http";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 
 const runtime = new AgentRuntime();
 runtime.register("echo", async function* (input) {
   yield* input;
 });
 
-const server = createServer(createNodeListener(runtime)).listen(Number(process.env["PORT"] ?? 8000));
+const server = createServer(createAcpNodeListener(runtime)).listen(Number(process.env["PORT"] ?? 8000));
 
 // Runs end before the process does.
 process.once("SIGTERM", () => {

@@ -1,13 +1,13 @@
 /** On Workers. A run lives as long as its request or its `waitUntil`. `npx wrangler dev examples/http/worker.ts` */
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 
 const runtime = new AgentRuntime();
 runtime.register("echo", async function* (input) {
   yield* input;
 });
 
-const handler = createHandler(runtime);
+const handler = createAcpHandler(runtime);
 
 async function rest(runId: string): Promise<void> {
   for await (const _ of runtime.events(runId));

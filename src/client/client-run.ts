@@ -36,10 +36,10 @@ export interface ClientEventsOptions extends WaitingOptions {
  * ```ts
  * import { AgentRuntime } from "cadenza";
  * import { createClient } from "cadenza/client";
- * import { createHandler } from "cadenza/http";
+ * import { createAcpHandler } from "cadenza/http";
  *
  * const runtime = new AgentRuntime().register("booking", async (_input, { ask }) => ask("Book it?", { name: "ok" }));
- * const handler = createHandler(runtime, { extensions: true });
+ * const handler = createAcpHandler(runtime, { extensions: true });
  * const fetch: typeof globalThis.fetch = (url, init) => handler(new Request(url, init));
  * const client = createClient({ url: "http://localhost", fetch });
  * const run = await client.run("booking", "Berlin to Paris");

@@ -51,7 +51,7 @@ export interface Client<Known extends Agents> {
  * ```ts
  * import { AgentRuntime, defineAgent } from "cadenza";
  * import { createClient } from "cadenza/client";
- * import { createHandler } from "cadenza/http";
+ * import { createAcpHandler } from "cadenza/http";
  * import { z } from "zod";
  *
  * const triage = defineAgent("triage", {
@@ -59,7 +59,7 @@ export interface Client<Known extends Agents> {
  *   output: z.object({ category: z.enum(["refund", "other"]) }),
  * }).run(({ text }) => ({ category: text.includes("money") ? "refund" : "other" }));
  * const agents = [triage];
- * const handler = createHandler(new AgentRuntime({ agents }), { extensions: true });
+ * const handler = createAcpHandler(new AgentRuntime({ agents }), { extensions: true });
  *
  * const fetch: typeof globalThis.fetch = (url, init) => handler(new Request(url, init));
  * const client = createClient<typeof agents>({ url: "http://localhost", fetch });

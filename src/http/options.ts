@@ -146,9 +146,9 @@ export interface FaceOptions {
    * @example
    * ```ts
    * import { AgentRuntime } from "cadenza";
-   * import { createHandler } from "cadenza/http";
+   * import { createAcpHandler } from "cadenza/http";
    *
-   * const handler = createHandler(new AgentRuntime(), { onDisconnect: { cancelAfterMs: 30_000 } });
+   * const handler = createAcpHandler(new AgentRuntime(), { onDisconnect: { cancelAfterMs: 30_000 } });
    * console.log(typeof handler); // → function
    * ```
    */

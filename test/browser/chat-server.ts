@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import * as ai from "ai";
 import type { AgentContext, Message } from "cadenza";
 import { AgentError, AgentRuntime } from "cadenza";
-import { aiSdk, createNodeListener } from "cadenza/ai-sdk";
+import { aiSdk, createChatNodeListener } from "cadenza/ai-sdk";
 import * as z from "zod";
 import { bundleOf } from "../../examples/page-bundle.ts";
 import { answer, pretend } from "../faces/ai-sdk/models.ts";
@@ -82,7 +82,7 @@ class Site {
   constructor(version: ChatVersion) {
     this.#version = version;
     this.#runtime = new AgentRuntime().register("desk", (input, context) => this.#desk(input, context));
-    this.#chats = createNodeListener(this.#runtime, { basePath: "/chat", approvals: version !== "ai 5" });
+    this.#chats = createChatNodeListener(this.#runtime, { basePath: "/chat", approvals: version !== "ai 5" });
   }
 
   async build(): Promise<void> {

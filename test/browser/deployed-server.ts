@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/ai-sdk";
+import { createChatNodeListener } from "cadenza/ai-sdk";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Deferred } from "../harness/promises.ts";
 import { deferred } from "../harness/promises.ts";
@@ -40,7 +40,7 @@ function gate(words: string): Deferred<void> {
 const durability = { leaseMs: 2_000, heartbeatMs: 500, scanMs: 100 };
 const store = new SqliteStore(openDatabase(file), { closeDatabase: true, durability });
 const runtime = new AgentRuntime({ store, agents: [waitingDesk((words) => gate(words).promise)] });
-const server = createServer(createNodeListener(runtime, { basePath: "/chat" })).listen(0, "127.0.0.1");
+const server = createServer(createChatNodeListener(runtime, { basePath: "/chat" })).listen(0, "127.0.0.1");
 process.on("message", ({ words }: ServerOrder) => gate(words).resolve());
 process.once("SIGTERM", async () => {
   server.close();

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/ai-sdk";
+import { createChatNodeListener } from "cadenza/ai-sdk";
 import { SqliteStore } from "cadenza/sqlite";
 import { afterAll, beforeAll, test } from "vitest";
 import type { Deferred } from "../harness/promises.ts";
@@ -35,7 +35,7 @@ class Place implements Site {
   /** What the runs wait for, by their words. */
   readonly #gates = new Map<string, Deferred<void>>();
   #runtime: AgentRuntime | undefined;
-  #answer: ReturnType<typeof createNodeListener> | undefined;
+  #answer: ReturnType<typeof createChatNodeListener> | undefined;
   #server: Server | undefined;
   #port = 0;
 
@@ -102,7 +102,7 @@ class Place implements Site {
     const store = new SqliteStore(openDatabase(join(this.#folder, "runs.db")), { closeDatabase: true });
     const desk = waitingDesk((words) => this.#gate(words).promise);
     this.#runtime = new AgentRuntime({ store, agents: [desk] });
-    this.#answer = createNodeListener(this.#runtime, { basePath: "/chat" });
+    this.#answer = createChatNodeListener(this.#runtime, { basePath: "/chat" });
   }
 
   #gate(words: string): Deferred<void> {

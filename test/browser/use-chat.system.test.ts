@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/ai-sdk";
+import { createChatNodeListener } from "cadenza/ai-sdk";
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { deskAgent } from "../../examples/chat/desk.ts";
@@ -23,7 +23,7 @@ const browser = await openBrowser();
 const folder = mkdtempSync(join(tmpdir(), "cadenza-use-chat-"));
 const ledger = new Ledger(join(folder, "ledger"));
 const runtime = new AgentRuntime({ agents: [deskAgent(ledger, 30)] });
-const chat = createNodeListener(runtime, { basePath: "/chat" });
+const chat = createChatNodeListener(runtime, { basePath: "/chat" });
 let server: Server;
 let address: string;
 

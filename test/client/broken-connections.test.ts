@@ -1,7 +1,7 @@
 import type { UIMessage } from "ai";
-import { createHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions, createClient } from "cadenza/client";
-import { createHandler as createAcpHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { chatWith } from "../faces/chat-visitor.ts";
 import { Desk } from "../faces/desk.ts";
@@ -39,7 +39,7 @@ const inputs = ["stream", "artifacts", "ask", "fail"];
 describe("a chat page with chatOptions", () => {
   async function talk(input: string, after: number, times: number): Promise<{ messages: unknown; cuts: number }> {
     const desk = new Desk();
-    const handler = createHandler(desk.runtime, { basePath: "/chat" });
+    const handler = createChatHandler(desk.runtime, { basePath: "/chat" });
     const network = cutting(handler, after, times);
     const page = chatWith(
       chatOptions({ api: "http://localhost/chat/desk", id: "c", fetch: network.fetch, backoffMs: 0 }),

@@ -1,11 +1,11 @@
 import type { UIMessage, UIMessageChunk } from "ai";
 import { readUIMessageStream } from "ai";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import type { Agents, ChatClientOptions, Client, ClientRun, ConnectionOptions } from "cadenza/client";
 import { chatOptions, createClient, loadChat } from "cadenza/client";
 import { durable } from "cadenza/durable";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 
@@ -36,7 +36,7 @@ export class World {
       yield approved ? "Refunded." : "Refused.";
     });
     this.#handlers = {
-      acp: createHandler(this.runtime, { extensions: true }),
+      acp: createAcpHandler(this.runtime, { extensions: true }),
       chat: createChatHandler(this.runtime, { basePath: "/chat" }),
     };
     this.#connection = { backoffMs: 0, ...connect(this) };

@@ -2,7 +2,7 @@ import { AgentError, AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { ClientOptions, RunView } from "cadenza/client";
 import { ClientError, createClient } from "cadenza/client";
 import { durable } from "cadenza/durable";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { expect, test } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
@@ -45,7 +45,7 @@ interface Set {
 function setUp({ extensions = true } = {}): Set {
   const clock = new FakeClock();
   const runtime = new AgentRuntime({ agents, clock, store: durable(new MemoryStore({ clock })) });
-  const handler = createHandler(runtime, { extensions });
+  const handler = createAcpHandler(runtime, { extensions });
   const requests: Request[] = [];
   const troubles: Set["troubles"] = [];
   const fetch: typeof globalThis.fetch = async (url, init) => {

@@ -1,6 +1,6 @@
 import type { UIMessage } from "ai";
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions, loadChat } from "cadenza/client";
 import { beforeEach, expect, test } from "vitest";
 import { chatWith } from "../faces/chat-visitor.ts";
@@ -23,7 +23,7 @@ beforeEach(() => {
 
 const send: typeof fetch = (url, init) => {
   if (init?.method === "POST") lengths.push((init.body as string).length);
-  return createHandler(runtime, { basePath: "/chat" })(new Request(url, init));
+  return createChatHandler(runtime, { basePath: "/chat" })(new Request(url, init));
 };
 const options = { api: "http://localhost/chat/desk", id: "c1", fetch: send };
 

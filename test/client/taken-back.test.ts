@@ -1,5 +1,5 @@
 import type { UIMessage } from "ai";
-import { createHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions, loadChat } from "cadenza/client";
 import { beforeEach, expect, test } from "vitest";
 import { chatWith } from "../faces/chat-visitor.ts";
@@ -18,7 +18,7 @@ beforeEach(() => {
 
 const send: typeof fetch = (url, init) => {
   if (init?.method === "POST") named.push((JSON.parse(init.body as string) as { messageId?: unknown }).messageId);
-  return createHandler(desk.runtime, { basePath: "/chat" })(new Request(url, init));
+  return createChatHandler(desk.runtime, { basePath: "/chat" })(new Request(url, init));
 };
 const options = { api: "http://localhost/chat/desk", id: "c1", fetch: send };
 const history = async (): Promise<readonly string[]> =>

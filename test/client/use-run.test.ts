@@ -4,7 +4,7 @@ import { createClient } from "cadenza/client";
 import type { UsedRun } from "cadenza/client/react";
 import { useRun } from "cadenza/client/react";
 import { durable } from "cadenza/durable";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { act, createElement } from "react";
 import { beforeEach, expect, test, vi } from "vitest";
 import * as z from "zod";
@@ -29,7 +29,7 @@ beforeEach(() => {
 });
 
 function client() {
-  const handler = createHandler(runtime, { extensions: true });
+  const handler = createAcpHandler(runtime, { extensions: true });
   return createClient({ url: "http://localhost", fetch: (url, init) => handler(new Request(url, init)) });
 }
 

@@ -1,5 +1,5 @@
 import type { Run, RunEvent } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { Connection } from "./connection.ts";
 import type { Desk } from "./desk.ts";
 import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
@@ -25,7 +25,7 @@ class AcpVisitor implements Visitor {
     this.#desk = desk;
     this.#session = desk.runtime.sessionId(chat);
     this.connection = new Connection(HOST, () =>
-      createHandler(desk.runtime, { basePath: "/acp", extensions: true, ...desk.host }),
+      createAcpHandler(desk.runtime, { basePath: "/acp", extensions: true, ...desk.host }),
     );
   }
 

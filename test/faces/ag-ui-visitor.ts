@@ -1,7 +1,7 @@
 import type { AgentSubscriber, ResumeEntry } from "@ag-ui/client";
 import { HttpAgent } from "@ag-ui/client";
 import { EventSchemas } from "@ag-ui/core/schemas";
-import { createHandler } from "cadenza/ag-ui";
+import { createAgUiHandler } from "cadenza/ag-ui";
 import { Connection } from "./connection.ts";
 import type { Desk } from "./desk.ts";
 import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
@@ -47,7 +47,7 @@ class AgUiVisitor implements Visitor {
     this.#chat = chat;
     this.connection = new Connection(
       HOST,
-      () => createHandler(desk.runtime, { basePath: "/ag-ui", ...desk.host }),
+      () => createAgUiHandler(desk.runtime, { basePath: "/ag-ui", ...desk.host }),
       LOST,
     );
     this.#agent = this.#load();

@@ -3,7 +3,7 @@ import { EventSchemas } from "@ag-ui/core/schemas";
 import type { AgentFunction, CadenzaError } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import type { AgUiOptions } from "cadenza/ag-ui";
-import { createHandler } from "cadenza/ag-ui";
+import { createAgUiHandler } from "cadenza/ag-ui";
 import { durable } from "cadenza/durable";
 import { expect, test } from "vitest";
 import * as z from "zod";
@@ -23,7 +23,7 @@ class Host {
   constructor(agent: AgentFunction, options: AgUiOptions = {}) {
     const store = durable(lastingStore(this.clock), { scanMs: 50 });
     this.runtime = new AgentRuntime({ clock: this.clock, store }).register("desk", { durable: true }, agent);
-    const handler = createHandler(this.runtime, options);
+    const handler = createAgUiHandler(this.runtime, options);
     this.send = async (url, init) => handler(new Request(url, init));
     this.agent = new ThreadAgent({ url: "http://localhost/desk", threadId: "thread" });
     this.agent.fetch = (_url, init) => this.send(this.agent.url, init);

@@ -1,8 +1,8 @@
 import { AgentRuntime } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import type { AuthorizeRequest } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import { expect, it } from "vitest";
 
@@ -25,7 +25,7 @@ function open() {
   });
   const options = { authorize };
   const faces = {
-    acp: createHandler(runtime, { ...options, extensions: true }),
+    acp: createAcpHandler(runtime, { ...options, extensions: true }),
     chat: createChatHandler(runtime, options),
     agUi: createAgUiHandler(runtime, options),
     inspector: createInspectorHandler(runtime, { authorize: (request) => authorize(request as AuthorizeRequest) }),
@@ -245,7 +245,7 @@ it("refuses an answer of which the host learns too late, and the question stays 
   const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund?", { kind: "approval" }));
   const { run_id } = await runtime.createRun({ agent_name: "refund", input: "" });
   const authorize = ({ question }: Pick<AuthorizeRequest, "question">) => (question?.kind === "approval" ? false : {});
-  const faces = [createHandler(runtime, { authorize }), createInspectorHandler(runtime, { authorize })];
+  const faces = [createAcpHandler(runtime, { authorize }), createInspectorHandler(runtime, { authorize })];
   const bodies = [
     [`/runs/${run_id}`, { await_resume: { approved: true } }],
     [`/runs/${run_id}`, { await_resume: { approved: true }, mode: "stream" }],

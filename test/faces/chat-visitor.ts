@@ -1,6 +1,6 @@
 import type { AbstractChat, ChatState, ChatStatus, DynamicToolUIPart, UIMessage } from "ai";
 import * as six from "ai";
-import { createHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions } from "cadenza/client";
 import { Connection } from "./connection.ts";
 import type { Desk } from "./desk.ts";
@@ -62,7 +62,7 @@ class ChatVisitor implements Visitor {
     this.#own = transport === "own";
     this.#desk = desk;
     this.#chat = chat;
-    this.connection = new Connection(HOST, () => createHandler(desk.runtime, { basePath: "/chat", ...desk.host }));
+    this.connection = new Connection(HOST, () => createChatHandler(desk.runtime, { basePath: "/chat", ...desk.host }));
     this.page = this.#load();
   }
 

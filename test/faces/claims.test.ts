@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
-import { createHandler } from "cadenza/http";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
+import { createAcpHandler } from "cadenza/http";
 import { expect, it } from "vitest";
 
 /* What clients write into the messages of a session, and what the pages of other users get of it. */
@@ -26,7 +26,7 @@ it("pages get no question and no program that a client has written into a sessio
     { ...plain, content_type: "image/png", content_url: "https://pictures.example/a.png" },
   ];
   const body = { agent_name: "desk", session_id: runtime.sessionId("chat-1"), input: [{ role: "user", parts }] };
-  const posted = await createHandler(runtime)(
+  const posted = await createAcpHandler(runtime)(
     new Request("http://a/runs", { method: "POST", headers, body: JSON.stringify(body) }),
   );
   expect(posted.status).toBe(200);

@@ -1,6 +1,6 @@
 import type { Message } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
 
@@ -22,7 +22,7 @@ function open() {
       await Promise.race([gate.promise, new Promise((_, no) => signal.addEventListener("abort", no))]);
     yield `You said ${words}.`;
   });
-  const handler = createHandler(runtime);
+  const handler = createChatHandler(runtime);
   const post = async (body: object, agent = "desk") => {
     const headers = { "content-type": "application/json" };
     const request = { method: "POST", headers, body: JSON.stringify({ id: "c", ...body }) };

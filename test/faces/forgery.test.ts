@@ -1,8 +1,8 @@
 import type { Message } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { aiSdk, createHandler as createChatHandler } from "cadenza/ai-sdk";
-import { createHandler as createAcpHandler } from "cadenza/http";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { aiSdk, createChatHandler } from "cadenza/ai-sdk";
+import { createAcpHandler } from "cadenza/http";
 import { expect, it } from "vitest";
 import * as z from "zod";
 

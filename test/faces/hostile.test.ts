@@ -1,7 +1,7 @@
 import { EventSchemas } from "@ag-ui/core/schemas";
 import { AgentRuntime } from "cadenza";
-import * as agUi from "cadenza/ag-ui";
-import { createHandler } from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { describe, expect, it, test } from "vitest";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
 import { nextTurn } from "../harness/promises.ts";
@@ -9,13 +9,13 @@ import type { Random } from "../harness/random.ts";
 
 const options = { basePath: "/chat", limits: { maxBodyBytes: 20_000 } };
 
-function open(face: { readonly createHandler: typeof createHandler } = { createHandler }) {
+function open(createHandler: typeof createAgUiHandler = createChatHandler) {
   const runtime = new AgentRuntime({ retention: { maxRuns: 200 } });
   runtime.register("echo", (input) => input).register("asks", async (_input, { ask }) => ask("Who?"));
   const authorize = ({ headers }: { readonly headers: Readonly<Record<string, string | undefined>> }) => ({
     tenant: headers["x-tenant"] ?? "",
   });
-  const handler = face.createHandler(runtime, { ...options, authorize });
+  const handler = createHandler(runtime, { ...options, authorize });
   const send = (method: string, path: string, body?: unknown, tenant?: string): Promise<Response> =>
     handler(
       new Request(`http://localhost/chat/${path}`, {
@@ -146,7 +146,7 @@ test(
   "any request to a thread gets an answer",
   async () => {
     const random = seededRandom();
-    const { runtime, send } = open(agUi);
+    const { runtime, send } = open(createAgUiHandler);
     const statuses = new Map<number, number>();
     for (let i = 0; i < amount(100_000, 1_000); i++) {
       const agent = random.pick(["echo", "echo", "asks", "missing", "%00"]);
@@ -217,7 +217,7 @@ test("what belongs to another tenant does not exist", async () => {
 });
 
 test("a thread, a run and an interrupt of another tenant do not exist", async () => {
-  const { runtime, send } = open(agUi);
+  const { runtime, send } = open(createAgUiHandler);
   const input = { threadId: "c1", runId: "r1", messages: [{ id: "m1", role: "user", content: "hi" }] };
   const asked = await send("POST", "asks", input, "ours");
   const run_id = asked.headers.get("run-id") ?? "";
@@ -260,9 +260,9 @@ const emissions: readonly (readonly [what: string, value: object])[] = [
 ];
 
 describe.each([
-  ["the chat", { createHandler }],
-  ["AG-UI", agUi],
-] as const)("what an agent emits ends no process over %s", (_name, face) => {
+  ["the chat", createChatHandler],
+  ["AG-UI", createAgUiHandler],
+] as const)("what an agent emits ends no process over %s", (_name, createHandler) => {
   const body = (agent: string) => ({
     ...{ id: agent, trigger: "submit-message", messageId: "m1" },
     ...{ threadId: agent, runId: "run 1", state: {}, tools: [], context: [], forwardedProps: {} },
@@ -270,7 +270,7 @@ describe.each([
   });
 
   it.each(emissions)("%s with half of an emoji, or broken", async (_what, value) => {
-    const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
+    const { runtime, send } = open(createHandler);
     runtime.register("shows", async function* () {
       await nextTurn();
       yield value;
@@ -290,7 +290,7 @@ describe.each([
     ["a number that would lose digits", '{"id":9007199254740993}'],
     ["too many levels", `${"[".repeat(65)}${"]".repeat(65)}`],
   ])("and JSON with %s, which no body may have, is passed on as a text", async (_what, content) => {
-    const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
+    const { runtime, send } = open(createHandler);
     runtime.register("shows", async function* () {
       yield { name: "x", content_type: "application/json", content };
       yield { name: "x", content_type: "application/json", content: '{"fits":1}' };
@@ -302,7 +302,7 @@ describe.each([
   });
 
   it("a question with a schema that is no JSON", async () => {
-    const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
+    const { runtime, send } = open(createHandler);
     runtime.register("shows", async (_input, { ask }) => {
       await nextTurn();
       const schema = { content_type: "application/schema+json", content: "{", content_encoding: "plain" } as const;

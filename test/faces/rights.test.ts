@@ -1,10 +1,10 @@
 import type { AuditRecord } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { durable } from "cadenza/durable";
 import type { Grant, Handler } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
 import { describe, expect, it, test } from "vitest";
@@ -66,7 +66,7 @@ async function open(grant: Grant, question = "approval") {
   records.length = 0;
   const options = { authorize: () => grant };
   const faces = {
-    acp: createHandler(runtime, { ...options, extensions: true }),
+    acp: createAcpHandler(runtime, { ...options, extensions: true }),
     chat: createChatHandler(runtime, options),
     agUi: createAgUiHandler(runtime, options),
     inspector: createInspectorHandler(runtime, { authorize: () => grant as InspectorGrant }),
@@ -298,7 +298,7 @@ describe("who may answer", () => {
 
   it("the grant that is given for the question counts", async () => {
     const { runtime, things } = await open({});
-    const acp = createHandler(runtime, {
+    const acp = createAcpHandler(runtime, {
       authorize: ({ question: asked }) => ({ tenant, principal: ada, readOnly: asked !== undefined }),
     });
     expect((await send(acp, ["POST", `/runs/${things.mine.run_id}`, approved])).status).toBe(403);
@@ -315,7 +315,7 @@ it("a client that may only answer does not cancel a run by leaving it", async ()
     return "done";
   });
   const { run_id } = await runtime.createRun({ agent_name: "slow", input: "a" });
-  const acp = createHandler(runtime, {
+  const acp = createAcpHandler(runtime, {
     authorize: () => ({ readOnly: true, answers: ["input"] }),
     onDisconnect: "cancel",
   });
@@ -344,7 +344,7 @@ describe("what clients are not told", () => {
     const { runtime, faces } = await open({ tenant });
     for (const path of ["/agents/desk", "/agents"]) {
       expect((await send(faces.acp, ["GET", path])).text).not.toContain('"status"');
-      expect((await send(createHandler(runtime), ["GET", path])).text).toContain('"status"');
+      expect((await send(createAcpHandler(runtime), ["GET", path])).text).toContain('"status"');
     }
   });
 
@@ -387,7 +387,7 @@ it("a session with a run of a hidden agent stays hidden, however many runs follo
   runtime.register("echo", (input) => input);
   const { session_id } = await runtime.createRun({ agent_name: "hidden", input: "a" }, { sessionKey: "one" });
   for (let count = 0; count < 1_001; count++) await runtime.createRun({ agent_name: "echo", input: "a", session_id });
-  const acp = createHandler(runtime, { authorize: () => ({ agents: ["echo"] }) });
+  const acp = createAcpHandler(runtime, { authorize: () => ({ agents: ["echo"] }) });
   expect((await send(acp, ["GET", `/sessions/${session_id}`])).status).toBe(404);
 });
 
@@ -395,7 +395,7 @@ it("a service with a base path answers below it alone", async () => {
   const { runtime } = await open({});
   const options = { basePath: "/here", authorize: () => ({}) };
   const services: readonly (readonly [Handler, string])[] = [
-    [createHandler(runtime, options), "/agents"],
+    [createAcpHandler(runtime, options), "/agents"],
     [createChatHandler(runtime, options), "/desk/c1/messages"],
     [createAgUiHandler(runtime, options), "/desk?threadId=t1&runId=r1"],
     [createInspectorHandler(runtime, options), "/api/start"],

@@ -1,7 +1,7 @@
 import type { Message } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions } from "cadenza/client";
 import { durable } from "cadenza/durable";
 import { describe, expect, it } from "vitest";

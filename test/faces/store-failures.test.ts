@@ -1,8 +1,8 @@
 import { AgentRuntime, CadenzaError } from "cadenza";
-import { createHandler as agUi } from "cadenza/ag-ui";
-import { createHandler as chat } from "cadenza/ai-sdk";
+import { createAgUiHandler as agUi } from "cadenza/ag-ui";
+import { createChatHandler as chat } from "cadenza/ai-sdk";
 import { durable } from "cadenza/durable";
-import { createHandler as acp } from "cadenza/http";
+import { createAcpHandler as acp } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import type { Store } from "cadenza/store";
 import { expect, it } from "vitest";

@@ -1,5 +1,5 @@
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { onDurableStore } from "../harness/durable-runtime.ts";
@@ -22,7 +22,7 @@ function setUp() {
     calls += 1;
     await step(`${calls}`, () => 1);
   });
-  return { clock, runtime, handler: createHandler(runtime) };
+  return { clock, runtime, handler: createAcpHandler(runtime) };
 }
 
 it.each(["stream", "sync"])("a client in mode %s is told that its run is blocked", async (mode) => {

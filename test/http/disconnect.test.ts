@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import { AgentRuntime, awaitMessage } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { Client } from "./client.ts";
@@ -235,7 +235,7 @@ describe("a client that disconnects", () => {
   test("leaves no listener on its response, but for the one for errors", async () => {
     const left: unknown[] = [];
     for (const onDisconnect of ["continue", "cancel"] as const) {
-      const listener = createNodeListener(makeWorld(), { onDisconnect });
+      const listener = createAcpNodeListener(makeWorld(), { onDisconnect });
       const server = createServer((request, response) => {
         const before = response.listenerCount("close");
         response.on("finish", () =>

@@ -1,5 +1,5 @@
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { createParser } from "eventsource-parser";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
@@ -56,7 +56,7 @@ describe("a stream of events", () => {
     async () => {
       const random = seededRandom();
       const runtime = makeWorld({ retention: { maxRuns: 10 } });
-      const handler = createHandler(runtime);
+      const handler = createAcpHandler(runtime);
       const perRun = 200;
       for (let i = 0; i < amount(200_000, 4_000); i += perRun) {
         const contents = Array.from({ length: perRun }, () => hostileText(random));
@@ -84,7 +84,7 @@ describe("a stream of events", () => {
   test("sends keep-alive comments in a pause, which no client takes for an event", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
-    const response = await createHandler(runtime, { heartbeatMs: 1_000 })(
+    const response = await createAcpHandler(runtime, { heartbeatMs: 1_000 })(
       post("/runs", JSON.stringify({ agent_name: "waiter", mode: "stream", input: [] })),
     );
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
@@ -117,7 +117,7 @@ describe("a stream of events", () => {
 
   test("without a reader does not keep its run from completing", async () => {
     const runtime = makeWorld();
-    const response = await createHandler(runtime)(
+    const response = await createAcpHandler(runtime)(
       post("/runs", JSON.stringify({ agent_name: "words", mode: "stream", input: [{ parts: [{ content: "50" }] }] })),
     );
     const id = response.headers.get("run-id") ?? "";

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import type { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
 import type { Random } from "../harness/random.ts";
@@ -24,7 +24,7 @@ describe("any request", () => {
     async () => {
       const random = seededRandom();
       const runtime = makeWorld({ retention: { maxRuns: 500 }, limits: { maxLiveRuns: 2_000 } });
-      const handler = createHandler(runtime, options);
+      const handler = createAcpHandler(runtime, options);
       const ids: string[] = [];
       const statuses = new Map<number, number>();
       for (let i = 0; i < amount(1_000_000, 2_500); i++) {

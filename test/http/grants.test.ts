@@ -1,9 +1,9 @@
 import type { Logger } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import type { Authorize } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import { describe, expect, it } from "vitest";
 
@@ -96,7 +96,7 @@ describe.each(Object.keys(wrong))("authorize that returns %s", (name) => {
     const { said, runtime, authorize } = open(wrong[name]);
     const message = { id: "m1", role: "user", content: "Hi", parts: [{ type: "text", text: "Hi" }] };
     const answers = [
-      await createHandler(runtime, { authorize })(
+      await createAcpHandler(runtime, { authorize })(
         post("/runs", { agent_name: "echo", input: [{ parts: [{ content: "Hi" }] }] }),
       ),
       await createChatHandler(runtime, { authorize })(post("/echo", { id: "c1", messages: [message] })),
@@ -129,5 +129,5 @@ it.each([
 ])("authorize that returns %s lets the request pass", async (_what, answer) => {
   const { runtime, authorize } = open(answer);
   const body = { agent_name: "echo", input: [{ parts: [{ content: "Hi" }] }] };
-  expect((await createHandler(runtime, { authorize })(post("/runs", body))).status).toBe(200);
+  expect((await createAcpHandler(runtime, { authorize })(post("/runs", body))).status).toBe(200);
 });

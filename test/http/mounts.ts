@@ -8,7 +8,7 @@ import { NestFactory } from "@nestjs/core";
 import type { NestExpressApplication } from "@nestjs/platform-express";
 import type { AgentRuntime } from "cadenza";
 import type { HttpOptions } from "cadenza/http";
-import { createHandler, createNodeListener } from "cadenza/http";
+import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
@@ -46,7 +46,7 @@ export const inProcess: Mount = {
   keeps: [],
   open: async (runtime, options) => ({
     base: "http://service.test",
-    fetch: createHandler(runtime, options),
+    fetch: createAcpHandler(runtime, options),
     close: async () => {},
   }),
 };
@@ -55,7 +55,7 @@ export const inProcess: Mount = {
 export const nodeHttp: Mount = {
   name: "node:http",
   keeps: [],
-  open: (runtime, options) => listen(createServer(createNodeListener(runtime, options))),
+  open: (runtime, options) => listen(createServer(createAcpNodeListener(runtime, options))),
 };
 
 /** Every supported mount. */
@@ -67,7 +67,7 @@ export const mounts: readonly Mount[] = [
     keeps: [],
     open: (runtime, options) => {
       const app = express();
-      app.use("/agents-of/acme", createNodeListener(runtime, options));
+      app.use("/agents-of/acme", createAcpNodeListener(runtime, options));
       return listen(createServer(app as RequestListener), "/agents-of/acme");
     },
   },
@@ -77,7 +77,7 @@ export const mounts: readonly Mount[] = [
     open: (runtime, options) => {
       const app = express();
       app.use(express.json({ limit: "1mb" }));
-      app.use(createNodeListener(runtime, options));
+      app.use(createAcpNodeListener(runtime, options));
       return listen(createServer(app as RequestListener));
     },
   },
@@ -88,7 +88,7 @@ export const mounts: readonly Mount[] = [
       class AppModule {}
       Module({})(AppModule);
       const app = await NestFactory.create(AppModule, { logger: false });
-      app.use("/acp", createNodeListener(runtime, options));
+      app.use("/acp", createAcpNodeListener(runtime, options));
       return listenNest(app);
     },
   },
@@ -98,7 +98,7 @@ export const mounts: readonly Mount[] = [
     open: async (runtime, options) => {
       class AppModule implements NestModule {
         configure(consumer: MiddlewareConsumer): void {
-          consumer.apply(createNodeListener(runtime, options)).forRoutes("acp");
+          consumer.apply(createAcpNodeListener(runtime, options)).forRoutes("acp");
         }
       }
       Module({})(AppModule);
@@ -111,7 +111,7 @@ export const mounts: readonly Mount[] = [
     name: "Fastify, bodies not parsed, below a base path",
     keeps: ["odd paths"],
     open: async (runtime, options) => {
-      const listener = createNodeListener(runtime, { ...options, basePath: "/acp" });
+      const listener = createAcpNodeListener(runtime, { ...options, basePath: "/acp" });
       const app = fastify();
       app.removeAllContentTypeParsers();
       app.addContentTypeParser("*", (_request, _payload, done) => done(null));
@@ -136,7 +136,7 @@ export const mounts: readonly Mount[] = [
       "odd paths",
     ],
     open: async (runtime, options) => {
-      const listener = createNodeListener(runtime, options);
+      const listener = createAcpNodeListener(runtime, options);
       const app = fastify();
       app.all("/*", (request, reply) => {
         reply.hijack();
@@ -149,7 +149,7 @@ export const mounts: readonly Mount[] = [
     name: "Koa",
     keeps: [],
     open: (runtime, options) => {
-      const listener = createNodeListener(runtime, options);
+      const listener = createAcpNodeListener(runtime, options);
       const app = new Koa();
       app.use((context) => {
         context.respond = false;
@@ -162,7 +162,7 @@ export const mounts: readonly Mount[] = [
     name: "Hono",
     keeps: [],
     open: (runtime, options) => {
-      const handler = createHandler(runtime, { ...options, basePath: "/acp" });
+      const handler = createAcpHandler(runtime, { ...options, basePath: "/acp" });
       const app = new Hono();
       app.all("/acp/*", (context) => handler(context.req.raw));
       return listen(createAdaptorServer({ fetch: app.fetch }) as Server, "/acp");

@@ -2,7 +2,7 @@ import type { ValidateFunction } from "ajv/dist/2020.js";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { AgentRuntime } from "cadenza";
 import type { HttpOptions } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { expect } from "vitest";
 
 interface OpenApi {
@@ -28,7 +28,7 @@ ajv.addSchema({ $id: "service", components: closed(extendedOpenApi.components) }
 const compiled = new Map<string, ValidateFunction>();
 
 async function documentOf(options: HttpOptions): Promise<OpenApi> {
-  const handler = createHandler(new AgentRuntime(), options);
+  const handler = createAcpHandler(new AgentRuntime(), options);
   return (await (await handler(new Request("http://service/openapi.json"))).json()) as OpenApi;
 }
 

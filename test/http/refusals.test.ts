@@ -1,6 +1,6 @@
 import type { AuditRecord } from "cadenza";
 import type { Authorize } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import { describe, expect, test } from "vitest";
 import { setUp } from "../harness/runtimes.ts";
@@ -14,7 +14,7 @@ function open(authorize: Authorize) {
   const records: AuditRecord[] = [];
   const setup = setUp({ onAudit: (record) => void records.push(record) });
   setup.runtime.register("echo", (input) => input);
-  const handler = createHandler(setup.runtime, { authorize, extensions: true });
+  const handler = createAcpHandler(setup.runtime, { authorize, extensions: true });
   const ask = async (path: string, method = "GET"): Promise<number> => {
     const headers = { authorization: SECRET };
     const { status } = await handler(new Request(`http://localhost/${path}?key=${SECRET}`, { method, headers }));
@@ -103,7 +103,7 @@ test("an answer that authorize refuses is told with its run, and the call is ref
   const records: AuditRecord[] = [];
   const { runtime } = setUp({ onAudit: (record) => void records.push(record) });
   runtime.register("asks", async (_input, { ask }) => void (await ask("Well?")));
-  const handler = createHandler(runtime, { authorize: ({ question }) => question === undefined && {} });
+  const handler = createAcpHandler(runtime, { authorize: ({ question }) => question === undefined && {} });
   const { run_id } = await runtime.createRun({ agent_name: "asks", input: "x" });
   records.length = 0;
   const message = { role: "user", parts: [{ content_type: "text/plain", content: "Yes." }] };

@@ -1,7 +1,7 @@
 import type { Message } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import type { Grant } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import { expect, it } from "vitest";
 
@@ -17,7 +17,7 @@ function open(grant: Grant = {}) {
     got.push(...(await session.history()), ...input);
     if (input[0]?.parts[0]?.content === "ask") got.push((await ask("Well?")) as Message);
   });
-  const handler = createHandler(runtime, { authorize: () => grant });
+  const handler = createAcpHandler(runtime, { authorize: () => grant });
   const post = async (path: string, body: object) => {
     const headers = { "content-type": "application/json" };
     const request = new Request(`http://a${path}`, { method: "POST", headers, body: JSON.stringify(body) });

@@ -6,10 +6,10 @@ import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
 import { text as textOf } from "node:stream/consumers";
 import { CadenzaError } from "cadenza";
-import * as agUi from "cadenza/ag-ui";
-import * as chat from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import type { HttpOptions } from "cadenza/http";
-import { createHandler, createNodeListener } from "cadenza/http";
+import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { withMembers } from "../harness/port-proxy.ts";
@@ -49,7 +49,7 @@ describe("a page of another origin", () => {
     const client = await clientOf({ baseUrl: "https://public.example.com/acp" });
     const page = { host: "public.example.com", origin: "http://public.example.com" };
     refused(await client.with(page).get("/ping"), 403, "invalid_input", "cross_site");
-    const handler = createHandler(makeWorld());
+    const handler = createAcpHandler(makeWorld());
     const headers = { origin: "http://app.example.com" };
     const plain = await handler(new Request("http://app.example.com/ping", { headers }));
     const encrypted = await handler(new Request("https://app.example.com/ping", { headers }));
@@ -99,7 +99,7 @@ describe("a foreign host name", () => {
 describe("authorize", () => {
   test("is called before the body is read, with the parts of the path", async () => {
     const asked: unknown[] = [];
-    const handler = createHandler(makeWorld(), {
+    const handler = createAcpHandler(makeWorld(), {
       authorize: ({ action, agent_name, run_id, headers, request }) => {
         asked.push([action, agent_name, run_id, headers["x-who"], (request as Request).bodyUsed]);
         return { tenant: "t" };
@@ -208,7 +208,7 @@ describe("limits", () => {
     };
     expect((await client.post("/runs", whole(1_048_576))).status).toBe(200);
     refused(await client.post("/runs", whole(1_048_577)), 413, "invalid_input", "body_too_large");
-    for (const { createHandler } of [chat, agUi]) {
+    for (const createHandler of [createChatHandler, createAgUiHandler]) {
       const post = (length: number): Promise<Response> => {
         const headers = { "content-type": "application/json", "content-length": String(length) };
         return createHandler(makeWorld())(new Request("http://x/echo", { method: "POST", headers, body: "{}" }));
@@ -247,7 +247,7 @@ describe("limits", () => {
     const runtime = makeWorld({ clock });
     const body = new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode("{")) });
     const request = new Request("http://x/runs", { method: "POST", body, duplex: "half" } as RequestInit);
-    const answer = createHandler(runtime)(request);
+    const answer = createAcpHandler(runtime)(request);
     await clock.advance(30_000);
     expect((await answer).status).toBe(408);
 
@@ -385,7 +385,7 @@ describe("a reader of the handler that stops reading", () => {
 
 describe("a host that sets the body of a request", () => {
   const serve = (prepare: (request: IncomingMessage) => unknown): Promise<OpenPlace> => {
-    const listener = createNodeListener(makeWorld());
+    const listener = createAcpNodeListener(makeWorld());
     return listen(
       createServer(async (request, response) => {
         await prepare(request);
@@ -454,7 +454,7 @@ describe("an internal error", () => {
   });
 
   test("does not follow from bytes that are not HTTP: the server goes on", async () => {
-    const place = await listen(createServer(createNodeListener(makeWorld())));
+    const place = await listen(createServer(createAcpNodeListener(makeWorld())));
     const { port } = new URL(place.base);
     for (const bytes of [
       "\0\0\0\0",
@@ -476,7 +476,7 @@ describe("an internal error", () => {
 describe("over HTTP/2", () => {
   test("runs are served and streamed, and requests refused", async () => {
     const options = { allowedHosts: ["127.0.0.1"], limits: { maxBodyBytes: 200 } };
-    const server = createHttp2Server(createNodeListener(makeWorld(), options));
+    const server = createHttp2Server(createAcpNodeListener(makeWorld(), options));
     await once(server.listen(0, "127.0.0.1"), "listening");
     const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
     const send = async (headers: object, body = ""): Promise<readonly [status: unknown, text: string]> => {
@@ -520,7 +520,7 @@ describe("options", () => {
     ["basepath", "/x"],
   ])("a bad %s (%j) is refused when the handler is created", (name, value) => {
     const options = { [name]: value } as HttpOptions;
-    expect(() => createHandler(makeWorld(), options)).toThrow(CadenzaError);
-    expect(() => createNodeListener(makeWorld(), options)).toThrow(/expected/);
+    expect(() => createAcpHandler(makeWorld(), options)).toThrow(CadenzaError);
+    expect(() => createAcpNodeListener(makeWorld(), options)).toThrow(/expected/);
   });
 });

@@ -1,6 +1,6 @@
 import type { Scope } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { expect, it } from "vitest";
 import type { Caller } from "../../src/http/caller.ts";
 import { Disconnects } from "../../src/http/disconnects.ts";
@@ -47,7 +47,7 @@ it("the streams of each run are counted", async () => {
   const clock = new FakeClock();
   const runtime = new AgentRuntime({ clock, ids: { uuid: () => ID, token: () => "token" } });
   runtime.register("asks", (_input, { ask }) => ask("Well?"));
-  const handle = createHandler(runtime, {
+  const handle = createAcpHandler(runtime, {
     authorize: ({ headers }) => ({ tenant: headers["x-tenant"] }),
     limits: { maxReadersPerRun: 1 },
   });

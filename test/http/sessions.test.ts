@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import { createServer } from "node:http";
 import type { HttpOptions, NodeListener } from "cadenza/http";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import express from "express";
 import { afterEach, describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
@@ -126,7 +126,7 @@ describe("the addresses of a session's contents", () => {
     ["below a path that the host does not strip", { basePath: "/acp" }, (listener) => listener, "/acp"],
     ["below a path that Connect strips", {}, (listener) => stripped("/acp", listener), "/acp"],
   ])("lead to it %s", async (_what, options, mount, path) => {
-    const place = await listen(createServer(mount(createNodeListener(makeWorld(), options))), path);
+    const place = await listen(createServer(mount(createAcpNodeListener(makeWorld(), options))), path);
     places.push(place);
     const server = new Client(place);
     const { json } = await server.run("echo", "x");

@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { AgentRuntime } from "cadenza";
-import { createNodeListener } from "cadenza/http";
+import { createAcpNodeListener } from "cadenza/http";
 import { expect, test } from "vitest";
 import { amount, LONG_MS } from "../harness/fuzz.ts";
 import { Client } from "./client.ts";
@@ -45,7 +45,7 @@ test.each([
       for (let i = 0; i < parts; i++) yield content;
     });
     const server = createServer(
-      createNodeListener(runtime, { stallMs: STALL_MS, limits: { maxReadersPerRun: 1_000 } }),
+      createAcpNodeListener(runtime, { stallMs: STALL_MS, limits: { maxReadersPerRun: 1_000 } }),
     );
     const place = await listen(server);
     const client = new Client(place);

@@ -12,10 +12,10 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 /** An application that runs agents in a worker, and makes the runtime while its modules load. */
 const WORKER = `
   import { AgentRuntime } from "./dist/index.js";
-  import { createHandler } from "./dist/http.js";
+  import { createAcpHandler } from "./dist/http.js";
   const runtime = new AgentRuntime();
   runtime.register("echo", async function* (input) { yield* input; });
-  globalThis.handle = createHandler(runtime);
+  globalThis.handle = createAcpHandler(runtime);
 `;
 
 describe("in a runtime without Node", () => {

@@ -23,16 +23,16 @@ import { getResource, getSession } from "./sessions.ts";
  * @example
  * ```ts
  * import { AgentRuntime } from "cadenza";
- * import { createHandler } from "cadenza/http";
+ * import { createAcpHandler } from "cadenza/http";
  *
  * const runtime = new AgentRuntime().register("echo", (input) => input);
- * const handler = createHandler(runtime, { basePath: "/agents" });
+ * const handler = createAcpHandler(runtime, { basePath: "/agents" });
  * // With Hono: app.all("/agents/*", (context) => handler(context.req.raw));
  * const response = await handler(new Request("http://localhost/agents/ping"));
  * console.log(response.status); // → 200
  * ```
  */
-export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
+export function createAcpHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
   return handlerOf(serviceOf(runtime, options));
 }
 
@@ -44,13 +44,13 @@ export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}):
  * ```ts no-run — it listens until it is stopped
  * import { createServer } from "node:http";
  * import { AgentRuntime } from "cadenza";
- * import { createNodeListener } from "cadenza/http";
+ * import { createAcpNodeListener } from "cadenza/http";
  *
  * const runtime = new AgentRuntime().register("echo", (input) => input);
- * createServer(createNodeListener(runtime)).listen(8000);
+ * createServer(createAcpNodeListener(runtime)).listen(8000);
  * ```
  */
-export function createNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
+export function createAcpNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
   return listenerOf(serviceOf(runtime, options));
 }
 

@@ -18,10 +18,10 @@ import { followThread, postRun, stopThread } from "./threads.ts";
  * @example
  * ```ts
  * import { AgentRuntime } from "cadenza";
- * import { createHandler } from "cadenza/ag-ui";
+ * import { createAgUiHandler } from "cadenza/ag-ui";
  *
  * const runtime = new AgentRuntime().register("echo", (input) => input);
- * const handler = createHandler(runtime, { basePath: "/ag-ui" });
+ * const handler = createAgUiHandler(runtime, { basePath: "/ag-ui" });
  * // The host: new HttpAgent({ url: "/ag-ui/echo" })
  * const messages = [{ id: "m1", role: "user", content: "Hello" }];
  * const body = JSON.stringify({ threadId: "thread-17", runId: "run-1", messages });
@@ -30,24 +30,24 @@ import { followThread, postRun, stopThread } from "./threads.ts";
  * console.log(response.status); // → 200
  * ```
  */
-export function createHandler(runtime: AgentRuntime, options: AgUiOptions = {}): Handler {
+export function createAgUiHandler(runtime: AgentRuntime, options: AgUiOptions = {}): Handler {
   return handlerOf(runtimeService(runtime, agUi, readAgUiOptions(options)));
 }
 
 /**
- * As {@link createHandler}, for `node:http`, Express, Fastify and Koa.
+ * As {@link createAgUiHandler}, for `node:http`, Express, Fastify and Koa.
  *
  * @example
  * ```ts no-run — it listens until it is stopped
  * import { createServer } from "node:http";
  * import { AgentRuntime } from "cadenza";
- * import { createNodeListener } from "cadenza/ag-ui";
+ * import { createAgUiNodeListener } from "cadenza/ag-ui";
  *
  * const runtime = new AgentRuntime().register("echo", (input) => input);
- * createServer(createNodeListener(runtime, { basePath: "/ag-ui" })).listen(8000);
+ * createServer(createAgUiNodeListener(runtime, { basePath: "/ag-ui" })).listen(8000);
  * ```
  */
-export function createNodeListener(runtime: AgentRuntime, options: AgUiOptions = {}): NodeListener {
+export function createAgUiNodeListener(runtime: AgentRuntime, options: AgUiOptions = {}): NodeListener {
   return listenerOf(runtimeService(runtime, agUi, readAgUiOptions(options)));
 }
 

@@ -21,10 +21,10 @@ import { readChatOptions } from "./options.ts";
  * @example
  * ```ts
  * import { AgentRuntime } from "cadenza";
- * import { createHandler } from "cadenza/ai-sdk";
+ * import { createChatHandler } from "cadenza/ai-sdk";
  *
  * const runtime = new AgentRuntime().register("echo", (input) => input);
- * const handler = createHandler(runtime, { basePath: "/chat" });
+ * const handler = createChatHandler(runtime, { basePath: "/chat" });
  * // The page: useChat({ transport: new DefaultChatTransport({ api: "/chat/echo" }) })
  * const message = { id: "m1", role: "user", parts: [{ type: "text", text: "Hello" }] };
  * const body = JSON.stringify({ id: "chat-17", messages: [message], trigger: "submit-message" });
@@ -33,24 +33,24 @@ import { readChatOptions } from "./options.ts";
  * console.log(response.status); // → 200
  * ```
  */
-export function createHandler(runtime: AgentRuntime, options: ChatOptions = {}): Handler {
+export function createChatHandler(runtime: AgentRuntime, options: ChatOptions = {}): Handler {
   return handlerOf(runtimeService(runtime, chat, readChatOptions(options)));
 }
 
 /**
- * As {@link createHandler}, for `node:http`, Express, Fastify and Koa.
+ * As {@link createChatHandler}, for `node:http`, Express, Fastify and Koa.
  *
  * @example
  * ```ts no-run — it listens until it is stopped
  * import { createServer } from "node:http";
  * import { AgentRuntime } from "cadenza";
- * import { createNodeListener } from "cadenza/ai-sdk";
+ * import { createChatNodeListener } from "cadenza/ai-sdk";
  *
  * const runtime = new AgentRuntime().register("echo", (input) => input);
- * createServer(createNodeListener(runtime, { basePath: "/chat" })).listen(8000);
+ * createServer(createChatNodeListener(runtime, { basePath: "/chat" })).listen(8000);
  * ```
  */
-export function createNodeListener(runtime: AgentRuntime, options: ChatOptions = {}): NodeListener {
+export function createChatNodeListener(runtime: AgentRuntime, options: ChatOptions = {}): NodeListener {
   return listenerOf(runtimeService(runtime, chat, readChatOptions(options)));
 }
 

@@ -1,6 +1,6 @@
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../../harness/clock.ts";
@@ -63,7 +63,7 @@ async function play(code: UserCode, { isDurable, alwaysReplay }: Course): Promis
     interceptors: [code.interceptor],
   });
   for (const type of TYPES) runtime.on(type, () => code.call(`listener ${type}`));
-  const handler = createHandler(runtime, {
+  const handler = createAcpHandler(runtime, {
     extensions: true,
     authorize: async () => {
       await code.begin("authorize");

@@ -1,5 +1,5 @@
 import type { Clock, Run } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { describe, expect, it } from "vitest";
 import { nextTurn } from "../../harness/promises.ts";
 import type { LogLine } from "../../harness/runtimes.ts";
@@ -36,7 +36,7 @@ describe("an answer over HTTP that another process has to take", () => {
       const body = JSON.stringify({ run_id, await_resume: { ok: true }, mode: "async" });
       const headers = { "content-type": "application/json" };
       const request = new Request(`http://localhost/runs/${run_id}`, { method: "POST", body, headers });
-      const responding = createHandler(runtime)(request);
+      const responding = createAcpHandler(runtime)(request);
       await clock.advance(15_000);
       expect((await responding).status).not.toBe(500);
     }

@@ -3,7 +3,7 @@ import * as six from "ai";
 import * as five from "ai-5";
 import type { AgentContext, AgentFunction } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { aiSdk, createHandler } from "cadenza/ai-sdk";
+import { aiSdk, createChatHandler } from "cadenza/ai-sdk";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../../harness/clock.ts";
@@ -22,7 +22,7 @@ class Page {
   constructor(sdk: typeof six, agent: AgentFunction, approvals = true) {
     this.#sdk = sdk;
     this.runtime = new AgentRuntime({ clock: this.clock }).register("desk", agent);
-    this.#handler = createHandler(this.runtime, { approvals });
+    this.#handler = createChatHandler(this.runtime, { approvals });
   }
 
   say(text: string): Promise<UIMessage> {

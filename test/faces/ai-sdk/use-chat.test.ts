@@ -3,7 +3,7 @@ import type { UIMessage } from "ai";
 import { DefaultChatTransport, parseJsonEventStream, readUIMessageStream, uiMessageChunkSchema } from "ai";
 import { useChat as useChat5 } from "ai-sdk-react-5";
 import { useChat as useChat7 } from "ai-sdk-react-7";
-import { createHandler } from "cadenza/ai-sdk";
+import { createChatHandler } from "cadenza/ai-sdk";
 import type { LoadedChat, UseChatOptions } from "cadenza/client";
 import { chatOptions, loadChat } from "cadenza/client";
 import { act, createElement } from "react";
@@ -31,7 +31,7 @@ beforeEach(() => {
 });
 
 const send: typeof fetch = async (url, init) =>
-  createHandler(desk.runtime, { basePath: "/chat" })(new Request(url, init));
+  createChatHandler(desk.runtime, { basePath: "/chat" })(new Request(url, init));
 
 /** A page with the hook. Gives what the hook gave last. */
 async function show<Options>(hook: (options: Options) => Chat, options: Options): Promise<() => Chat> {

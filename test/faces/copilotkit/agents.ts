@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import * as ai from "ai";
 import type { Message } from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
-import { createNodeListener } from "cadenza/ag-ui";
+import { createAgUiNodeListener } from "cadenza/ag-ui";
 import { aiSdk } from "cadenza/ai-sdk";
 import { durable } from "cadenza/durable";
 import * as z from "zod";
@@ -39,7 +39,7 @@ export class DeskServer {
   static async start(): Promise<DeskServer> {
     const clock = new FakeClock();
     const runtime = new AgentRuntime({ clock, store: durable(new MemoryStore()) });
-    const server = createServer(createNodeListener(runtime)).listen(0, "127.0.0.1");
+    const server = createServer(createAgUiNodeListener(runtime)).listen(0, "127.0.0.1");
     await once(server, "listening");
     return new DeskServer(clock, runtime, server);
   }

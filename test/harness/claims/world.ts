@@ -1,8 +1,8 @@
 import type { Message } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
-import { createHandler as createAgUiHandler } from "cadenza/ag-ui";
-import { aiSdk, createHandler as createChatHandler } from "cadenza/ai-sdk";
-import { createHandler as createAcpHandler } from "cadenza/http";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { aiSdk, createChatHandler } from "cadenza/ai-sdk";
+import { createAcpHandler } from "cadenza/http";
 import * as z from "zod";
 import { Random } from "../random.ts";
 import { Bodies, CALL, Words } from "./bodies.ts";

@@ -1,9 +1,9 @@
 import type { AgentRuntime } from "cadenza";
 import { CadenzaError } from "cadenza";
-import { createHandler as createAgUi } from "cadenza/ag-ui";
-import { createHandler as createChat } from "cadenza/ai-sdk";
+import { createAgUiHandler as createAgUi } from "cadenza/ag-ui";
+import { createChatHandler as createChat } from "cadenza/ai-sdk";
 import { ClientError, createClient } from "cadenza/client";
-import { createHandler as createAcp } from "cadenza/http";
+import { createAcpHandler as createAcp } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import type { Random } from "../random.ts";
 import type { Plan } from "./agents.ts";

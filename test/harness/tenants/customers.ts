@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { RuntimeOptions } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import * as agUi from "cadenza/ag-ui";
-import * as chat from "cadenza/ai-sdk";
+import { createAgUiHandler } from "cadenza/ag-ui";
+import { createChatHandler } from "cadenza/ai-sdk";
 import type { Authorize } from "cadenza/http";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 
 /** What an application is opened with. */
@@ -37,9 +37,9 @@ export function openApplication({ runtime: options = {}, maxReaders = 1_000 }: S
   const authorize: Authorize = ({ headers }) => ({ tenant: headers["x-tenant"] ?? "" });
   const served = { authorize, limits: { maxReaders } };
   const faces: Faces = {
-    acp: createHandler(runtime, { ...served, extensions: true }),
-    chat: chat.createHandler(runtime, served),
-    agUi: agUi.createHandler(runtime, served),
+    acp: createAcpHandler(runtime, { ...served, extensions: true }),
+    chat: createChatHandler(runtime, served),
+    agUi: createAgUiHandler(runtime, served),
     inspector: createInspectorHandler(runtime, {
       limits: { maxReaders },
       authorize: ({ headers }) => ({ tenant: headers["x-tenant"] ?? "" }),

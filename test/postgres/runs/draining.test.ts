@@ -1,5 +1,5 @@
 import { AgentRuntime, defineAgent } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { expect, inject, test } from "vitest";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { drainsBesideWaits } from "../../harness/drains/beside.ts";
@@ -33,7 +33,8 @@ test.skipIf(missing !== undefined)(
     });
     const start = async (work: boolean) =>
       new AgentRuntime({ store: await openPostgresStore({ pool, schema }), agents: [report], ...(!work && { work }) });
-    const clientOf = (runtime: AgentRuntime) => new Client({ base: "http://web.test", fetch: createHandler(runtime) });
+    const clientOf = (runtime: AgentRuntime) =>
+      new Client({ base: "http://web.test", fetch: createAcpHandler(runtime) });
     const [web, otherWeb, worker] = await Promise.all([start(false), start(false), start(true)]);
 
     const body = { agent_name: "report", mode: "stream", input: [{ parts: [{ content: "" }] }] };

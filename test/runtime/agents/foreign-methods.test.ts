@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import type { AgentContext, AgentFunction, Interceptor, Logger, RunStatus } from "cadenza";
 import { AgentError, AgentRuntime, awaitMessage, defineAgent, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
-import { createHandler, createNodeListener } from "cadenza/http";
+import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import { SqliteStore } from "cadenza/sqlite";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
@@ -155,7 +155,7 @@ describe("no such method of a request or response is called, and no such propert
     const foreign = new ForeignMethods();
     const runtime = withEcho();
     const request = foreign.add("the request", new Request("http://service.test/runs", createEcho));
-    const response = await createHandler(runtime)(request);
+    const response = await createAcpHandler(runtime)(request);
 
     expect(await response.json()).toMatchObject({ status: "completed" });
     expect(foreign.called).toEqual([]);
@@ -165,7 +165,7 @@ describe("no such method of a request or response is called, and no such propert
   test("by the listener", async () => {
     const foreign = new ForeignMethods();
     const runtime = withEcho();
-    const listener = createNodeListener(runtime);
+    const listener = createAcpNodeListener(runtime);
     const server = createServer((request: IncomingMessage, response) =>
       listener(foreign.add("the request", request), foreign.add("the response", response)),
     );

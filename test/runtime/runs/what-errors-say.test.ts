@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { inspect } from "node:util";
 import { AgentRuntime, CadenzaError, textOf } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { SqliteStore } from "cadenza/sqlite";
 import { expect, it } from "vitest";
 import { SCOPE_VERSION } from "../../../src/otel/scope.ts";
@@ -16,7 +16,7 @@ it("an unknown agent's error lists those that are registered, and clients do not
   expect((await refusal(runtime.createRun({ agent_name: "x", input: "" }))).message).toBe(
     'There is no agent "x". Registered: "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "a10", and 2 more.',
   );
-  const response = await createHandler(runtime)(new Request("http://localhost/agents/x"));
+  const response = await createAcpHandler(runtime)(new Request("http://localhost/agents/x"));
   expect([response.status, await response.json()]).toMatchObject([404, { message: 'There is no agent "x".' }]);
 });
 

@@ -1,6 +1,6 @@
 import type { AgentFunction, DetailedEvent, Run, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { describe, expect, it } from "vitest";
 import { deferred } from "../../harness/promises.ts";
 import type { Setup } from "../../harness/runtimes.ts";
@@ -219,7 +219,7 @@ describe("a sub-run that is shown", () => {
     const run = await runtime.createRun(start);
     const { history } = await runtime.getSession(run.session_id);
     expect(spoken({ output: history }).slice(2, -1)).toEqual(ofEverything);
-    const response = await createHandler(runtime)(new Request(`http://localhost/runs/${run.run_id}/events`));
+    const response = await createAcpHandler(runtime)(new Request(`http://localhost/runs/${run.run_id}/events`));
     const { events } = (await response.json()) as { events: readonly object[] };
     const inProcess = await eventsOf(runtime, run.run_id);
     const onTheWire = inProcess.map((event) => {

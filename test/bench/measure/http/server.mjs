@@ -10,8 +10,8 @@ import { listenerByHand } from "./floor.mjs";
 const listeners = {
   "bare-duties": listenerByHand,
   cadenza: async () => {
-    const { createNodeListener } = await import(library.replace(/index(\.m?js)$/, "http$1"));
-    return createNodeListener(openCadenza().runtime);
+    const { createAcpNodeListener } = await import(library.replace(/index(\.m?js)$/, "http$1"));
+    return createAcpNodeListener(openCadenza().runtime);
   },
 };
 

@@ -1,7 +1,7 @@
 /** The whole interface as one route of Next.js: `/api/agents/runs`, `/api/agents/agents/echo`, … */
-import { createHandler } from "cadenza/http";
+import { createAcpHandler } from "cadenza/http";
 import { runtime } from "../../../../runtime.ts";
 
-const handler = createHandler(runtime, { basePath: "/api/agents" });
+const handler = createAcpHandler(runtime, { basePath: "/api/agents" });
 
 export { handler as GET, handler as POST };
