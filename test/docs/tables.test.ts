@@ -34,6 +34,25 @@ describe("docs/chat-pages.md", () => {
   });
 });
 
+describe("docs/performance.md", () => {
+  const budgets = JSON.parse(readFileSync(`${ROOT}.size-limit.json`, "utf8")) as readonly Budget[];
+  const { text } = readPage("docs/performance.md");
+
+  it("has the budgets of .size-limit.json, in their order, and no others", () => {
+    const [, section = ""] = text.split("\n## Budgets\n");
+    const shown = [...section.matchAll(/^\| (.*`cadenza.*) \| (.*) \|$/gm)].map(([, name = "", limit]) => ({
+      name: name.replaceAll("`", ""),
+      limit,
+    }));
+    expect(shown).toEqual(budgets.map(({ name, limit }) => ({ name, limit })));
+  });
+
+  it("has the budget of the client, as the client's page", () => {
+    const client = budgets.find(({ name }) => name === "cadenza/client")?.limit;
+    expect(readPage("docs/client.md").text).toContain(`[at most ${client}](performance.md#budgets)`);
+  });
+});
+
 describe("docs/limits.md", () => {
   const [ofRuntimes = "", ofInspectors = ""] = readPage("docs/limits.md").text.split("## The inspector");
   const tableOf = (text: string) => rowsOf({ path: "docs/limits.md", text });
@@ -97,6 +116,12 @@ describe("docs/statistics.md", () => {
     expect(documented.toSorted()).toEqual(figures.toSorted());
   });
 });
+
+/** What may be loaded of an entry. */
+interface Budget {
+  readonly name: string;
+  readonly limit: string;
+}
 
 /** The values by their names, those in a group with the group's name in front. `without`: one that is no option. */
 function flat(settings: object, without: readonly string[] = []): ReadonlyMap<string, unknown> {
