@@ -1,12 +1,12 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { apiOf, currentApi, knownApi } from "./harness/api.ts";
 import { memoryHost } from "./harness/memory-host.ts";
 
-test("test/api.txt has every exported name with its signature: `npm run api` writes it", () => {
+it("test/api.txt has every exported name with its signature: `npm run api` writes it", () => {
   expect(currentApi()).toBe(knownApi());
 });
 
-test("what an entry exports is told as its users see it", () => {
+it("what an entry exports is told as its users see it", () => {
   const files = {
     "/a.ts": `
       export { Lamp } from "./lamp.js";

@@ -1,9 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { acquaintanceIn } from "../scripts/acquaintance.ts";
 import { checkArchitecture } from "../scripts/architecture.ts";
 import { readSources } from "../scripts/sources.ts";
 
-test("src keeps the import rules", () => {
+it("src keeps the import rules", () => {
   const files = readSources();
 
   expect(files.size).toBeGreaterThan(10);
@@ -11,12 +11,12 @@ test("src keeps the import rules", () => {
 });
 
 describe("a small set of sources that keeps every rule", () => {
-  test("passes", () => {
+  it("passes", () => {
     expect(checkArchitecture(new Map(Object.entries(HOUSE)))).toEqual([]);
   });
 
   // Each row plants one violation and names the expected message.
-  test.each<[file: string, text: string, said: string]>([
+  it.each<[file: string, text: string, said: string]>([
     // the arrows
     ["protocol/a.ts", `import type { C } from "../core/log.ts";`, "protocol/ may not import core/log.ts"],
     ["protocol/a.ts", `import { nanoid } from "nanoid";`, "not a package of protocol/"],
@@ -188,7 +188,7 @@ describe("the objects of the two rooms know each other", () => {
   const known = acquaintanceIn(readSources(), ["runtime", "durable"]);
 
   // Where two files would need each other, the lower one says in an interface what it needs.
-  test("by these interfaces alone, if one class satisfies them", () => {
+  it("by these interfaces alone, if one class satisfies them", () => {
     expect(known.interfaces).toEqual([
       "AgentRun: LiveRun",
       "DirtyLog: RunLog",
@@ -209,7 +209,7 @@ describe("the objects of the two rooms know each other", () => {
   });
 
   // An operation knows the execution that it belongs to.
-  test("in these pairs alone, if each holds the other", () => {
+  it("in these pairs alone, if each holds the other", () => {
     expect(known.pairs).toEqual([
       "AgentJournal, Execution",
       "AgentJournal, Residency",
@@ -232,7 +232,7 @@ describe("the objects of the two rooms know each other", () => {
 });
 
 describe("of a lamp in a room", () => {
-  test.each<[title: string, lamp: string, room: string, interfaces: readonly string[], pairs: readonly string[]]>([
+  it.each<[title: string, lamp: string, room: string, interfaces: readonly string[], pairs: readonly string[]]>([
     [
       "the interface and the pair are found",
       `export interface LampHost { onLit(): void }

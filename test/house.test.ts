@@ -1,19 +1,19 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { House } from "../scripts/house.ts";
 import { filesOfTheRooms, measureHouse, worseThanKnown } from "../scripts/house.ts";
 
-test("no figure of the house is worse than it was", () => {
+it("no figure of the house is worse than it was", () => {
   expect(worseThanKnown(measureHouse(filesOfTheRooms()))).toEqual([]);
 });
 
-test("a worse figure is named", () => {
+it("a worse figure is named", () => {
   const house = measureHouse(filesOfTheRooms());
   expect(worseThanKnown({ ...house, "boolean fields": 1_000, folders: 1 })).toEqual(["boolean fields"]);
 });
 
 const empty = "export const none = 0;";
 
-test.each<[figure: keyof House, files: Readonly<Record<string, string>>, count: number]>([
+it.each<[figure: keyof House, files: Readonly<Record<string, string>>, count: number]>([
   ["folders", { "runtime/a/a.ts": empty, "runtime/b/b.ts": empty }, 2],
   ["files in the largest folder", { "runtime/a/a.ts": empty, "runtime/a/b.ts": empty, "durable/c.ts": empty }, 2],
   [

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /**
@@ -11,7 +11,7 @@ const CHANGES_OTHERS = /\bvi\.(?:mock|doMock|resetModules|useFakeTimers)\(/;
 /** A promise of a module. What waits for it stays in memory until it settles. */
 const SHARED_PROMISE = /^(?:export )?const \w+(?::[^=]+)? = new Promise/m;
 
-test("a file that replaces modules or timers, or reloads modules, is run alone", () => {
+it("a file that replaces modules or timers, or reloads modules, is run alone", () => {
   const config = readFileSync(`${ROOT}vitest.config.ts`, "utf8");
   const files = filesIn("test").filter(
     (path) => path.endsWith(".test.ts") && CHANGES_OTHERS.test(readFileSync(ROOT + path, "utf8")),
@@ -21,7 +21,7 @@ test("a file that replaces modules or timers, or reloads modules, is run alone",
   expect(files.filter((file) => !config.includes(`"${file}"`))).toEqual([]);
 });
 
-test("no module shares a promise that never settles", () => {
+it("no module shares a promise that never settles", () => {
   const files = ["src", "test", "scripts"].flatMap(filesIn).filter((path) => /\.[tm]?js$|\.tsx?$/.test(path));
 
   expect(files.filter((path) => SHARED_PROMISE.test(readFileSync(ROOT + path, "utf8")))).toEqual([]);

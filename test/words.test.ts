@@ -1,7 +1,7 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { findPersons, findRiddles } from "../scripts/check-words.ts";
 
-test.each<[text: string, ...words: string[]]>([
+it.each<[text: string, ...words: string[]]>([
   ["// A lease that nobody renews.", "nobody"],
   [`throw new Error("Asked by someone.");`, "someone"],
   ["Everybody reads; SOMEBODY writes.", "Everybody", "SOMEBODY"],
@@ -14,21 +14,21 @@ test.each<[text: string, ...words: string[]]>([
   expect(findPersons(text).map(({ word }) => word)).toEqual(words);
 });
 
-test.each(["nobodys-business", "nobodyAnswers", "asNobody", "any one of them", "no body, some bodies", ""])(
+it.each(["nobodys-business", "nobodyAnswers", "asNobody", "any one of them", "no body, some bodies", ""])(
   "%j holds none",
   (text) => {
     expect(findPersons(text)).toEqual([]);
   },
 );
 
-test("a finding names its line", () => {
+it("a finding names its line", () => {
   expect(findPersons("one\ntwo of somebody\r\nthree\nanyone")).toEqual([
     { line: 2, word: "somebody" },
     { line: 4, word: "anyone" },
   ]);
 });
 
-test.each<[text: string, ...riddles: string[]]>([
+it.each<[text: string, ...riddles: string[]]>([
   ["/** Its fields, and those of its parent. */", "those of"],
   ["// Readers are told. The run goes on.", "are told", "goes on"],
   ["/** Undefined: there\n * is none. */", "there\n * is none"],
@@ -37,6 +37,6 @@ test.each<[text: string, ...riddles: string[]]>([
   expect(findRiddles(text).map(({ word }) => word)).toEqual(riddles);
 });
 
-test.each(["besides", "What is retold goes onto a page.", "that is none of it"])("%j holds no riddle", (text) => {
+it.each(["besides", "What is retold goes onto a page.", "that is none of it"])("%j holds no riddle", (text) => {
   expect(findRiddles(text)).toEqual([]);
 });

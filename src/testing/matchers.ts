@@ -36,14 +36,14 @@ export interface MatcherResult {
  * ```ts
  * import { defineAgent } from "cadenza";
  * import { type CadenzaMatchers, drive, matchers } from "cadenza/testing";
- * import { expect, test } from "vitest";
+ * import { expect, it } from "vitest";
  *
  * declare module "vitest" {
  *   interface Matchers<T> extends CadenzaMatchers<T> {}
  * }
  * expect.extend(matchers);
  *
- * test("it asks before it books", async () => {
+ * it("asks before it books", async () => {
  *   const t = drive(defineAgent("booking", async (_input, { ask }) => ask("Book it?")), "Berlin to Paris");
  *   await t.until("await");
  *   expect(t).toBeAwaiting("Book it?");

@@ -3,7 +3,7 @@ import { createAdmin } from "cadenza/admin";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Open } from "../harness/operator-cases.ts";
 import { operatorCases } from "../harness/operator-cases.ts";
 import { openDatabase, withFile } from "../harness/sqlite-files.ts";
@@ -25,7 +25,7 @@ describe.each([
   ["on SQLite", withSqlite],
 ])("%s, an operator", (_name, withStore) => operatorCases(withStore));
 
-test.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, string]>([
+it.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, string]>([
   ["an unknown condition", (admin) => admin.runs({ states: [] } as object), "there is no option"],
   ["a cursor of its own", (admin) => admin.runs({ cursor: "abc" }), "cursor"],
   ["an empty page", (admin) => admin.questions({ limit: 0 }), "from 1 to 500"],
@@ -43,7 +43,7 @@ test.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, 
 });
 
 describe("without a runtime", () => {
-  test("an admin reads a store, knows no code, and changes nothing", () =>
+  it("an admin reads a store, knows no code, and changes nothing", () =>
     withFile(async (file) => {
       const runtime = new Runtime({ store: new SqliteStore(openDatabase(file), { closeDatabase: true }) });
       runtime.register("refund", { durable: true, version: "1" }, async (_input, { ask }) => {
@@ -69,7 +69,7 @@ describe("without a runtime", () => {
       await runtime.close();
     }));
 
-  test.each<[string, unknown]>([
+  it.each<[string, unknown]>([
     ["nothing", undefined],
     ["a store that is not in an object", new MemoryStore()],
   ])("%s is refused", (_what, operated) => {

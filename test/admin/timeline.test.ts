@@ -4,7 +4,7 @@ import type { TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { durable } from "cadenza/durable";
 import * as fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { z } from "zod";
 import { TimelineFold } from "../../src/admin/timeline-fold.ts";
 import { FakeClock } from "../harness/clock.ts";
@@ -67,7 +67,7 @@ async function told() {
   return { runtime, admin, run_id };
 }
 
-test("a timeline tells all that a run did, in the order in which it began", async () => {
+it("a timeline tells all that a run did, in the order in which it began", async () => {
   const { runtime, admin, run_id } = await told();
   const { items, position, usage } = await admin.timeline(run_id);
   const stack = expect.stringContaining("timeline.test.ts");
@@ -112,7 +112,7 @@ test("a timeline tells all that a run did, in the order in which it began", asyn
   await runtime.close();
 });
 
-test("what a timeline tells since a position, put on what it told before, is what it tells at once", async () => {
+it("what a timeline tells since a position, put on what it told before, is what it tells at once", async () => {
   const { runtime, admin, run_id } = await told();
   const { items: entries } = await admin.log(run_id, { limit: 500 });
   await runtime.close();
@@ -149,7 +149,7 @@ async function itemsOf(fn: DurableAgentFunction, end?: (runtime: AgentRuntime, r
   return { items, entries: log.items };
 }
 
-test("what was open when a run ended is withdrawn, and reads of the session are no steps", async () => {
+it("what was open when a run ended is withdrawn, and reads of the session are no steps", async () => {
   const { items } = await itemsOf(
     async (_input, context) => {
       await context.session.getState();
@@ -169,7 +169,7 @@ test("what was open when a run ended is withdrawn, and reads of the session are 
   expect(items.slice(2, 5)).toMatchObject([{ how: "withdrawn" }, { how: "withdrawn" }, { how: "withdrawn" }]);
 });
 
-test("calls of models and of the tools that they ask for are told apart from other steps", async () => {
+it("calls of models and of the tools that they ask for are told apart from other steps", async () => {
   const calls = [{ type: "tool-call", toolCallId: "1", toolName: "search" }];
   const { items } = await itemsOf(async (_input, { step }) => {
     await step("search", () => "by the agent");
@@ -185,7 +185,7 @@ test("calls of models and of the tools that they ask for are told apart from oth
   ]);
 });
 
-test("the error of a step is recorded once, and an agent that catches it sees where it was thrown", async () => {
+it("the error of a step is recorded once, and an agent that catches it sees where it was thrown", async () => {
   let caught: unknown;
   const { entries } = await itemsOf(async (_input, { step }) => {
     try {
@@ -206,7 +206,7 @@ test("the error of a step is recorded once, and an agent that catches it sees wh
   expect(wrapped.at(-1)).toMatchObject({ key: "fail#1", cause: { message: "No way.", stack } });
 });
 
-test("a step that pauses after an attempt says why, and when the next one begins", async () => {
+it("a step that pauses after an attempt says why, and when the next one begins", async () => {
   const clock = new FakeClock();
   const runtime = new AgentRuntime({ store: durable(persistent(new MemoryStore({ clock }))), clock });
   let tries = 0;

@@ -1,8 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { Figures } from "./figures.ts";
 import { targetTable } from "./targets.ts";
 
-test("a target is met by the ratio of two medians, or by a median alone", () => {
+it("a target is met by the ratio of two medians, or by a median alone", () => {
   const lines = targetTable(
     figuresOf([
       ["one process", "cadenza", "runs", [200, 900, 300]],

@@ -1,5 +1,5 @@
 import type { Page } from "puppeteer-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser, until } from "./browser.ts";
 import { chatRows, chatTransports, chatVersions, expectedOf } from "./chat-rows.ts";
 import { ChatServer } from "./chat-server.ts";
@@ -27,7 +27,7 @@ describe.skipIf(browser === undefined).each(chatVersions)("useChat of %s", (vers
   afterAll(() => page?.close());
 
   describe.each(chatTransports)("%s", (transport) => {
-    test.concurrent.each([...chatRows.entries()].map(([index, row]) => [row.name, row, index] as const))(
+    it.concurrent.each([...chatRows.entries()].map(([index, row]) => [row.name, row, index] as const))(
       "%s",
       async (_, row, index) => {
         const outcome = await page.evaluate(`doRow(${index}, "${version}", "${transport}")`);

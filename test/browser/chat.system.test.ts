@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, Page } from "puppeteer-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { nextTurn } from "../harness/promises.ts";
 import { appears, click, openBrowser, submit, until } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
@@ -91,7 +91,7 @@ class Tab {
   }
 }
 
-test.skipIf(browser === undefined)(
+it.skipIf(browser === undefined)(
   "a page shows tokens, a question, a stop, and goes on after a reload and a kill -9",
   async () => {
     const tab = await Tab.open("tour");

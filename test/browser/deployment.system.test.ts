@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 import type { BuiltProgram } from "../harness/worker-process.ts";
@@ -233,7 +233,7 @@ const deployments: readonly Deployment[] = [
   },
 ];
 
-test.skipIf(browser === undefined).each(deployments.map((deployment) => [deployment.name, deployment] as const))(
+it.skipIf(browser === undefined).each(deployments.map((deployment) => [deployment.name, deployment] as const))(
   "pages go on when %s",
   async (name, { drainMs, deploy }) => {
     if (browser === undefined) return;

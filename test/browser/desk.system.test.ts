@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "puppeteer-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { appears, click, openBrowser, PAGE_MS, submit, until } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
@@ -85,7 +85,7 @@ class Tab {
 }
 
 describe.skipIf(browser === undefined)("the page of the desk", () => {
-  test("shows sub-agents while they are at work, and asks with a form that tells what does not fit", async () => {
+  it("shows sub-agents while they are at work, and asks with a form that tells what does not fit", async () => {
     const tab = await Tab.open("user=ada");
     await tab.wish("My train was late.");
     await tab.shows("#search", "I look ");
@@ -100,7 +100,7 @@ describe.skipIf(browser === undefined)("the page of the desk", () => {
     expect(await tab.has("fieldset")).toBe(false);
   }, 120_000);
 
-  test("shows the same after a reload, to a second tab of the user, and to no user of another company", async () => {
+  it("shows the same after a reload, to a second tab of the user, and to no user of another company", async () => {
     const tab = await Tab.open("user=ada");
     const query = await tab.wish("My bag was damaged.");
     await tab.shows("legend", "What do we pay back?");
@@ -117,7 +117,7 @@ describe.skipIf(browser === undefined)("the page of the desk", () => {
     await second.shows("#status", "completed");
   }, 120_000);
 
-  test("goes on by itself when the server is killed in the middle and started again", async () => {
+  it("goes on by itself when the server is killed in the middle and started again", async () => {
     const tab = await Tab.open("user=ada");
     await tab.wish("My train was late.");
     await tab.shows("#refund", "I see what ");
@@ -129,7 +129,7 @@ describe.skipIf(browser === undefined)("the page of the desk", () => {
     await tab.shows("#status", "completed");
   }, 180_000);
 
-  test("declines, and stops", async () => {
+  it("declines, and stops", async () => {
     const tab = await Tab.open("user=bob");
     await tab.wish("I want money.");
     await tab.click("#decline");
@@ -142,7 +142,7 @@ describe.skipIf(browser === undefined)("the page of the desk", () => {
   }, 120_000);
 });
 
-test("the page of the desk makes no request by itself", () => {
+it("the page of the desk makes no request by itself", () => {
   for (const file of ["page.jsx", "schema-form.jsx", "client.ts"]) {
     const code = readFileSync(new URL(`../../examples/desk/${file}`, import.meta.url), "utf8");
     expect(code).not.toMatch(/fetch|EventSource|XMLHttpRequest|WebSocket/);

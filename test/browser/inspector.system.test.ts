@@ -17,7 +17,7 @@ import type { Cassette } from "cadenza/testing";
 import { replay } from "cadenza/testing";
 import Database from "libsql";
 import type { Browser, Page } from "puppeteer-core";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { appears, click, openBrowser, until } from "./browser.ts";
 import { bank, chatter, endlessly, hostile, hostileTexts, refund, slow } from "./inspector-agents.ts";
 
@@ -82,7 +82,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     rmSync(folder, { recursive: true, force: true });
   }, 60_000);
 
-  test("shows runs as they are added, change and end, without being loaded again, and no token", async () => {
+  it("shows runs as they are added, change and end, without being loaded again, and no token", async () => {
     expect(await page.evaluate("location.href")).toBe(`${origin}${MOUNT}#/runs`);
     await sees("No runs.");
     const { run_id } = await start();
@@ -98,7 +98,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await sees("No runs.");
   });
 
-  test("asks with a form, shows what does not fit at its field, and a run's page follows the answer", async () => {
+  it("asks with a form, shows what does not fit at its field, and a run's page follows the answer", async () => {
     const { run_id } = await start();
     await go(`#/run//${run_id}`);
     await sees("Waits for an answer: Refund 40 €?");
@@ -115,7 +115,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     expect((await runtime.getRun(run_id)).status).toBe("completed");
   });
 
-  test("answers in the inbox, declines, and keeps what is typed while other questions come", async () => {
+  it("answers in the inbox, declines, and keeps what is typed while other questions come", async () => {
     const { run_id } = await start();
     await go("#/questions");
     await type("note", "typed");
@@ -130,7 +130,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     expect(await ended(run_id)).toMatchObject({ status: "failed" });
   });
 
-  test("a failed run becomes a fork that completes, and a cassette that passes as a test", async () => {
+  it("a failed run becomes a fork that completes, and a cassette that passes as a test", async () => {
     bank.isOpen = false;
     const { run_id } = await start();
     await runtime.resume({ run_id, await_resume: { note: "again", urgent: true } });
@@ -150,7 +150,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     expect(fork?.run_id).not.toBe(run_id);
   });
 
-  test("a run of a killed process is lost, until another one has taken it", async () => {
+  it("a run of a killed process is lost, until another one has taken it", async () => {
     const first = await startWorker();
     const { run_id } = await runtime.createRun({ agent_name: "slow", input: "", mode: "async" });
     await go(`#/run//${run_id}`);
@@ -176,7 +176,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await once(second, "exit");
   });
 
-  test("creates runs from a form, and chats", async () => {
+  it("creates runs from a form, and chats", async () => {
     await go("#/new/chatter");
     await type("Input", "hello");
     await press("Create the run");
@@ -194,7 +194,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await sees("You said this: first second You said this: second");
   });
 
-  test("goes by keys, and finds runs by their id", async () => {
+  it("goes by keys, and finds runs by their id", async () => {
     const { run_id } = await start();
     await go("#/figures");
     await sees("Workers");
@@ -216,7 +216,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await runtime.cancel(run_id, { wait: true });
   });
 
-  test.each(["light", "dark"])("axe finds nothing to mend in any view, %s", async (theme) => {
+  it.each(["light", "dark"])("axe finds nothing to mend in any view, %s", async (theme) => {
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
     const { run_id } = await start();
     const { run_id: failed } = (await runtime.listRuns({ status: "failed", limit: 1 }))[0] ?? { run_id };
@@ -240,7 +240,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await runtime.cancel(run_id, { wait: true });
   });
 
-  test("keeps what is typed into a filter while the list changes", async () => {
+  it("keeps what is typed into a filter while the list changes", async () => {
     await go("#/runs");
     await sees("Runs");
     await page.focus("input[name=agent]");
@@ -256,7 +256,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await runtime.cancel(run_id, { wait: true });
   });
 
-  test("shows forms for schemas that contain themselves, and the other questions beside them", async () => {
+  it("shows forms for schemas that contain themselves, and the other questions beside them", async () => {
     const { run_id } = await runtime.createRun({ agent_name: "endlessly", input: "" });
     const other = await start();
     await go("#/questions");
@@ -272,7 +272,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await runtime.cancel(other.run_id, { wait: true });
   });
 
-  test("text of agents never runs, asks for nothing, and is shown as it is", async () => {
+  it("text of agents never runs, asks for nothing, and is shown as it is", async () => {
     const runs: { readonly run_id: string; readonly tenant: string }[] = [];
     for (let from = 0; from < hostileTexts.length; from += 20) {
       const texts = hostileTexts.slice(from, from + 20).map((text) => text.replaceAll("\ud800", ""));

@@ -3,7 +3,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { afterAll, describe, expect, inject, test } from "vitest";
+import { afterAll, describe, expect, inject, it } from "vitest";
 import { appears, openBrowser, until } from "./browser.ts";
 
 const browser = await openBrowser();
@@ -16,7 +16,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(browser === undefined)("a newcomer", () => {
-  test("sees why the demo asked about each licence, one click after opening the inspector", {
+  it("sees why the demo asked about each licence, one click after opening the inspector", {
     timeout: 60_000,
   }, async () => {
     // The demo keeps its runs in its own folder, which is not the working copy.

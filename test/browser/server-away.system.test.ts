@@ -9,7 +9,7 @@ import { setTimeout } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
 import { createChatNodeListener } from "cadenza/ai-sdk";
 import { SqliteStore } from "cadenza/sqlite";
-import { afterAll, beforeAll, test } from "vitest";
+import { afterAll, beforeAll, it } from "vitest";
 import type { Deferred } from "../harness/promises.ts";
 import { deferred } from "../harness/promises.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
@@ -127,7 +127,7 @@ async function pagesGoOn(name: string, happen: (happening: Happening) => Promise
   if (browser !== undefined) await goOnWith(browser, place, name, WAIT_MS, happen);
 }
 
-test.skipIf(browser === undefined)(
+it.skipIf(browser === undefined)(
   `pages go on when their server was away for ${AWAY_S} seconds, and an answer that is given meanwhile is sent`,
   () =>
     pagesGoOn("away", async ({ answer, goOn }) => {
@@ -140,7 +140,7 @@ test.skipIf(browser === undefined)(
   120_000 + WAIT_MS,
 );
 
-test.skipIf(browser === undefined)(
+it.skipIf(browser === undefined)(
   "pages go on when another runtime takes the place of their server's",
   () =>
     pagesGoOn("replaced", async ({ answer, goOn }) => {

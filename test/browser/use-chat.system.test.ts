@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
 import { createChatNodeListener } from "cadenza/ai-sdk";
 import type { Page } from "puppeteer-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { deskAgent } from "../../examples/chat/desk.ts";
 import { Ledger } from "../../examples/chat/ledger.ts";
 import { bundleOf } from "../../examples/page-bundle.ts";
@@ -71,7 +71,7 @@ async function hears(page: Page, text: string, how: "startsWith" | "endsWith" = 
   await until(page, `${said}.${how}(${JSON.stringify(text)})`);
 }
 
-test.skipIf(browser === undefined).each(Object.entries(versions))(
+it.skipIf(browser === undefined).each(Object.entries(versions))(
   "useChat of %s streams, stops, asks, and shows a question again after a reload",
   async (_, name) => {
     const stopped = await open(name, "stopped");
@@ -100,6 +100,6 @@ test.skipIf(browser === undefined).each(Object.entries(versions))(
   120_000,
 );
 
-test.skipIf(browser === undefined)("each refund was paid once", () => {
+it.skipIf(browser === undefined)("each refund was paid once", () => {
   expect(ledger.facts.refunds).toBe(Object.keys(versions).length);
 });

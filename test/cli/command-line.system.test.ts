@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { describe, expect, inject, onTestFinished, test, vi } from "vitest";
+import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
 import { Browser, Command, Writer } from "../harness/inspected/processes.ts";
 import { write } from "../harness/project.ts";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
@@ -20,7 +20,7 @@ function newFile(): string {
 }
 
 describe("cadenza", () => {
-  test.each<[args: readonly string[], code: number, said: string]>([
+  it.each<[args: readonly string[], code: number, said: string]>([
     [["--help"], 0, "Usage:\n  cadenza inspect <file | postgres url>"],
     [["--version"], 0, "0.1.0\n"],
     [["look", "runs.db"], 2, "cadenza: There is no command look.\n\nUsage:"],
@@ -39,7 +39,7 @@ describe("cadenza", () => {
 });
 
 describe("cadenza inspect", () => {
-  test("shows a file that a live process writes, and what is left of it after a kill, without writing", async () => {
+  it("shows a file that a live process writes, and what is left of it after a kill, without writing", async () => {
     const file = newFile();
     const writer = new Writer(cwd, file);
     const first = await writer.order("create");
@@ -64,7 +64,7 @@ describe("cadenza inspect", () => {
   });
 });
 
-test.runIf(process.platform === "linux")(
+it.runIf(process.platform === "linux")(
   "cadenza inspect --open opens the address that it prints, and tells it no other user",
   async () => {
     const file = newFile();
@@ -99,7 +99,7 @@ describe("cadenza dev", () => {
   const setWord = (word: string): void =>
     writeFileSync(join(cwd, "dev/word.ts"), `export const word: string = ${word};\n`);
 
-  test("runs agents, replaces their code when a file changes, and leaves no process", async () => {
+  it("runs agents, replaces their code when a file changes, and leaves no process", async () => {
     write(cwd, "dev/word.ts", "");
     setWord('"one"');
     write(
@@ -139,7 +139,7 @@ describe("cadenza dev", () => {
     expect(processes.filter(isAlive)).toEqual([]);
   });
 
-  test("keeps the runs in a file that only its user may read, and its token from what agents start", async () => {
+  it("keeps the runs in a file that only its user may read, and its token from what agents start", async () => {
     write(
       cwd,
       "dev/starts.js",
@@ -168,7 +168,7 @@ describe("cadenza dev", () => {
     expect(await command.stop("SIGTERM")).toBe(0);
   });
 
-  test("prints what an agent was told without the characters that a terminal obeys", async () => {
+  it("prints what an agent was told without the characters that a terminal obeys", async () => {
     write(
       cwd,
       "dev/fails.js",
@@ -184,7 +184,7 @@ describe("cadenza dev", () => {
     expect(await command.stop("SIGTERM")).toBe(0);
   });
 
-  test("takes what a default function registers, and says when a file exports no agent", async () => {
+  it("takes what a default function registers, and says when a file exports no agent", async () => {
     write(cwd, "dev/registers.js", 'export default (runtime) => runtime.register("hi", () => "hi");\n');
     const command = start("dev", "dev/registers.js", "--store", newFile());
     const browser = await Browser.open(await command.address());

@@ -2,7 +2,7 @@ import type { UIMessage } from "ai";
 import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions, createClient } from "cadenza/client";
 import { createAcpHandler } from "cadenza/http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { chatWith } from "../faces/chat-visitor.ts";
 import { Desk } from "../faces/desk.ts";
 
@@ -53,7 +53,7 @@ describe("a chat page with chatOptions", () => {
     return { messages: shown(page.messages), cuts: network.cuts };
   }
 
-  test.each(inputs)("%s: shows the same, wherever the connection breaks off", async (input) => {
+  it.each(inputs)("%s: shows the same, wherever the connection breaks off", async (input) => {
     const whole = await talk(input, 0, 0);
     let isCut = true;
     for (let after = 0; isCut && after < 40; after++) {
@@ -65,7 +65,7 @@ describe("a chat page with chatOptions", () => {
 });
 
 describe("the events of a run", () => {
-  test.each(inputs)("%s: come once each, wherever the connection breaks off", async (input) => {
+  it.each(inputs)("%s: come once each, wherever the connection breaks off", async (input) => {
     const desk = new Desk();
     const handler = createAcpHandler(desk.runtime, { extensions: true });
     const read = async (run_id: string, after: number, times: number): Promise<unknown[]> => {

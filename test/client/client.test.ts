@@ -3,7 +3,7 @@ import type { ClientOptions, RunView } from "cadenza/client";
 import { ClientError, createClient } from "cadenza/client";
 import { durable } from "cadenza/durable";
 import { createAcpHandler } from "cadenza/http";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 
@@ -59,14 +59,14 @@ function setUp({ extensions = true } = {}): Set {
 
 const clientOf = (set: Set) => createClient<typeof agents>(set.options);
 
-test("a call gives what the agent has returned", async () => {
+it("a call gives what the agent has returned", async () => {
   const client = clientOf(setUp());
   const { category } = await client.call("triage", { text: "I want my money back." });
   const typed: "refund" | "other" = category;
   expect(typed).toBe("refund");
 });
 
-test("a call of an agent without an output schema gives its messages", async () => {
+it("a call of an agent without an output schema gives its messages", async () => {
   const client = createClient({ ...setUp().options });
   expect(await client.call("triage", { text: "Hello" })).toEqual({ category: "other" });
   const set = setUp();
@@ -79,7 +79,7 @@ test("a call of an agent without an output schema gives its messages", async () 
   ]);
 });
 
-test("what does not fit the declarations of the agents does not compile", async () => {
+it("what does not fit the declarations of the agents does not compile", async () => {
   const client = clientOf(setUp());
   // @ts-expect-error the text is no number
   await expect(client.call("triage", { text: 1 })).rejects.toMatchObject({ code: "invalid_input", status: 422 });
@@ -92,7 +92,7 @@ test("what does not fit the declarations of the agents does not compile", async 
   await expect(run.answer("colour", { approved: true })).rejects.toThrow(ClientError);
 });
 
-test("an answer that does not fit is refused with its issues, and the question stays open", async () => {
+it("an answer that does not fit is refused with its issues, and the question stays open", async () => {
   const set = setUp();
   const run = await clientOf(set).run("desk", "x");
   await set.clock.settle();
@@ -106,7 +106,7 @@ test("an answer that does not fit is refused with its issues, and the question s
   await expect(run.answer("approval", { approved: true })).rejects.toMatchObject({ code: "not_awaiting" });
 });
 
-test("a declined answer reaches the agent with its reason", async () => {
+it("a declined answer reaches the agent with its reason", async () => {
   const set = setUp();
   const run = await clientOf(set).run("desk", "x");
   await set.clock.settle();
@@ -114,7 +114,7 @@ test("a declined answer reaches the agent with its reason", async () => {
   await expect(run.result()).rejects.toMatchObject({ code: "run_failed", run: { status: "failed" } });
 });
 
-test("a run that fails or is cancelled rejects the call with the run", async () => {
+it("a run that fails or is cancelled rejects the call with the run", async () => {
   const set = setUp();
   const client = clientOf(set);
   await expect(client.call("full", "x")).rejects.toMatchObject({
@@ -132,7 +132,7 @@ test("a run that fails or is cancelled rejects the call with the run", async () 
   await done.cancel();
 });
 
-test("a request without an answer is sent again, and creates one run", async () => {
+it("a request without an answer is sent again, and creates one run", async () => {
   const set = setUp();
   set.troubles.push(
     async (_request, send) => {
@@ -147,7 +147,7 @@ test("a request without an answer is sent again, and creates one run", async () 
   expect(await set.runtime.listRuns()).toMatchObject([{ run_id: run.run_id }]);
 });
 
-test("a server that cannot be reached is told after the last attempt", async () => {
+it("a server that cannot be reached is told after the last attempt", async () => {
   const set = setUp();
   const lost = new TypeError("fetch failed");
   for (let attempt = 0; attempt < 3; attempt++) set.troubles.push(() => Promise.reject(lost));
@@ -156,7 +156,7 @@ test("a server that cannot be reached is told after the last attempt", async () 
   expect(set.requests).toHaveLength(3);
 });
 
-test("a refusal without JSON is told with its text, and is not repeated", async () => {
+it("a refusal without JSON is told with its text, and is not repeated", async () => {
   const set = setUp();
   set.troubles.push(async () => new Response("Not here.", { status: 404 }));
   await expect(clientOf(set).run("triage", { text: "" })).rejects.toMatchObject({
@@ -165,7 +165,7 @@ test("a refusal without JSON is told with its text, and is not repeated", async 
   expect(set.requests).toHaveLength(1);
 });
 
-test("a signal ends the wait, and not the run", async () => {
+it("a signal ends the wait, and not the run", async () => {
   const set = setUp();
   const run = await clientOf(set).run("slow", "x");
   const controller = new AbortController();
@@ -176,7 +176,7 @@ test("a signal ends the wait, and not the run", async () => {
   expect((await run.record()).status).toBe("in-progress");
 });
 
-test("headers are asked for with each request", async () => {
+it("headers are asked for with each request", async () => {
   const set = setUp();
   let count = 0;
   const headers = async () => ({ authorization: `Bearer ${++count}` });
@@ -185,7 +185,7 @@ test("headers are asked for with each request", async () => {
   expect(set.requests.map((request) => request.headers.get("authorization"))).toEqual(["Bearer 1", "Bearer 2"]);
 });
 
-test("an idempotency key and a session may be given", async () => {
+it("an idempotency key and a session may be given", async () => {
   const client = clientOf(setUp());
   const options = { idempotencyKey: "order-17", session_id: "11111111-1111-4111-8111-111111111111" };
   const first = await client.run("triage", { text: "" }, options);
@@ -193,7 +193,7 @@ test("an idempotency key and a session may be given", async () => {
   expect((await first.record()).session_id).toBe(options.session_id);
 });
 
-test("the view of a run follows it while it is watched", async () => {
+it("the view of a run follows it while it is watched", async () => {
   const set = setUp();
   const run = await clientOf(set).run("desk", "x");
   const views: RunView[] = [];
@@ -219,18 +219,18 @@ test("the view of a run follows it while it is watched", async () => {
   expect(views.length).toBeGreaterThan(count);
 });
 
-test("a view that cannot be read is told to its watcher", async () => {
+it("a view that cannot be read is told to its watcher", async () => {
   const set = setUp({ extensions: false });
   const run = createClient<typeof agents>(set.options).attach("desk", "00000000-0000-4000-8000-000000000000");
   const told = new Promise((resolve) => run.watch(() => {}, resolve));
   await expect(told).resolves.toMatchObject({ code: "run_not_found" });
 });
 
-test.each([{ attempts: 0 }, { attempts: 1.5 }, { backoffMs: -1 }, { url: 7 }])("refuses %o", (option) => {
+it.each([{ attempts: 0 }, { attempts: 1.5 }, { backoffMs: -1 }, { url: 7 }])("refuses %o", (option) => {
   expect(() => createClient({ url: "http://localhost", ...(option as object) })).toThrow(ClientError);
 });
 
-test("a value that JSON cannot express is refused before it is sent", async () => {
+it("a value that JSON cannot express is refused before it is sent", async () => {
   const client = createClient({
     url: "http://localhost",
     fetch: () => Promise.reject(new Error("nothing is to be sent")),

@@ -2,7 +2,7 @@ import type { UIMessage } from "ai";
 import { AgentRuntime } from "cadenza";
 import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions, loadChat } from "cadenza/client";
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { chatWith } from "../faces/chat-visitor.ts";
 
 /* Chats that are larger than any request may be: a page sends its last message alone. */
@@ -30,7 +30,7 @@ const options = { api: "http://localhost/chat/desk", id: "c1", fetch: send };
 const lastText = (messages: readonly UIMessage[]): unknown =>
   messages.at(-1)?.parts.find((part) => part.type === "text")?.text;
 
-test("a chat of 5,000 messages is loaded and goes on", async () => {
+it("a chat of 5,000 messages is loaded and goes on", async () => {
   const history = Array.from({ length: 5_000 }, (_, index) => ({
     role: index % 2 === 0 ? "user" : "agent",
     parts: [{ content_type: "text/plain", content: `This is message ${index}.` }],
@@ -48,7 +48,7 @@ test("a chat of 5,000 messages is loaded and goes on", async () => {
   expect(Math.max(...lengths)).toBeLessThan(1_000);
 });
 
-test("a chat with ten pictures of 3 MB goes on, though no request may have so much", async () => {
+it("a chat with ten pictures of 3 MB goes on, though no request may have so much", async () => {
   const page = chatWith(chatOptions(options));
   const url = `data:image/png;base64,${"iVBOR///".repeat(500_000)}`;
   for (let nth = 1; nth <= 10; nth++) {

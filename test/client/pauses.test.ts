@@ -1,6 +1,6 @@
 import type { ConnectionOptions } from "cadenza/client";
 import { chatOptions, createClient } from "cadenza/client";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 /* When the client tries again, and when it gives up. Time passes only when a test lets it. */
 
@@ -67,18 +67,18 @@ async function read(source: AsyncIterable<unknown>): Promise<unknown[]> {
   return all;
 }
 
-test("the pauses double, and a request that a caller awaits is sent five times", async () => {
+it("the pauses double, and a request that a caller awaits is sent five times", async () => {
   await expect(passes(runOf([lost]).record())).rejects.toMatchObject({ code: "unreachable" });
   expect(times).toEqual([0, 250, 750, 1_750, 3_750]);
 });
 
-test("the pauses lie between half of that and the whole", async () => {
+it("the pauses lie between half of that and the whole", async () => {
   vi.spyOn(Math, "random").mockReturnValue(0);
   await expect(passes(runOf([lost], { backoffMs: 200 }).record())).rejects.toMatchObject({ code: "unreachable" });
   expect(times).toEqual([0, 100, 300, 700, 1_500]);
 });
 
-test.each(["events", "result", "watch"] as const)("%s follow a run for as long as the server is away", async (what) => {
+it.each(["events", "result", "watch"] as const)("%s follow a run for as long as the server is away", async (what) => {
   const retries: [string, number][] = [];
   const onRetry = (error: { readonly code: string }, pauseMs: number): void => {
     retries.push([error.code, pauseMs]);
@@ -96,7 +96,7 @@ test.each(["events", "result", "watch"] as const)("%s follow a run for as long a
   expect(retries[0]).toEqual(["unreachable", 250]);
 });
 
-test("a server that refuses for now is asked again without end by readers alone", async () => {
+it("a server that refuses for now is asked again without end by readers alone", async () => {
   const refusal = (): Response =>
     Response.json({ code: "server_error", message: "Full.", data: { reason: "limit_reached" } }, { status: 503 });
   expect(await passes(read(runOf([...repeated(20, refusal), whole(end)]).events()))).toHaveLength(1);
@@ -117,7 +117,7 @@ test("a server that refuses for now is asked again without end by readers alone"
   expect(answers).toHaveLength(15);
 });
 
-test("an answer that is none of the server ends also a patient reader", async () => {
+it("an answer that is none of the server ends also a patient reader", async () => {
   const html = (): Response => new Response("<p>Welcome", { headers: { "content-type": "text/html" } });
   await expect(passes(read(runOf([html]).events()))).rejects.toMatchObject({
     code: "bad_response",
@@ -126,14 +126,14 @@ test("an answer that is none of the server ends also a patient reader", async ()
   expect(times).toHaveLength(5);
 });
 
-test("heartbeats count: a run that waits is followed for ever, also with a limit on attempts", async () => {
+it("heartbeats count: a run that waits is followed for ever, also with a limit on attempts", async () => {
   const run = runOf([...repeated(100, whole(":\n")), whole(end)], { attempts: 2 });
   expect(await passes(read(run.events()))).toHaveLength(1);
   expect(times).toHaveLength(101);
   expect(times[100]).toBe(100 * 250);
 });
 
-test("without any byte the limit on attempts holds for a stream", async () => {
+it("without any byte the limit on attempts holds for a stream", async () => {
   await expect(passes(read(runOf([whole("")], { attempts: 3 }).events()))).rejects.toMatchObject({
     code: "unreachable",
   });
@@ -142,7 +142,7 @@ test("without any byte the limit on attempts holds for a stream", async () => {
 
 const later = (ms: number): string => new Date(Date.parse("2026-01-01T00:00:00Z") + ms).toUTCString();
 
-test.each([
+it.each([
   ["seconds", { "retry-after": "7" }, 7_000 * 1.25],
   ["a date", { "retry-after": later(8_000) }, 8_000 * 1.25],
   ["a date, by the clock of the server", { "retry-after": later(99_000), date: later(90_000) }, 9_000 * 1.25],
@@ -156,19 +156,19 @@ test.each([
   expect(times).toEqual([0, Math.ceil(pauseMs / 50) * 50]);
 });
 
-test("Retry-After holds for 429 and for streams too", async () => {
+it("Retry-After holds for 429 and for streams too", async () => {
   const run = runOf([busy({ "retry-after": "4" }, 429), busy({ "retry-after": "2" }), whole(end)]);
   expect(await passes(read(run.events()))).toHaveLength(1);
   expect(times).toEqual([0, 5_000, 7_500]);
 });
 
-test("a stream that says when to come back is left alone for so long", async () => {
+it("a stream that says when to come back is left alone for so long", async () => {
   const closing = `retry: 3000\nevent: error\ndata: {"type":"error","error":{"code":"server_error","message":"Closing."}}\n\n`;
   expect(await passes(read(runOf([whole(closing), whole(end)]).events()))).toHaveLength(1);
   expect(times).toEqual([0, 3_750]);
 });
 
-test.each([
+it.each([
   ["online", (): unknown => events.dispatchEvent(new Event("online"))],
   ["visibilitychange", (): unknown => page.dispatchEvent(new Event("visibilitychange"))],
 ] as const)("%s ends a pause", async (_what, happens) => {
@@ -183,7 +183,7 @@ test.each([
   expect(await done).toHaveLength(1);
 });
 
-test("a signal ends a pause, and leaves nothing behind", async () => {
+it("a signal ends a pause, and leaves nothing behind", async () => {
   const stop = new AbortController();
   const removed = vi.spyOn(stop.signal, "removeEventListener");
   const added = vi.spyOn(stop.signal, "addEventListener");
@@ -204,7 +204,7 @@ function stalls(text: string, headers: Record<string, string> = stream): () => R
 }
 const json = { "content-type": "application/json" };
 
-test.each([
+it.each([
   ["no response", () => new Promise<never>(() => {}), ok],
   ["half of a body", stalls('{"run_id":', json), ok],
   ["no byte of a body", stalls("", json), ok],
@@ -217,7 +217,7 @@ test.each([
   expect(aborted).toBeGreaterThanOrEqual(1);
 });
 
-test("silence breaks a stream, and heartbeats keep it", async () => {
+it("silence breaks a stream, and heartbeats keep it", async () => {
   let beat = (): void => {};
   const beating = (): Response =>
     new Response(
@@ -238,7 +238,7 @@ test("silence breaks a stream, and heartbeats keep it", async () => {
   expect(times).toHaveLength(2);
 });
 
-test("an application that takes its time with an event breaks no stream", async () => {
+it("an application that takes its time with an event breaks no stream", async () => {
   const part = `id: 1\ndata: {"type":"message.part","part":{}}\n\n`;
   const run = runOf([whole(part + end)], { silenceMs: 1_000 });
   for await (const event of run.events()) {
@@ -247,7 +247,7 @@ test("an application that takes its time with an event breaks no stream", async 
   expect(times).toEqual([0]);
 });
 
-test("headers that cannot be made are asked for again", async () => {
+it("headers that cannot be made are asked for again", async () => {
   let isAway = true;
   const headers = async () => {
     if (!isAway) return { authorization: "Bearer new" };
@@ -258,7 +258,7 @@ test("headers that cannot be made are asked for again", async () => {
   expect(times).toEqual([250]);
 });
 
-test.each([{ "no name": "x" }, { authorization: "two\nlines" }])(
+it.each([{ "no name": "x" }, { authorization: "two\nlines" }])(
   "headers that are none are refused: %o",
   async (headers) => {
     await expect(runOf([ok], { headers: headers as never }).record()).rejects.toMatchObject({
@@ -268,17 +268,17 @@ test.each([{ "no name": "x" }, { authorization: "two\nlines" }])(
   },
 );
 
-test("an address that is none is refused, and not tried again", async () => {
+it("an address that is none is refused, and not tried again", async () => {
   const run = createClient({ url: "/agents" }).attach("agent", RUN);
   await expect(read(run.events())).rejects.toMatchObject({ code: "invalid_argument" });
 });
 
-test("no request follows a redirect", async () => {
+it("no request follows a redirect", async () => {
   const fetch = vi.fn(async (..._request: Parameters<typeof globalThis.fetch>) => ok());
   await createClient({ url: "http://localhost", fetch }).attach("agent", RUN).record();
   expect(fetch.mock.calls[0]?.[1]).toMatchObject({ redirect: "manual" });
 });
 
-test.each([{ silenceMs: 0 }, { silenceMs: Number.NaN }, { attempts: -1 }])("refuses %o", (options) => {
+it.each([{ silenceMs: 0 }, { silenceMs: Number.NaN }, { attempts: -1 }])("refuses %o", (options) => {
   expect(() => runOf([ok], options)).toThrow(expect.objectContaining({ code: "invalid_argument" }));
 });

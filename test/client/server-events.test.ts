@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { ServerEvent } from "../../src/client/server-events.ts";
 import { serverEvents } from "../../src/client/server-events.ts";
 
@@ -29,11 +29,11 @@ const events = [
   { id: "8", data: "five", retryMs: undefined },
 ];
 
-test.each([1, 2, 3, 5, 7, 64, 1_000])("events come whole, in chunks of %i bytes", async (size) => {
+it.each([1, 2, 3, 5, 7, 64, 1_000])("events come whole, in chunks of %i bytes", async (size) => {
   expect(await eventsIn(text, size)).toEqual(events);
 });
 
-test("only lines of a stream of events are heard", async () => {
+it("only lines of a stream of events are heard", async () => {
   let heard = 0;
   const hear = (): void => {
     heard += 1;
@@ -44,7 +44,7 @@ test("only lines of a stream of events are heard", async () => {
   expect(heard).toBe(3);
 });
 
-test("an event of 20 MB costs no more than its bytes", async () => {
+it("an event of 20 MB costs no more than its bytes", async () => {
   const bytes = new Uint8Array(20 * 1024 * 1024).fill(0x78);
   bytes.set(new TextEncoder().encode("data: "));
   bytes.set(new TextEncoder().encode("\n\n"), bytes.length - 2);

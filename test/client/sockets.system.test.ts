@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { createServer } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { calls, plain, World } from "./calls.ts";
 
 /* What breaks on the way, over real sockets: a connection that ends, or is reset, after so many bytes of a response. */
@@ -61,7 +61,7 @@ async function wireOf(response: Response): Promise<Buffer> {
 const STEP = Number(process.env["CADENZA_CUTS"] ?? 61);
 
 describe.each(Object.entries(calls))("%s", (_name, call) => {
-  test("has its result and its effects, wherever the connection ends or is reset", async () => {
+  it("has its result and its effects, wherever the connection ends or is reset", async () => {
     /** The request whose response is cut, after how many bytes, and how. */
     let cut = { request: -1, at: 0, how: "ends" };
     let count = 0;
@@ -94,7 +94,7 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
 });
 
 describe.each(Object.entries(calls))("%s", (_name, call) => {
-  test.each([301, 302, 303, 307, 308])("sends neither body nor keys to another origin: %i", async (status) => {
+  it.each([301, 302, 303, 307, 308])("sends neither body nor keys to another origin: %i", async (status) => {
     let elsewhere = 0;
     const other = await serve(async (_request, socket) => {
       elsewhere += 1;
@@ -123,7 +123,7 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
   });
 });
 
-test("a server that is not there yet is found when it is", async () => {
+it("a server that is not there yet is found when it is", async () => {
   const port = new URL(await serve(async (_request, socket) => void socket.destroy())).port;
   const [server] = servers.splice(0);
   server?.close();

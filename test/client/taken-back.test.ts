@@ -1,7 +1,7 @@
 import type { UIMessage } from "ai";
 import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions, loadChat } from "cadenza/client";
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { chatWith } from "../faces/chat-visitor.ts";
 import { Desk } from "../faces/desk.ts";
 
@@ -24,7 +24,7 @@ const options = { api: "http://localhost/chat/desk", id: "c1", fetch: send };
 const history = async (): Promise<readonly string[]> =>
   (await desk.runtime.getSession(desk.runtime.sessionId("c1"))).history.map(({ parts }) => parts[0]?.content ?? "");
 
-test("a page that takes messages back after a reload names the first of them", async () => {
+it("a page that takes messages back after a reload names the first of them", async () => {
   const page = chatWith(chatOptions(options));
   for (const text of ["a", "b"]) await page.sendMessage({ text });
   const { messages, ...loaded } = await loadChat(options);
@@ -36,7 +36,7 @@ test("a page that takes messages back after a reload names the first of them", a
   expect(await history()).toEqual(["a", "You said a.", "c", "You said c.", "d", "You said d."]);
 });
 
-test("a message that the server has not got is not named", async () => {
+it("a message that the server has not got is not named", async () => {
   const page = chatWith(
     chatOptions({ ...options, attempts: 1, fetch: (url, init) => (isAway ? fail() : send(url, init)) }),
   );
@@ -54,7 +54,7 @@ test("a message that the server has not got is not named", async () => {
   expect(named).toEqual([undefined, undefined]);
 });
 
-test("messages in the middle are not taken back without those that follow", async () => {
+it("messages in the middle are not taken back without those that follow", async () => {
   const page = chatWith(chatOptions(options));
   for (const text of ["a", "b"]) await page.sendMessage({ text });
   const [first, second, ...rest] = page.messages;
@@ -67,7 +67,7 @@ test("messages in the middle are not taken back without those that follow", asyn
   expect(await history()).toHaveLength(6);
 });
 
-test("two pages with the same options take back none of each other's messages", async () => {
+it("two pages with the same options take back none of each other's messages", async () => {
   const shared = chatOptions(options);
   const [page, other] = [chatWith(shared), chatWith(shared)];
   await page.sendMessage({ text: "a" });
@@ -78,7 +78,7 @@ test("two pages with the same options take back none of each other's messages", 
   expect(await history()).toEqual(["a", "You said a.", "b", "You said b."]);
 });
 
-test("an answer is sent whatever the page has taken back", async () => {
+it("an answer is sent whatever the page has taken back", async () => {
   const page = chatWith(chatOptions(options));
   await page.sendMessage({ text: "a" });
   await page.sendMessage({ text: "ask" });

@@ -1,5 +1,5 @@
 import { ClientError } from "cadenza/client";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { calls, plain, World } from "./calls.ts";
 
 /* Each way in which a response may break, in each request of each call. */
@@ -130,7 +130,7 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
 
   const untroubled: Trouble = (send) => send();
 
-  test("has its result and its effects, whatever befalls a request", async () => {
+  it("has its result and its effects, whatever befalls a request", async () => {
     const expected = await outcome(untroubled, -1);
     for (let at = 0; at < expected.count; at++) {
       for (const [what, trouble] of Object.entries(passing)) {
@@ -141,7 +141,7 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
     }
   });
 
-  test("has its result and its effects, wherever a body breaks off", async () => {
+  it("has its result and its effects, wherever a body breaks off", async () => {
     const expected = await outcome(untroubled, -1);
     let bytes = 0;
     for (let at = 0; at < expected.count; at++) {
@@ -165,7 +165,7 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
     }
   });
 
-  test("rejects with a ClientError if it does not pass", async () => {
+  it("rejects with a ClientError if it does not pass", async () => {
     const { count } = await outcome(untroubled, -1);
     for (let at = 0; at < count; at++) {
       for (const [what, [trouble, error]] of Object.entries(lasting)) {
@@ -176,7 +176,7 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
     }
   });
 
-  test("rejects with a ClientError after the last attempt", async () => {
+  it("rejects with a ClientError after the last attempt", async () => {
     for (const [what, trouble] of Object.entries(passing)) {
       const { world, made } = troubled((_, send) => trouble(send), 3);
       const failure: unknown = await call(await world.begin()).catch((thrown: unknown) => thrown);
@@ -216,7 +216,7 @@ describe.each(Object.entries(calls))("in its own time, %s", (_name, call) => {
 
   const untroubled: Trouble = (send) => send();
 
-  test.each([429, 503])("comes back when Retry-After of %i says so, and not before", async (status) => {
+  it.each([429, 503])("comes back when Retry-After of %i says so, and not before", async (status) => {
     const busy = async () => new Response("", { status, headers: { "retry-after": "7" } });
     const expected = await outcome(untroubled, -1);
     for (let at = 0; at < expected.times.length; at++) {
@@ -228,7 +228,7 @@ describe.each(Object.entries(calls))("in its own time, %s", (_name, call) => {
     }
   });
 
-  test("has its result when the server is slow to begin, and sends its body in drops", async () => {
+  it("has its result when the server is slow to begin, and sends its body in drops", async () => {
     const slow: Trouble = async (send) => {
       const response = await send();
       await new Promise((resolve) => setTimeout(resolve, 20_000));

@@ -6,7 +6,7 @@ import { useRun } from "cadenza/client/react";
 import { durable } from "cadenza/durable";
 import { createAcpHandler } from "cadenza/http";
 import { act, createElement } from "react";
-import { beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 import { reactPage } from "../harness/react-page.ts";
@@ -50,7 +50,7 @@ async function does(what: () => Promise<void>): Promise<void> {
 
 const answer = (value: object) => (used.answer as (name: string, value: object) => Promise<void>)("approval", value);
 
-test("a component shows a run, and answers its question", async () => {
+it("a component shows a run, and answers its question", async () => {
   const run = await client().run("desk", "x");
   await show(run);
   expect(used).toMatchObject({ state: { status: "awaiting", text: "Looking… " }, questions: [{ name: "approval" }] });
@@ -66,7 +66,7 @@ test("a component shows a run, and answers its question", async () => {
   expect(used.parts).toMatchObject([{ content: "Looking… Refunded." }]);
 });
 
-test("a component stops a run, and declines", async () => {
+it("a component stops a run, and declines", async () => {
   const [stopped, declined] = [await client().run("desk", "x"), await client().run("desk", "x")];
   await show(stopped);
   await does(() => used.stop());
@@ -77,7 +77,7 @@ test("a component stops a run, and declines", async () => {
   expect(used.state).toMatchObject({ status: "failed", error: { data: { reason: "answer_declined" } } });
 });
 
-test("without a run there is nothing, and a run that does not exist is an error", async () => {
+it("without a run there is nothing, and a run that does not exist is an error", async () => {
   await show(null);
   expect(used).toMatchObject({ state: { status: "created", text: "" }, parts: [], questions: [], error: null });
   await does(() => used.stop());
@@ -85,7 +85,7 @@ test("without a run there is nothing, and a run that does not exist is an error"
   expect(used.error).toMatchObject({ code: "run_not_found" });
 });
 
-test("nothing is read after the component has left", async () => {
+it("nothing is read after the component has left", async () => {
   const run = await client().run("desk", "x");
   await show(run);
   await show(null);
@@ -104,7 +104,7 @@ async function showInRender(make: () => ClientRun): Promise<void> {
   await act(() => clock.settle());
 }
 
-test("a run may be attached in the render", async () => {
+it("a run may be attached in the render", async () => {
   const once = client();
   const { run_id } = await once.run("desk", "x");
   await showInRender(() => once.attach("desk", run_id));
@@ -113,7 +113,7 @@ test("a run may be attached in the render", async () => {
   expect(used).toMatchObject({ state: { status: "completed", text: "Looking… Refunded." }, error: null });
 });
 
-test("another client may take over, again and again", async () => {
+it("another client may take over, again and again", async () => {
   const { run_id } = await client().run("desk", "x");
   for (let change = 0; change < 6; change++) {
     const once = client();
@@ -122,14 +122,14 @@ test("another client may take over, again and again", async () => {
   }
 });
 
-test("a client that is made in the render is refused with what to do", async () => {
+it("a client that is made in the render is refused with what to do", async () => {
   const { run_id } = await client().run("desk", "x");
   const logged = vi.spyOn(console, "error").mockReturnValue();
   await expect(showInRender(() => client().attach("desk", run_id))).rejects.toThrow("Make the client once");
   logged.mockRestore();
 });
 
-test("a component shows no part of an attempt at a step that is made again", async () => {
+it("a component shows no part of an attempt at a step that is made again", async () => {
   let fail = (_error: Error): void => {};
   runtime.register("model", { durable: true }, async function* (_input, { step }) {
     yield "First. ";
@@ -158,7 +158,7 @@ test("a component shows no part of an attempt at a step that is made again", asy
   expect(used.parts.map(({ content }) => content)).toEqual(["First. One two ", "draft", "three. Last."]);
 });
 
-test("a component that cannot read its run reads it when it is shown again", async () => {
+it("a component that cannot read its run reads it when it is shown again", async () => {
   const run = await client().run("desk", "x");
   const watched: unknown[] = [];
   const broken = createClient({ url: "http://localhost", fetch: async () => new Response("No.", { status: 403 }) });

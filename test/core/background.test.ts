@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import type { Logger } from "cadenza";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { containedLogger, endOf, inBackground, listen, newController, onceAborted } from "../../src/core/background.ts";
 import { guardedClock, machineClock } from "../../src/runtime/log/system.ts";
 import { FakeClock } from "../harness/clock.ts";
@@ -25,7 +25,7 @@ function listening(): { readonly logger: Logger; readonly said: unknown[] } {
 const told = [["Work in the background failed.", failed]];
 
 describe("what no caller waits for goes to the logger", () => {
-  test.each<[title: string, work: () => unknown]>([
+  it.each<[title: string, work: () => unknown]>([
     ["a function that throws", fail],
     ["a function that rejects", failLater],
     ["a thenable whose `then` throws", () => new Proxy({}, { get: () => fail })],
@@ -36,7 +36,7 @@ describe("what no caller waits for goes to the logger", () => {
     expect(said).toEqual(told);
   });
 
-  test("a promise that rejects, with the caller's message and fields", async () => {
+  it("a promise that rejects, with the caller's message and fields", async () => {
     const given: unknown[] = [];
     const { logger } = listening();
     inBackground(withMembers(logger, { error: (...line) => given.push(line) }), failLater(), "It failed.", { run: 1 });
@@ -44,13 +44,13 @@ describe("what no caller waits for goes to the logger", () => {
     expect(given).toEqual([["It failed.", { run: 1, error: failed }]]);
   });
 
-  test("the end of work does not reject", async () => {
+  it("the end of work does not reject", async () => {
     const { logger, said } = listening();
     await endOf(logger, failLater());
     expect(said).toEqual(told);
   });
 
-  test("listeners of an emitter, which can be removed", () => {
+  it("listeners of an emitter, which can be removed", () => {
     const { logger, said } = listening();
     const emitter = new EventEmitter();
     const stop = listen(logger, emitter, "event", fail);
@@ -60,7 +60,7 @@ describe("what no caller waits for goes to the logger", () => {
     expect([said, emitter.listenerCount("event")]).toEqual([told, 0]);
   });
 
-  test("what is to happen when a signal is aborted", () => {
+  it("what is to happen when a signal is aborted", () => {
     const { logger, said } = listening();
     const { signal, abort } = controllerOf(new AbortController());
     onceAborted(logger, signal, fail);
@@ -69,7 +69,7 @@ describe("what no caller waits for goes to the logger", () => {
     expect(said).toEqual(told);
   });
 
-  test("the listeners of a signal, however they are added", async () => {
+  it("the listeners of a signal, however they are added", async () => {
     const { logger, said } = listening();
     const { signal, abort } = controllerOf(newController(logger));
     const removed = (): never => fail();
@@ -86,7 +86,7 @@ describe("what no caller waits for goes to the logger", () => {
     expect(said).toEqual([...told, ...told, ...told, ...told]);
   });
 
-  test("a listener has the signal as `this` and gets the event", () => {
+  it("a listener has the signal as `this` and gets the event", () => {
     const { signal, abort } = controllerOf(newController(listening().logger));
     const seen: unknown[] = [];
     signal.addEventListener("abort", function (this: unknown, event) {
@@ -97,7 +97,7 @@ describe("what no caller waits for goes to the logger", () => {
   });
 });
 
-test.each<[title: string, log: () => unknown]>([
+it.each<[title: string, log: () => unknown]>([
   ["throws", fail],
   ["rejects", failLater],
 ])("a logger that %s has no effect", async (_title, log) => {
@@ -111,7 +111,7 @@ test.each<[title: string, log: () => unknown]>([
 });
 
 describe("a clock", () => {
-  test("of the machine gives what a callback throws to the logger", async () => {
+  it("of the machine gives what a callback throws to the logger", async () => {
     const { logger, said } = listening();
     const clock = machineClock(logger);
     clock.setTimeout(fail, 0);
@@ -119,7 +119,7 @@ describe("a clock", () => {
     expect(said).toEqual(told);
   });
 
-  test("of the host gives what a callback throws to the logger", async () => {
+  it("of the host gives what a callback throws to the logger", async () => {
     const { logger, said } = listening();
     const host = new FakeClock();
     const clock = guardedClock(host, logger);
@@ -129,7 +129,7 @@ describe("a clock", () => {
     expect(said).toEqual(told);
   });
 
-  test.each<[title: string, give: () => never]>([
+  it.each<[title: string, give: () => never]>([
     ["throws", fail],
     ["gives nothing of use", () => undefined as never],
   ])("of the host that %s is replaced by the machine's", async (_title, give) => {
@@ -144,13 +144,13 @@ describe("a clock", () => {
     );
   });
 
-  test("whose turn rejects is replaced by the machine's", async () => {
+  it("whose turn rejects is replaced by the machine's", async () => {
     const { logger, said } = listening();
     await guardedClock(withMembers(new FakeClock(), { turn: failLater }), logger).turn();
     expect(said).toEqual([["The clock failed. The machine's clock is used instead.", failed]]);
   });
 
-  test("that sets a timer and fails calls back once", async () => {
+  it("that sets a timer and fails calls back once", async () => {
     const host = new FakeClock();
     const { logger } = listening();
     let calls = 0;

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { Loss } from "../../src/core/exact-json.ts";
 import { exactJson } from "../../src/core/exact-json.ts";
 
@@ -26,7 +26,7 @@ function lossOf(value: unknown): Loss {
   throw new Error("nothing was refused");
 }
 
-test("a JSON value is copied as it is, sharing nothing", () => {
+it("a JSON value is copied as it is, sharing nothing", () => {
   fc.assert(
     fc.property(fc.jsonValue({ noUnicodeString: false }), (value) => {
       const copy = copyOf(value);
@@ -36,7 +36,7 @@ test("a JSON value is copied as it is, sharing nothing", () => {
   );
 });
 
-test("a copy equals what JSON would give, and any other value is refused", () => {
+it("a copy equals what JSON would give, and any other value is refused", () => {
   const odd = fc.anything({ withDate: true, withMap: true, withSet: true, withBigInt: true, withTypedArray: true });
   fc.assert(
     fc.property(odd, (value) => {
@@ -53,19 +53,19 @@ test("a copy equals what JSON would give, and any other value is refused", () =>
   );
 });
 
-test("keys with the value undefined are left out, and the copy of undefined is undefined", () => {
+it("keys with the value undefined are left out, and the copy of undefined is undefined", () => {
   expect(copyOf({ a: 1, gone: undefined })).toStrictEqual({ a: 1 });
   expect(copyOf(undefined)).toBeUndefined();
 });
 
-test("the key `__proto__` is kept like any other", () => {
+it("the key `__proto__` is kept like any other", () => {
   const value: unknown = JSON.parse('{"__proto__":{"admin":true}}');
   const copy = copyOf(value) as object;
   expect(JSON.stringify(copy)).toBe('{"__proto__":{"admin":true}}');
   expect("admin" in copy).toBe(false);
 });
 
-test("a negative zero becomes zero, and the same object may occur twice", () => {
+it("a negative zero becomes zero, and the same object may occur twice", () => {
   expect(Object.is(copyOf(-0), 0)).toBe(true);
   const twice = { n: 1 };
   const copy = copyOf([twice, twice]) as object[];
@@ -82,7 +82,7 @@ delete holes[1];
 const loop: Record<string, unknown> = {};
 loop["inner"] = { loop };
 
-test.each<[title: string, value: unknown, path: readonly (string | number)[]]>([
+it.each<[title: string, value: unknown, path: readonly (string | number)[]]>([
   ["a date", { at: new Date(0) }, ["at"]],
   ["a map in a list", { items: [1, { found: new Map() }] }, ["items", 1, "found"]],
   ["a set", new Set(), []],
@@ -104,11 +104,11 @@ test.each<[title: string, value: unknown, path: readonly (string | number)[]]>([
   expect(lossOf(value)).toMatchObject({ path, reason: "value" });
 });
 
-test("a cycle is refused where it closes", () => {
+it("a cycle is refused where it closes", () => {
   expect(lossOf({ loop })).toMatchObject({ path: ["loop", "inner", "loop"], reason: "cycle" });
 });
 
-test("a value that is nested too deeply is refused before the stack overflows", () => {
+it("a value that is nested too deeply is refused before the stack overflows", () => {
   let deep: unknown = 1;
   for (let depth = 0; depth < 1_000; depth++) deep = [deep];
   expect(JSON.stringify(copyOf(deep))).toBe(JSON.stringify(deep));

@@ -1,22 +1,22 @@
 import { AgentRuntime, textOf } from "cadenza";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { deskAgent } from "../../examples/chat/desk.ts";
 import type { Ledger } from "../../examples/chat/ledger.ts";
 import { realModel } from "../../examples/chat/model.ts";
 
-test("without a key the chat has its built-in model, and says what another one needs", async () => {
+it("without a key the chat has its built-in model, and says what another one needs", async () => {
   const { model, line } = await realModel({ OPENAI_API_KEY: "" });
   expect(model).toBeUndefined();
   expect(line).toContain("AI_GATEWAY_API_KEY or ANTHROPIC_API_KEY or OPENAI_API_KEY");
 });
 
-test("the key of the AI gateway gives one of its models", async () => {
+it("the key of the AI gateway gives one of its models", async () => {
   const { model, line } = await realModel({ AI_GATEWAY_API_KEY: "k", MODEL: "maker/model" });
   expect(model).toMatchObject({ provider: "gateway", modelId: "maker/model" });
   expect(line).toBe("The model maker/model of the AI gateway.");
 });
 
-test.each([
+it.each([
   ["OPENAI_API_KEY", "@ai-sdk/openai"],
   ["ANTHROPIC_API_KEY", "@ai-sdk/anthropic"],
 ])("%s needs a package, and the line says how to install it", async (key, packageName) => {
@@ -25,7 +25,7 @@ test.each([
   expect(line).toContain(`${key} is set, and its package is missing: npm install --no-save ${packageName}@3.`);
 });
 
-test("a refund is asked for, and paid once or left alone", async () => {
+it("a refund is asked for, and paid once or left alone", async () => {
   const paid: number[] = [];
   const ledger = { pay: (_key: string, euros: number) => void paid.push(euros) } as unknown as Ledger;
   const runtime = new AgentRuntime({ agents: [deskAgent(ledger, 0)] });

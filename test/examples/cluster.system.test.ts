@@ -1,8 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { faultOf, PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { runMain } from "./run-main.ts";
 
-test("the cluster ships all orders although a worker is killed", { timeout: 2 * PROCESS_TIMEOUT_MS }, async ({
+it("the cluster ships all orders although a worker is killed", { timeout: 2 * PROCESS_TIMEOUT_MS }, async ({
   skip,
 }) => {
   const ended = await runMain("cluster/main.ts");

@@ -1,11 +1,11 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 
 const DEMO = fileURLToPath(new URL("../../examples/durable-approval/demo.ts", import.meta.url));
 
-test("a booking goes on where it was after each of two kills", { timeout: 120_000 }, async () => {
+it("a booking goes on where it was after each of two kills", { timeout: 120_000 }, async () => {
   const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", DEMO]);
   const lines = stdout.split("\n").map((line) => line.trim());
   const count = (text: string) => lines.filter((line) => line.includes(text)).length;

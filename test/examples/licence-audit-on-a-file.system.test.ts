@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -40,7 +40,7 @@ function start(folder: string) {
   return demo;
 }
 
-test("the licence audit on a file goes on after Ctrl-C, and after a kill, where it was", {
+it("the licence audit on a file goes on after Ctrl-C, and after a kill, where it was", {
   timeout: 120_000,
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "licence-audit-"));

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { describe, expect, inject, test } from "vitest";
+import { describe, expect, inject, it } from "vitest";
 import { PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { Client } from "../http/client.ts";
 
@@ -24,7 +24,7 @@ const mounts: readonly (readonly [name: string, path: string])[] = [
 ];
 
 describe.concurrent("the examples of mounting", { timeout: PROCESS_TIMEOUT_MS }, () => {
-  test.each(mounts)("%s serves runs, and ends when it is told to", async (name, path) => {
+  it.each(mounts)("%s serves runs, and ends when it is told to", async (name, path) => {
     await serving(`http/${name}.js`, async ({ port }) => {
       const client = new Client({ base: `http://127.0.0.1:${port}${path}`, fetch: patientFetch });
       expect((await client.run("echo", "hi")).json).toMatchObject({ status: "completed" });
@@ -33,7 +33,7 @@ describe.concurrent("the examples of mounting", { timeout: PROCESS_TIMEOUT_MS },
     });
   });
 
-  test("are all tried, and are short", () => {
+  it("are all tried, and are short", () => {
     const files = readdirSync(FOLDER).filter((file) => file.endsWith(".ts"));
     // The example for Workers has no process, and a test of its own.
     expect(files.sort()).toEqual([...mounts.map(([name]) => `${name}.ts`), "worker.ts"].sort());
@@ -44,7 +44,7 @@ describe.concurrent("the examples of mounting", { timeout: PROCESS_TIMEOUT_MS },
   });
 });
 
-test("demo:serve prints three commands that work, and ends when it is told to", {
+it("demo:serve prints three commands that work, and ends when it is told to", {
   timeout: PROCESS_TIMEOUT_MS,
 }, async () => {
   await serving("serve.js", async ({ stdout }) => {

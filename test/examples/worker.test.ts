@@ -1,8 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import worker from "../../examples/http/worker.ts";
 import { Client } from "../http/client.ts";
 
-test("the example for Workers serves runs, and waits for those that are async", async () => {
+it("the example for Workers serves runs, and waits for those that are async", async () => {
   const waiting: Promise<void>[] = [];
   const context = { waitUntil: (rest: Promise<void>) => waiting.push(rest) };
   const client = new Client({ base: "http://worker.test", fetch: (request) => worker.fetch(request, {}, context) });

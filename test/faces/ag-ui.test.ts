@@ -5,7 +5,7 @@ import { AgentRuntime } from "cadenza";
 import type { AgUiOptions } from "cadenza/ag-ui";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { durable } from "cadenza/durable";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
@@ -70,7 +70,7 @@ class Host {
 const text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"];
 const segment = (...types: string[]): string[] => ["RUN_STARTED", ...types, "RUN_FINISHED"];
 
-test("each kind of part is an event of its own, and text is a message", async () => {
+it("each kind of part is an event of its own, and text is a message", async () => {
   const host = new Host(async function* () {
     yield "Looking";
     yield "… ";
@@ -104,7 +104,7 @@ test("each kind of part is an event of its own, and text is a message", async ()
   expect(host.events[0]).toMatchObject({ protocolVersion: "1.0", metadata: { run_id: run?.run_id } });
 });
 
-test("thoughts that follow each other are one block, and a state is told once, then by what has changed", async () => {
+it("thoughts that follow each other are one block, and a state is told once, then by what has changed", async () => {
   const thought = (message: string) => ({ content: "", metadata: { kind: "trajectory", message } }) as const;
   const state = (value: object) => ({
     ...{ name: "state", content_type: "application/json" },
@@ -137,7 +137,7 @@ test("thoughts that follow each other are one block, and a state is told once, t
   expect(host.agent.state).toMatchObject({ step: 2 });
 });
 
-test.each<[what: string, payload: unknown]>([
+it.each<[what: string, payload: unknown]>([
   ["a boolean", true],
   ["a number", 5],
   ["a list", ["a"]],
@@ -158,7 +158,7 @@ const locate = {
 };
 const tools = [{ name: "getLocation", description: "Tells the place.", parameters: { type: "object" } }];
 
-test("a tool of the client is called by its name, and its result is the answer", async () => {
+it("a tool of the client is called by its name, and its result is the answer", async () => {
   const host = new Host(async function* (_input, { ask }) {
     const { city } = await ask(locate, { schema: z.object({ city: z.string() }) });
     yield `In ${city}.`;
@@ -181,7 +181,7 @@ const result = (toolCallId: string, content: string, more = {}) => ({
 });
 const city = z.object({ city: z.string() });
 
-test("results of tools are found wherever the host has put them", async () => {
+it("results of tools are found wherever the host has put them", async () => {
   const host = new Host(async function* (_input, { ask, emit }) {
     const asked = ["a", "b"].map((id) => ask({ ...locate, tool_call_id: id }, { schema: city }));
     await emit("A moment. ");
@@ -197,7 +197,7 @@ test("results of tools are found wherever the host has put them", async () => {
   expect(answered).not.toContain("TOOL_CALL_RESULT");
 });
 
-test("a result of an earlier run under the same id answers nothing", async () => {
+it("a result of an earlier run under the same id answers nothing", async () => {
   const host = new Host(async (_input, { ask }) => (await ask(locate, { schema: city })).city);
   await host.say("Where?", { tools });
   const first = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), result("call-1", '{"city":"Ulm"}')];
@@ -220,7 +220,7 @@ const failing: AgentFunction = async function* (_input, { ask }) {
   }
 };
 
-test.each<[what: string, given: object]>([
+it.each<[what: string, given: object]>([
   ["with the field error", result("call-1", "", { error: "No GPS." })],
   ["as CopilotKit writes it", result("call-1", "Error: No GPS.")],
 ])("a tool that has failed, %s, gives no answer", async (_, given) => {
@@ -233,7 +233,7 @@ test.each<[what: string, given: object]>([
   expect(await host.open({ tool: "getLocation" })).toContain('"content":"Error: No GPS."');
 });
 
-test("what the user says beside the result of a tool begins a run of its own, once the result was taken", async () => {
+it("what the user says beside the result of a tool begins a run of its own, once the result was taken", async () => {
   const host = new Host(async function* (input, { ask, session }) {
     if (input[0]?.parts[0]?.content === "Where?") yield `In ${(await ask(locate, { schema: city })).city}.`;
     else yield `After ${(await session.history()).length}.`;
@@ -250,7 +250,7 @@ test("what the user says beside the result of a tool begins a run of its own, on
   expect(await host.runtime.listRuns()).toHaveLength(2);
 });
 
-test("a result that does not fit leaves the question open, until the user goes on", async () => {
+it("a result that does not fit leaves the question open, until the user goes on", async () => {
   const host = new Host(failing);
   await host.say("Where?", { tools });
   const where = [{ id: "m0", role: "user", content: "Where?" }, call("call-1"), result("call-1", '{"town":"Ulm"}')];
@@ -259,7 +259,7 @@ test("a result that does not fit leaves the question open, until the user goes o
   expect(await host.post({ runId: "r3", messages, tools })).toContain('Not found: {\\"town\\":\\"Ulm\\"}');
 });
 
-test("what the user says beside a result is not lost when its client leaves", async () => {
+it("what the user says beside a result is not lost when its client leaves", async () => {
   const host = new Host(async (input, { ask, sleep }) => {
     if (input[0]?.parts[0]?.content !== "Where?") return;
     await ask(locate, { schema: city });
@@ -280,7 +280,7 @@ test("what the user says beside a result is not lost when its client leaves", as
   expect(await host.runtime.listRuns()).toMatchObject([{ status: "completed" }, { status: "in-progress" }]);
 });
 
-test("the result of a tool that was given elsewhere is shown, and no words of the user", async () => {
+it("the result of a tool that was given elsewhere is shown, and no words of the user", async () => {
   const host = new Host(async (_input, { ask }) => void (await ask(locate)));
   await host.say("Where?");
   const [{ id: interruptId = "" } = {}] = host.agent.pendingInterrupts;
@@ -289,14 +289,14 @@ test("the result of a tool that was given elsewhere is shown, and no words of th
   expect(await host.open()).toContain('"role":"tool","toolCallId":"call-1","content":"Ulm"');
 });
 
-test("a client that opens a thread names the tools that it executes itself", async () => {
+it("a client that opens a thread names the tools that it executes itself", async () => {
   const host = new Host(async (_input, { ask }) => void (await ask(locate)));
   await host.say("Where?", { tools });
   expect(await host.open()).toContain('"outcome":{"type":"interrupt"');
   expect(await host.open({ tool: "getLocation" })).toContain('"outcome":{"type":"success"}');
 });
 
-test("clients that speak no version of the protocol know no cancelled runs", async () => {
+it("clients that speak no version of the protocol know no cancelled runs", async () => {
   const host = new Host(async (_input, { ask }) => void (await ask("Well?")));
   await host.say("hi");
   const [{ id: interruptId = "" } = {}] = host.agent.pendingInterrupts;
@@ -309,14 +309,14 @@ test("clients that speak no version of the protocol know no cancelled runs", asy
   expect(await host.open({ protocolVersion: "1.0" })).toContain('"outcome":{"type":"cancelled"}}');
 });
 
-test("a tool that the client does not have is an interrupt, which names the call that was shown", async () => {
+it("a tool that the client does not have is an interrupt, which names the call that was shown", async () => {
   const host = new Host(async (_input, { ask }) => JSON.stringify(await ask(locate)));
   await host.say("Where am I?");
   expect(host.agent.pendingInterrupts).toMatchObject([{ toolCallId: "call-1", message: "Where?" }]);
   expect(host.agent.messages).toMatchObject([{}, { toolCalls: [{ id: "call-1", function: { name: "getLocation" } }] }]);
 });
 
-test.each<[what: string, agent: AgentFunction, resume: object]>([
+it.each<[what: string, agent: AgentFunction, resume: object]>([
   ["declined", async (_input, { ask }) => void (await ask("Well?")), { status: "cancelled" }],
   [
     "answered, and its run fails",
@@ -337,7 +337,7 @@ test.each<[what: string, agent: AgentFunction, resume: object]>([
   expect(await host.say("Again.")).toEqual(segment());
 });
 
-test("a thread that is opened again has the same messages, under the same ids", async () => {
+it("a thread that is opened again has the same messages, under the same ids", async () => {
   const host = new Host(async function* () {
     yield "Looking… ";
     yield { name: "chart.png", content_type: "image/png", content: "aGk=", content_encoding: "base64" };
@@ -351,7 +351,7 @@ test("a thread that is opened again has the same messages, under the same ids", 
   expect(host.agent.messages).toEqual(shown);
 });
 
-test("steps, sub-agents and tokens are told, and what an interrupted attempt has shown is a message of its own", async () => {
+it("steps, sub-agents and tokens are told, and what an interrupted attempt has shown is a message of its own", async () => {
   let attempts = 0;
   const host = new Host(async function* (input, { step, run, usage }) {
     yield await step(
@@ -374,7 +374,7 @@ test("steps, sub-agents and tokens are told, and what an interrupted attempt has
   expect(host.last).toMatchObject({ usage: [{ inputTokens: 6, outputTokens: 4, totalTokens: 10 }] });
 });
 
-test("a resume covers all open interrupts, and the same again is safe", async () => {
+it("a resume covers all open interrupts, and the same again is safe", async () => {
   const host = new Host(async function* (_input, { ask }) {
     const answers = await Promise.all(
       ["A?", "B?"].map((question) => ask(question, { kind: "approval", schema: approval })),
@@ -401,7 +401,7 @@ test("a resume covers all open interrupts, and the same again is safe", async ()
   expect(await raw([no(one?.id), no(other?.id)])).toContain("answer_conflict");
 });
 
-test("a segment has the tokens that it has used", async () => {
+it("a segment has the tokens that it has used", async () => {
   const host = new Host(async (_input, { ask, usage }) => {
     usage.add({ inputTokens: 1, outputTokens: 1 });
     const asked = [ask("Who?")];
@@ -423,7 +423,7 @@ test("a segment has the tokens that it has used", async () => {
   expect(host.last).toMatchObject({ usage: [usage] });
 });
 
-test("an interrupt that is cancelled declines, and after its deadline shows what became of the run", async () => {
+it("an interrupt that is cancelled declines, and after its deadline shows what became of the run", async () => {
   const host = new Host(async function* (_input, { ask }) {
     yield JSON.stringify(await ask("Who?", { timeoutMs: 1_000, default: { name: "Ada" } }));
   });
@@ -439,7 +439,7 @@ test("an interrupt that is cancelled declines, and after its deadline shows what
   expect(late).toContain('"outcome":{"type":"success"}');
 });
 
-test("the agent gets what the user said last, and what the host hands it", async () => {
+it("the agent gets what the user said last, and what the host hands it", async () => {
   let seen: unknown;
   const host = new Host((input, { metadata }) => {
     seen = { input, metadata };
@@ -462,7 +462,7 @@ test("the agent gets what the user said last, and what the host hands it", async
   expect(history.map(({ parts }) => parts.map(({ content }) => content).join())).toEqual(["Now.", "Hello."]);
 });
 
-test("a run that fails ends with its error, after its tokens", async () => {
+it("a run that fails ends with its error, after its tokens", async () => {
   const host = new Host(async function* (_input, { usage }) {
     yield "Half ";
     usage.add({ inputTokens: 1, outputTokens: 1 });
@@ -472,7 +472,7 @@ test("a run that fails ends with its error, after its tokens", async () => {
   expect(host.last).toMatchObject({ code: "agent_failed", usage: [{ totalTokens: 2 }] });
 });
 
-test("a closed connection cancels the run if the host says so", async () => {
+it("a closed connection cancels the run if the host says so", async () => {
   const host = new Host(
     async function* (_input, { ask, signal }) {
       yield "One ";
@@ -489,7 +489,7 @@ test("a closed connection cancels the run if the host says so", async () => {
   expect((await host.runtime.listRuns({})).map(({ status }) => status)).toEqual(["cancelled"]);
 });
 
-test.each([
+it.each([
   ["no object", []],
   ["no thread", { runId: "r", messages: [] }],
   ["no run id", { threadId: "t", messages: [] }],

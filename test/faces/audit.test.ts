@@ -2,7 +2,7 @@ import * as six from "ai";
 import type { AuditRecord, Run } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { createInspectorHandler } from "cadenza/inspector";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Visitor as Operator } from "../inspector/visitor.ts";
 import { acpClient } from "./acp-visitor.ts";
 import { agUiHost } from "./ag-ui-visitor.ts";
@@ -129,7 +129,7 @@ async function open(door: (desk: Desk) => Door) {
 }
 
 describe.each(Object.entries(doors))("by %s", (_name, door) => {
-  test.each(acts)("%s", async (act) => {
+  it.each(acts)("%s", async (act) => {
     const { desk, records, user } = await open(door);
     if (user[act] === undefined) return;
     for (const other of before[act]) await user[other]?.();

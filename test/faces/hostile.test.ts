@@ -2,7 +2,7 @@ import { EventSchemas } from "@ag-ui/core/schemas";
 import { AgentRuntime } from "cadenza";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
-import { describe, expect, it, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
 import { nextTurn } from "../harness/promises.ts";
 import type { Random } from "../harness/random.ts";
@@ -107,7 +107,7 @@ function runInputFrom(random: Random, serial: number): unknown {
   });
 }
 
-test(
+it(
   "any request to a chat gets an answer",
   async () => {
     const random = seededRandom();
@@ -142,7 +142,7 @@ test(
   LONG_MS,
 );
 
-test(
+it(
   "any request to a thread gets an answer",
   async () => {
     const random = seededRandom();
@@ -184,7 +184,7 @@ test(
   LONG_MS,
 );
 
-test("what belongs to another tenant does not exist", async () => {
+it("what belongs to another tenant does not exist", async () => {
   const { runtime, send } = open();
   const message = { id: "m1", role: "user", parts: [{ type: "text", text: "hi" }] };
   const asked = await send("POST", "asks", { id: "c1", messages: [message] }, "ours");
@@ -216,7 +216,7 @@ test("what belongs to another tenant does not exist", async () => {
   expect((await runtime.scope({ tenant: "ours" }).getRun(run_id)).status).toBe("awaiting");
 });
 
-test("a thread, a run and an interrupt of another tenant do not exist", async () => {
+it("a thread, a run and an interrupt of another tenant do not exist", async () => {
   const { runtime, send } = open(createAgUiHandler);
   const input = { threadId: "c1", runId: "r1", messages: [{ id: "m1", role: "user", content: "hi" }] };
   const asked = await send("POST", "asks", input, "ours");

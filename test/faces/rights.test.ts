@@ -7,7 +7,7 @@ import type { Grant, Handler } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
-import { describe, expect, it, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
 
 /*
@@ -173,7 +173,7 @@ async function answerTo({ face, ask, isEnded }: Row, kind: Kind, whose: Whose) {
 }
 
 describe.each(rows.map((one) => [`${one.face}: ${one.name}`, one] as const))("%s", (_name, one) => {
-  test.each(kinds.filter((kind) => one.face !== "inspector" || kind !== "owner"))(
+  it.each(kinds.filter((kind) => one.face !== "inspector" || kind !== "owner"))(
     "with the grant of a %s",
     async (kind) => {
       const unknown = await answerTo(one, kind, "missing");
@@ -211,7 +211,7 @@ describe("a new run", () => {
     ],
   };
 
-  test.each(Object.keys(posts))("over %s, in a session", async (name) => {
+  it.each(Object.keys(posts))("over %s, in a session", async (name) => {
     for (const kind of kinds.filter((one) => name !== "inspector" || one !== "owner"))
       for (const whose of ["mine", "theirs", "missing"] as const) {
         const { faces, things, runtime } = await open(grants[kind]);
@@ -224,7 +224,7 @@ describe("a new run", () => {
       }
   });
 
-  test.each(["chat", "agUi"] as const)("over %s, in words", async (face) => {
+  it.each(["chat", "agUi"] as const)("over %s, in words", async (face) => {
     for (const kind of kinds)
       for (const whose of ["theirs", "missing"] as const) {
         const { faces, things, runtime } = await open(grants[kind], "input");

@@ -1,6 +1,6 @@
 import * as six from "ai";
 import * as five from "ai-5";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { acpClient } from "./acp-visitor.ts";
 import { agUiHost } from "./ag-ui-visitor.ts";
 import { versions } from "./ai-sdk/versions.ts";
@@ -185,7 +185,7 @@ function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
 }
 
 describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name, face) => {
-  test.each(scenarios.map((scenario) => [scenario.name, scenario] as const))("%s", async (_title, scenario) => {
+  it.each(scenarios.map((scenario) => [scenario.name, scenario] as const))("%s", async (_title, scenario) => {
     const desk = new Desk();
     const visits: Visitor[] = [];
     const visit = (): Visitor => {
@@ -207,7 +207,7 @@ describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name
 const pageOf6 = chatPage("a chat page of ai 6", six as unknown as ChatModule);
 const apart = [pageOf6, agUiHost, acpClient];
 
-test.each(
+it.each(
   apart.flatMap((begins) =>
     apart.filter((face) => face !== begins).map((answers) => [begins.name, answers.name, begins, answers] as const),
   ),
@@ -232,7 +232,7 @@ test.each(
   },
 );
 
-test.each(
+it.each(
   apart.flatMap((begins) =>
     apart.filter((face) => face !== begins).map((watches) => [begins.name, watches.name, begins, watches] as const),
   ),

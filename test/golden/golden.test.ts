@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { agents } from "./agents.ts";
 import type { GoldenLog } from "./play.ts";
 import { goOn } from "./play.ts";
@@ -9,17 +9,17 @@ const logs = readdirSync(FOLDER)
   .filter((file) => file.endsWith(".json"))
   .map((file) => [file, JSON.parse(readFileSync(new URL(file, FOLDER), "utf8")) as GoldenLog] as const);
 
-test("there is a log of every agent", () => {
+it("there is a log of every agent", () => {
   expect(new Set(logs.map(([, { agent_name }]) => agent_name))).toEqual(new Set(Object.keys(agents)));
 });
 
-test.each(logs)("%s still gives the same record and events", async (_, golden) => {
+it.each(logs)("%s still gives the same record and events", async (_, golden) => {
   const { run, events } = await goOn(golden, golden.writes.length);
   expect(json(run)).toEqual(golden.run);
   expect(json(events)).toEqual(golden.events);
 });
 
-test.each(logs)("%s goes on to the same end from each of its writes", async (_, golden) => {
+it.each(logs)("%s goes on to the same end from each of its writes", async (_, golden) => {
   for (let count = 1; count < golden.writes.length; count++) {
     const { run, events, blocked, differences } = await goOn(golden, count);
     expect({ count, blocked, differences, end: endOf(run) }).toEqual({

@@ -4,7 +4,7 @@ import { createAdmin } from "cadenza/admin";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
 import { record } from "cadenza/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { RunHead, RunKey, StoredRun } from "../../src/core/ports.ts";
 import { FakeClock } from "./clock.ts";
@@ -138,7 +138,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
       }
     });
 
-  test(
+  it(
     "each log says the format that wrote it",
     inWorld(async (world) => {
       const { runtime, store } = await world.start();
@@ -152,7 +152,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
     { name: "an entry of a newer format", entry: laterFormat },
     { name: "an emission of a kind that is not known", entry: laterEmission },
   ])("a run with $name", ({ entry }) => {
-    test(
+    it(
       "that a process takes over is left alone, until a newer process takes it",
       inWorld(async (world) => {
         const first = await world.start(true);
@@ -181,7 +181,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
       }),
     );
 
-    test(
+    it(
       "cannot be read, answered, cancelled or forked, and hides no other",
       inWorld(async (world) => {
         const first = await world.start(true);
@@ -219,7 +219,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
       }),
     );
 
-    test(
+    it(
       "keeps a message that is sent to it for a process that can read it",
       inWorld(async (world) => {
         const first = await world.start(true);
@@ -240,7 +240,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
       }),
     );
 
-    test(
+    it(
       "that a newer process writes to while it is executed here is given up, and does not fail",
       inWorld(async (world) => {
         const old = await world.start();
@@ -255,7 +255,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
       }),
     );
 
-    test(
+    it(
       "that another run waits for is not failed by it, and neither is its parent",
       inWorld(async (world) => {
         const first = await world.start(true);

@@ -4,7 +4,7 @@ import type { AdminFailure } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import type { Store } from "cadenza/store";
 import * as fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { z } from "zod";
 import { FakeClock } from "./clock.ts";
 
@@ -27,7 +27,7 @@ const start = (runtime: AgentRuntime, tenant: string, input = "") =>
 
 /** What an operator sees, whatever the store. `withStore` gives a test data of its own. */
 export function operatorCases(withStore: (act: (open: Open) => Promise<void>) => Promise<void>): void {
-  test("sees the open questions of all tenants, also after a restart", () =>
+  it("sees the open questions of all tenants, also after a restart", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const first = await operated(open, clock);
@@ -48,7 +48,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await second.runtime.close();
     }));
 
-  test("sees the error that the agent threw, also after a restart, and its client does not", () =>
+  it("sees the error that the agent threw, also after a restart, and its client does not", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const thrown: readonly unknown[] = [
@@ -88,7 +88,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await second.runtime.close();
     }));
 
-  test("sees why a run failed, tries it again, and deletes it", () =>
+  it("sees why a run failed, tries it again, and deletes it", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const { runtime, admin } = await operated(open, clock);
@@ -126,7 +126,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await runtime.close();
     }));
 
-  test("sees which code is needed, what is not registered, and who works", () =>
+  it("sees which code is needed, what is not registered, and who works", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const first = await operated(open, clock);
@@ -150,7 +150,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await other.close();
     }));
 
-  test("is told which of the shown runs have changed", () =>
+  it("is told which of the shown runs have changed", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const { runtime, admin } = await operated(open, clock);
@@ -168,7 +168,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await runtime.close();
     }));
 
-  test("gets every run once, whatever the size of the pages, while runs are added", () =>
+  it("gets every run once, whatever the size of the pages, while runs are added", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const { runtime, admin } = await operated(open, clock);
@@ -193,7 +193,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await runtime.close();
     }));
 
-  test("finds questions and causes in long logs, and lists a question of a sub-run once", () =>
+  it("finds questions and causes in long logs, and lists a question of a sub-run once", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const { runtime, admin } = await operated(open, clock);
@@ -218,7 +218,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await runtime.close();
     }));
 
-  test("reads timelines, logs, steps, trees and blocked runs page by page", () =>
+  it("reads timelines, logs, steps, trees and blocked runs page by page", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const first = await operated(open, clock);

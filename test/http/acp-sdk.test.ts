@@ -1,6 +1,6 @@
 import { createRequire } from "node:module";
 import type * as AcpClient from "acp-sdk";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import type { OpenPlace } from "./mounts.ts";
 import { nodeHttp } from "./mounts.ts";
@@ -45,17 +45,17 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     await runtime.close({ drainMs: 0 });
   });
 
-  test("pings", async () => {
+  it("pings", async () => {
     await client.ping();
   });
 
-  test("lists agents and reads one", async () => {
+  it("lists agents and reads one", async () => {
     const agents = await client.agents();
     expect(agents.map(({ name }) => name)).toContain("echo");
     expect(await client.agent("echo")).toMatchObject({ name: "echo", description: "Says it again." });
   });
 
-  test("reads the whole manifest of an agent", async () => {
+  it("reads the whole manifest of an agent", async () => {
     const { metadata, input_content_types } = await client.agent("described");
     expect(input_content_types).toEqual(["text/plain"]);
     expect(metadata).toMatchObject({
@@ -67,23 +67,23 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     });
   });
 
-  test("is told that an agent does not exist", async () => {
+  it("is told that an agent does not exist", async () => {
     await expect(client.agent("missing")).rejects.toMatchObject({ name: "ACPError", error: { code: "not_found" } });
   });
 
-  test("runs an agent and waits", async () => {
+  it("runs an agent and waits", async () => {
     const run = await client.runSync("echo", input);
     expect(run).toMatchObject({ status: "completed", output: [{ parts: [{ content: "hi" }] }] });
   });
 
-  test("runs an agent without waiting, and reads the run later", async () => {
+  it("runs an agent without waiting, and reads the run later", async () => {
     const { run_id, status } = await client.runAsync("echo", input);
     expect(status).toBe("created");
     await settled(run_id);
     expect(await client.runStatus(run_id)).toMatchObject({ status: "completed" });
   });
 
-  test("streams a run", async () => {
+  it("streams a run", async () => {
     const types: string[] = [];
     for await (const event of client.runStream("echo", input)) types.push(event.type);
     expect(types).toEqual([
@@ -91,7 +91,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     ]);
   });
 
-  test("disconnects from a stream, and the run goes on to its end", async () => {
+  it("disconnects from a stream, and the run goes on to its end", async () => {
     const controller = new AbortController();
     const stream = client.runStream("patient", input, controller.signal);
     const runId = await untilPart(stream, controller);
@@ -104,7 +104,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     });
   });
 
-  test("disconnects from the stream of an answer, and the run goes on", async () => {
+  it("disconnects from the stream of an answer, and the run goes on", async () => {
     const { run_id } = await client.runSync("asker", input);
     const controller = new AbortController();
     await untilPart(client.runResumeStream(run_id, answer, controller.signal), controller);
@@ -112,7 +112,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     expect(await client.runResumeSync(run_id, answer)).toMatchObject({ status: "completed" });
   });
 
-  test("ignores keep-alive comments in a stream", async () => {
+  it("ignores keep-alive comments in a stream", async () => {
     const types: string[] = [];
     for await (const event of client.runStream("patient", input)) {
       types.push(event.type);
@@ -127,14 +127,14 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     ]);
   });
 
-  test("reads the events of a run", async () => {
+  it("reads the events of a run", async () => {
     const { run_id } = await client.runSync("notes", input);
     const events = await client.runEvents(run_id);
     expect(events.map(({ type }) => type)).toContain("generic");
     expect(events.at(-1)?.type).toBe("run.completed");
   });
 
-  test("cancels a run that ignores its signal, within a second", async () => {
+  it("cancels a run that ignores its signal, within a second", async () => {
     const { run_id } = await client.runAsync("stubborn", input);
     expect(await client.runCancel(run_id)).toMatchObject({ status: "cancelling" });
     await clock.advance(999);
@@ -142,7 +142,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     await client.runCancel(run_id);
   });
 
-  test("cancels a run during its stream, and the stream ends with the cancelled run", async () => {
+  it("cancels a run during its stream, and the stream ends with the cancelled run", async () => {
     const types: string[] = [];
     for await (const event of client.runStream("waiter", input)) {
       types.push(event.type);
@@ -151,21 +151,21 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     expect(types.slice(-2)).toEqual(["message.part", "run.cancelled"]);
   });
 
-  test("resumes a run and waits", async () => {
+  it("resumes a run and waits", async () => {
     const { run_id, await_request } = await client.runSync("asker", input);
     expect(await_request).toMatchObject({ type: "message" });
     expect(await client.runResumeSync(run_id, answer)).toMatchObject({ status: "awaiting" });
     expect(await client.runResumeSync(run_id, answer)).toMatchObject({ status: "completed", await_request: null });
   });
 
-  test("resumes a run without waiting", async () => {
+  it("resumes a run without waiting", async () => {
     const { run_id } = await client.runSync("asker", input);
     expect(await client.runResumeAsync(run_id, answer)).toMatchObject({ status: "in-progress" });
     await settled(run_id);
     expect(await client.runStatus(run_id)).toMatchObject({ status: "awaiting" });
   });
 
-  test("resumes a run as a stream", async () => {
+  it("resumes a run as a stream", async () => {
     const { run_id } = await client.runSync("asker", input);
     const types: string[] = [];
     for await (const event of client.runResumeStream(run_id, answer)) types.push(event.type);
@@ -174,7 +174,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     ]);
   });
 
-  test("answers two questions that are open at once, one after the other", async () => {
+  it("answers two questions that are open at once, one after the other", async () => {
     const first = await client.runSync("twofold", input);
     const second = await client.runResumeSync(first.run_id, answer);
     expect(shownBy(first)).toBe("One?");
@@ -185,7 +185,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     });
   });
 
-  test("answers two questions that are open at once without waiting", async () => {
+  it("answers two questions that are open at once without waiting", async () => {
     const { run_id } = await client.runAsync("twofold", input);
     await settled(run_id);
     for (const question of ["One?", "Two?"]) {
@@ -196,7 +196,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     expect(await client.runStatus(run_id)).toMatchObject({ status: "completed" });
   });
 
-  test("answers two questions that are open at once as streams", async () => {
+  it("answers two questions that are open at once as streams", async () => {
     const types: string[][] = [[], [], []];
     let runId = "";
     for await (const event of client.runStream("twofold", input)) {
@@ -212,7 +212,7 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     ]);
   });
 
-  test("keeps a session", async () => {
+  it("keeps a session", async () => {
     await client.withSession(async (session) => {
       const first = await session.runSync("memory", "one");
       const second = await session.runSync("memory", "two");
@@ -221,14 +221,14 @@ describe.each([false, true])("the official TypeScript client, extensions %s", (e
     });
   });
 
-  test("keeps a session whose id it was given", async () => {
+  it("keeps a session whose id it was given", async () => {
     const sessionId = crypto.randomUUID();
     await client.withSession((session) => session.runSync("echo", "one"), sessionId);
     const other = new Client({ baseUrl: `${place.base}/`, sessionId });
     expect((await other.runSync("memory", "two")).output[0]?.parts[0]?.content).toBe("user:one|agent/echo:one");
   });
 
-  test("is told why a run failed, and why a request was refused", async () => {
+  it("is told why a run failed, and why a request was refused", async () => {
     expect(await client.runSync("failing", input)).toMatchObject({ status: "failed", error: { code: "not_found" } });
     const { run_id } = await client.runSync("echo", input);
     await expect(client.runCancel(run_id)).rejects.toMatchObject({ error: { code: "invalid_input" } });

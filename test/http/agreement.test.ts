@@ -1,6 +1,6 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import fc from "fast-check";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { runCreateRequest, runResumeRequest } from "../protocol/arbitraries.ts";
 import type { Reply } from "./client.ts";
 import { Client } from "./client.ts";
@@ -148,18 +148,18 @@ function bad(...texts: readonly string[]) {
 const SEED = Number(process.env["AGREEMENT_SEED"] ?? 1);
 
 describe("the OpenAPI document and the service agree on", () => {
-  test.each(bodies)("the body that starts a run: %s", async (_title, isAllowed, body) => {
+  it.each(bodies)("the body that starts a run: %s", async (_title, isAllowed, body) => {
     expect(allows({ $ref: "#/components/schemas/RunCreateRequest" }, body)).toBe(isAllowed);
     expect(isTaken(await client.post("/runs", body))).toBe(isAllowed);
   });
 
-  test.each(answers)("the body that answers a run: %s", async (_title, isAllowed, body) => {
+  it.each(answers)("the body that answers a run: %s", async (_title, isAllowed, body) => {
     expect(allows({ $ref: "#/components/schemas/RunResumeRequest" }, body)).toBe(isAllowed);
     const { json } = await client.run("asker", "x");
     expect(isTaken(await client.post(`/runs/${json["run_id"]}`, body))).toBe(isAllowed);
   });
 
-  test.each(replies)("the body that answers a run, with extensions: %s", async (_title, isAllowed, body) => {
+  it.each(replies)("the body that answers a run, with extensions: %s", async (_title, isAllowed, body) => {
     const { requestBody } = extendedOpenApi.paths["/runs/{run_id}"]?.["post"] ?? {};
     expect(allows(requestBody?.content["application/json"]?.schema ?? {}, body)).toBe(isAllowed);
     const { json } = await extended.run("asker", "x");
@@ -171,13 +171,13 @@ describe("the OpenAPI document and the service agree on", () => {
       texts.map(([text, isAllowed]) => ({ path, name, text, isAllowed })),
     ),
   );
-  test.each(rows)("$path?$name=$text", async ({ path, name, text, isAllowed }) => {
+  it.each(rows)("$path?$name=$text", async ({ path, name, text, isAllowed }) => {
     expect(allows(parameter(path, "query", name).schema, queryValue(text))).toBe(isAllowed);
     const real = path.replace("{run_id}", String(asked.json["run_id"]));
     expect(isTaken(await client.get(`${real}?${new URLSearchParams({ [name]: text })}`))).toBe(isAllowed);
   });
 
-  test("every parameter of a query", () => {
+  it("every parameter of a query", () => {
     for (const path of Object.keys(openApi.paths)) {
       const names = parametersOf(path)
         .filter((one) => one.in === "query")
@@ -186,7 +186,7 @@ describe("the OpenAPI document and the service agree on", () => {
     }
   });
 
-  test.each([
+  it.each([
     ["Last-Event-ID", "1", true],
     ["Last-Event-ID", "1".repeat(16), false],
     ["Last-Event-ID", "x", false],
@@ -196,7 +196,7 @@ describe("the OpenAPI document and the service agree on", () => {
     expect(isTaken(await client.get(`/runs/${asked.json["run_id"]}/events`, headers))).toBe(isAllowed);
   });
 
-  test("bodies that start a run and have one random fault", async () => {
+  it("bodies that start a run and have one random fault", async () => {
     const request = runCreateRequest.map((body) => ({
       ...body,
       ...("session" in body && { session: ownSession(body["session"]) }),
@@ -210,7 +210,7 @@ describe("the OpenAPI document and the service agree on", () => {
     );
   });
 
-  test("bodies that answer a run and have one random fault", async () => {
+  it("bodies that answer a run and have one random fault", async () => {
     await fc.assert(
       fc.asyncProperty(withOddity(runResumeRequest), async (body) => {
         const { json } = await client.run("asker", "x");

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { afterAll, beforeAll, describe, it } from "vitest";
 import { Client } from "./client.ts";
 import { answerFacts } from "./facts/answers.ts";
 import { endpointFacts } from "./facts/endpoints.ts";
@@ -26,7 +26,7 @@ describe.each(mounts)("$name", ({ open, keeps }) => {
     await runtime.close({ drainMs: 0 });
   });
 
-  test.each(facts.filter(({ needs }) => needs === undefined || !keeps.includes(needs)))("$name", async ({ check }) => {
+  it.each(facts.filter(({ needs }) => needs === undefined || !keeps.includes(needs)))("$name", async ({ check }) => {
     await check(client);
   });
 });

@@ -1,14 +1,14 @@
 import { createServer } from "node:http";
 import { AgentRuntime, awaitMessage } from "cadenza";
 import { createAcpNodeListener } from "cadenza/http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { Client } from "./client.ts";
 import { inProcess, listen, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
 describe("a client that disconnects", () => {
-  test("does not cancel its run", async () => {
+  it("does not cancel its run", async () => {
     const runtime = makeWorld();
     const place = await nodeHttp.open(runtime);
     const client = new Client(place);
@@ -29,7 +29,7 @@ describe("a client that disconnects", () => {
     await place.close();
   });
 
-  test("is not waited for any longer", async () => {
+  it("is not waited for any longer", async () => {
     const runtime = makeWorld();
     const client = new Client(await inProcess.open(runtime));
     const controller = new AbortController();
@@ -41,7 +41,7 @@ describe("a client that disconnects", () => {
     await runtime.cancel(id);
   });
 
-  test("cancels its run if the host has set that", async () => {
+  it("cancels its run if the host has set that", async () => {
     const runtime = makeWorld();
     const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
     const client = new Client(place);
@@ -64,7 +64,7 @@ describe("a client that disconnects", () => {
     await place.close();
   });
 
-  test.each(["sync", "stream"])("after its answer (%s) cancels nothing", async (mode) => {
+  it.each(["sync", "stream"])("after its answer (%s) cancels nothing", async (mode) => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const client = new Client(await inProcess.open(runtime, { onDisconnect: "cancel" }));
@@ -80,7 +80,7 @@ describe("a client that disconnects", () => {
     await runtime.resume({ run_id: id, await_resume: { message: { parts: [] } } });
   });
 
-  test("after it has read the question, and before the end of the stream, cancels nothing", async () => {
+  it("after it has read the question, and before the end of the stream, cancels nothing", async () => {
     const clock = new FakeClock();
     const runtime = new AgentRuntime({ clock });
     runtime.register("asker", async function* (input) {
@@ -138,7 +138,7 @@ describe("a client that disconnects", () => {
       return { clock, runtime, run_id, leave, follow, statusAfter };
     }
 
-    test.each(["sync", "stream"] as const)("loses its run (%s) then, and not before", async (mode) => {
+    it.each(["sync", "stream"] as const)("loses its run (%s) then, and not before", async (mode) => {
       const { leave, statusAfter } = await atWork(mode);
       expect(await statusAfter(5_000)).toBe("in-progress");
       await leave();
@@ -146,7 +146,7 @@ describe("a client that disconnects", () => {
       expect(await statusAfter(1)).toBe("cancelled");
     });
 
-    test.each(["sync", "stream"] as const)("keeps its run (%s) if it follows the events in time", async (mode) => {
+    it.each(["sync", "stream"] as const)("keeps its run (%s) if it follows the events in time", async (mode) => {
       const { leave, follow, statusAfter } = await atWork(mode);
       await leave();
       expect(await statusAfter(900)).toBe("in-progress");
@@ -161,7 +161,7 @@ describe("a client that disconnects", () => {
       expect(await statusAfter(1)).toBe("cancelled");
     });
 
-    test("keeps its run while another reader is there that came before it left", async () => {
+    it("keeps its run while another reader is there that came before it left", async () => {
       const { leave, follow, statusAfter } = await atWork("stream");
       const other = await follow();
       await leave();
@@ -170,7 +170,7 @@ describe("a client that disconnects", () => {
       expect(await statusAfter(1_000)).toBe("cancelled");
     });
 
-    test("keeps a run that waits for an answer by then, and one that has ended", async () => {
+    it("keeps a run that waits for an answer by then, and one that has ended", async () => {
       const { runtime, run_id, leave, statusAfter } = await atWork("stream", "asker");
       await leave();
       expect(await statusAfter(10_000)).toBe("awaiting");
@@ -183,7 +183,7 @@ describe("a client that disconnects", () => {
       expect(await ended.statusAfter(10_000)).toBe("completed");
     });
 
-    test("loses nothing if it only follows a run in mode async", async () => {
+    it("loses nothing if it only follows a run in mode async", async () => {
       const clock = new FakeClock();
       const runtime = makeWorld({ clock });
       const client = new Client(await inProcess.open(runtime, { onDisconnect: { cancelAfterMs: 1_000 } }));
@@ -196,14 +196,14 @@ describe("a client that disconnects", () => {
       expect(await runtime.getRun(String(json["run_id"]))).toMatchObject({ status: "in-progress" });
     });
 
-    test("with Infinity loses nothing", async () => {
+    it("with Infinity loses nothing", async () => {
       const { leave, statusAfter } = await atWork("stream", "waiter", Number.POSITIVE_INFINITY);
       await leave();
       expect(await statusAfter(1_000_000)).toBe("in-progress");
     });
   });
 
-  test("leaves no listener on its signal", async () => {
+  it("leaves no listener on its signal", async () => {
     const runtime = makeWorld();
     const { signal } = new AbortController();
     let listeners = 0;
@@ -232,7 +232,7 @@ describe("a client that disconnects", () => {
     }
   });
 
-  test("leaves no listener on its response, but for the one for errors", async () => {
+  it("leaves no listener on its response, but for the one for errors", async () => {
     const left: unknown[] = [];
     for (const onDisconnect of ["continue", "cancel"] as const) {
       const listener = createAcpNodeListener(makeWorld(), { onDisconnect });

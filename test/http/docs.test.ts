@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { CadenzaErrorCode } from "cadenza";
 import { CadenzaError } from "cadenza";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { readHttpOptions } from "../../src/faces/acp/options.ts";
 import { errorResponse } from "../../src/http/errors.ts";
 import { checkSchema, extendedOpenApi } from "./openapi-check.ts";
@@ -27,7 +27,7 @@ function rowsOf(text: string): readonly (readonly string[])[] {
 const number = (cell: string | undefined): number => Number((cell ?? "").replaceAll(",", ""));
 
 describe("the documentation of the HTTP part", () => {
-  test("has every limit with its default", () => {
+  it("has every limit with its default", () => {
     const { limits, sessions, heartbeatMs, stallMs } = readHttpOptions({});
     const rows = new Map(
       [...rowsOf(page("securing")), ...rowsOf(page("mounting"))].map(([name = "", value]) => [name, value]),
@@ -40,7 +40,7 @@ describe("the documentation of the HTTP part", () => {
     expect(number(rows.get("`stallMs`"))).toBe(stallMs);
   });
 
-  test("has every endpoint", () => {
+  it("has every endpoint", () => {
     const text = page("interface");
     for (const [path, methods] of Object.entries(extendedOpenApi.paths)) {
       for (const method of Object.keys(methods)) {
@@ -50,14 +50,14 @@ describe("the documentation of the HTTP part", () => {
     }
   });
 
-  test("shows records that match the OpenAPI document", () => {
+  it("shows records that match the OpenAPI document", () => {
     const records = [...page("interface").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
     expect(records).toHaveLength(9);
     for (const [, name, json = ""] of records)
       checkSchema({ $ref: `#/components/schemas/${name}`, unevaluatedProperties: false }, JSON.parse(json), json);
   });
 
-  test("has every reason of the library's errors, with its status", () => {
+  it("has every reason of the library's errors, with its status", () => {
     const told = rowsOf(page("interface")).filter(([status = ""]) => /^\d{3}/.test(status));
     const codes: readonly CadenzaErrorCode[] = [
       ...(["invalid_argument", "agent_not_found", "run_not_found", "session_not_found", "not_awaiting"] as const),

@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
 import { createAcpHandler } from "cadenza/http";
 import { createParser } from "eventsource-parser";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
 import type { Random } from "../harness/random.ts";
@@ -14,7 +14,7 @@ import { makeWorld } from "./world.ts";
 const STREAM = { accept: "text/event-stream" };
 
 describe("a stream of events", () => {
-  test(
+  it(
     "that is cut at any position goes on without a gap and without repetition",
     async () => {
       const random = seededRandom();
@@ -51,7 +51,7 @@ describe("a stream of events", () => {
     LONG_MS,
   );
 
-  test(
+  it(
     "has one frame for each event, whatever the text contains",
     async () => {
       const random = seededRandom();
@@ -81,7 +81,7 @@ describe("a stream of events", () => {
     LONG_MS,
   );
 
-  test("sends keep-alive comments in a pause, which no client takes for an event", async () => {
+  it("sends keep-alive comments in a pause, which no client takes for an event", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const response = await createAcpHandler(runtime, { heartbeatMs: 1_000 })(
@@ -115,7 +115,7 @@ describe("a stream of events", () => {
     await reader?.cancel();
   });
 
-  test("without a reader does not keep its run from completing", async () => {
+  it("without a reader does not keep its run from completing", async () => {
     const runtime = makeWorld();
     const response = await createAcpHandler(runtime)(
       post("/runs", JSON.stringify({ agent_name: "words", mode: "stream", input: [{ parts: [{ content: "50" }] }] })),
@@ -129,7 +129,7 @@ describe("a stream of events", () => {
     expect(parseEvents(await response.text()).at(-1)?.event).toBe("run.completed");
   });
 
-  test("that is read late has all events of a resumed run, and ends", async () => {
+  it("that is read late has all events of a resumed run, and ends", async () => {
     const runtime = makeWorld();
     const client = new Client(await inProcess.open(runtime));
     const { json } = await client.run("asker", "x");
@@ -144,7 +144,7 @@ describe("a stream of events", () => {
     ]);
   });
 
-  test("reaches each of several readers to its end, however slow one is", async () => {
+  it("reaches each of several readers to its end, however slow one is", async () => {
     const runtime = makeWorld();
     const client = new Client(await inProcess.open(runtime));
     const slow = await client.open("POST", "/runs", {
@@ -156,7 +156,7 @@ describe("a stream of events", () => {
     expect(parseEvents(await slow.text())).toEqual(fast[0]);
   });
 
-  test("tells a reader whose events have been removed that there is a gap", async () => {
+  it("tells a reader whose events have been removed that there is a gap", async () => {
     const runtime = makeWorld({ retention: { maxRuns: 0 } });
     const client = new Client(await inProcess.open(runtime));
     const stream = await client.open("POST", "/runs", {
@@ -172,7 +172,7 @@ describe("a stream of events", () => {
     expect((await client.get(`/runs/${id}/events`)).status).toBe(404);
   });
 
-  test("reads each entry once, and sends each event once", async () => {
+  it("reads each entry once, and sends each event once", async () => {
     const PARTS = 20_000;
     const { store, entries } = countingStore();
     const runtime = new AgentRuntime({ store });
@@ -189,7 +189,7 @@ describe("a stream of events", () => {
     expect(text.match(/^id: /gm)).toHaveLength(PARTS + 5);
   });
 
-  test("over a socket ends where the run rests, and the connection can be used again", async () => {
+  it("over a socket ends where the run rests, and the connection can be used again", async () => {
     const runtime = makeWorld();
     const place = await nodeHttp.open(runtime);
     const client = new Client(place);

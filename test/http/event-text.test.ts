@@ -1,10 +1,10 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { eventStreamFormat } from "../../src/faces/acp/event-formats.ts";
 import { EventText } from "../../src/http/event-text.ts";
 import { silentLogger } from "../../src/runtime/log/system.ts";
 import { FakeClock } from "../harness/clock.ts";
 
-test.each([
+it.each([
   ["at once", () => raise()],
   ["later", () => Promise.resolve().then(raise)],
 ])("the failure of a source %s is told to the reader and to the host, and the source is closed", async (_, poll) => {

@@ -1,6 +1,6 @@
 import type { RuntimeOptions } from "cadenza";
 import type { AuthorizeRequest, HttpOptions } from "cadenza/http";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { onDurableStore } from "../harness/durable-runtime.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
@@ -28,7 +28,7 @@ describe.each(mounts)("the extensions, $name", ({ open, keeps }) => {
   });
 
   const checked = extensionFacts.filter(({ needs }) => needs === undefined || !keeps.includes(needs));
-  test.each(checked)("$name", async ({ check }) => {
+  it.each(checked)("$name", async ({ check }) => {
     await check(client);
   });
 });
@@ -43,7 +43,7 @@ async function pair(options: HttpOptions = {}, world: RuntimeOptions = {}) {
 }
 
 describe("without extensions", () => {
-  test("their paths are like any other unknown path", async () => {
+  it("their paths are like any other unknown path", async () => {
     const { plain } = await pair();
     const { json } = await plain.run("asker", "x");
     const unknown = await plain.get(`/runs/${json["run_id"]}/unknown`);
@@ -52,7 +52,7 @@ describe("without extensions", () => {
     expect((await plain.post(`/runs/${json["run_id"]}/messages/payment`, {})).text).toBe(unknown.text);
   });
 
-  test("detail=true is ignored, as any other parameter that is unknown", async () => {
+  it("detail=true is ignored, as any other parameter that is unknown", async () => {
     const { plain } = await pair();
     const { json } = await plain.run("twofold", "x");
     const path = `/runs/${json["run_id"]}/events`;
@@ -63,7 +63,7 @@ describe("without extensions", () => {
         );
   });
 
-  test("a body with decline is refused, and decline beside an answer is ignored", async () => {
+  it("a body with decline is refused, and decline beside an answer is ignored", async () => {
     const { plain } = await pair();
     const { json } = await plain.run("asker", "x");
     const path = `/runs/${json["run_id"]}`;
@@ -78,7 +78,7 @@ describe("without extensions", () => {
 });
 
 describe("what ACP has", () => {
-  test("is the same in the OpenAPI document, with and without extensions", () => {
+  it("is the same in the OpenAPI document, with and without extensions", () => {
     const { paths, components, ...rest } = extendedOpenApi;
     const {
       "/runs/{run_id}/details": details,
@@ -102,7 +102,7 @@ describe("what ACP has", () => {
     expect({ ...rest, paths: plainOthers, components: { schemas } }).toEqual({ ...openApi, paths: plainOthers });
   });
 
-  test("reads the same, whatever was done with extensions", async () => {
+  it("reads the same, whatever was done with extensions", async () => {
     const { plain, extended, runtime } = await pair();
     const marked = await runtime.createRun(
       { agent_name: "twofold", input: "x" },
@@ -129,7 +129,7 @@ describe("what ACP has", () => {
       }
   });
 
-  test("answers the same", async () => {
+  it("answers the same", async () => {
     const answers = async (extensions: boolean): Promise<readonly unknown[]> => {
       const runtime = makeWorld({ clock: new FakeClock() });
       const client = new Client(await inProcess.open(runtime, { extensions }));
@@ -165,7 +165,7 @@ function normal(replies: readonly Reply[]): readonly unknown[] {
 }
 
 describe("authorize", () => {
-  test("is asked for each extension, before the body is read", async () => {
+  it("is asked for each extension, before the body is read", async () => {
     const requests: AuthorizeRequest[] = [];
     const { extended } = await pair({
       authorize: (request) => {
@@ -189,7 +189,7 @@ describe("authorize", () => {
     expect(requests.map((request) => "message_name" in request)).toEqual([false, false, false, true, false]);
   });
 
-  test("lets a client of a tenant send and decline in its own runs", async () => {
+  it("lets a client of a tenant send and decline in its own runs", async () => {
     const { extended, runtime } = await pair({ authorize: () => ({ principal: "ada", tenant: "blue" }) });
     runtime.register("who", async (_, { ask, receive }) => {
       await receive("go");
@@ -202,7 +202,7 @@ describe("authorize", () => {
     expect(JSON.stringify(run["output"])).toContain("not me");
   });
 
-  test("hides sub-runs of agents that do not exist for the client from the events", async () => {
+  it("hides sub-runs of agents that do not exist for the client from the events", async () => {
     const hidden: string[] = [];
     const { extended, runtime, clock } = await pair({
       authorize: () => ({ agents: (name) => !hidden.includes(name) }),
@@ -241,7 +241,7 @@ describe("authorize", () => {
       expect(await typesOf(accept)).toEqual(all.filter(([, name]) => name !== "first"));
   });
 
-  test("hides sub-runs, parents and roots of agents that do not exist for the client from the details", async () => {
+  it("hides sub-runs, parents and roots of agents that do not exist for the client from the details", async () => {
     const hidden: string[] = [];
     const { extended } = await pair({ authorize: () => ({ agents: (name) => !hidden.includes(name) }) });
     const { json } = await extended.run("delegate", "x");
@@ -261,7 +261,7 @@ describe("authorize", () => {
 });
 
 describe("a run", () => {
-  test("has the details over HTTP that it has in process", async () => {
+  it("has the details over HTTP that it has in process", async () => {
     const { extended, runtime } = await pair();
     const more = { metadata: { channel: "chat" }, labels: { order: "O-17" } };
     const { run_id } = await runtime.createRun({ agent_name: "asker", input: "x" }, more);
@@ -270,7 +270,7 @@ describe("a run", () => {
     expect(json).toMatchObject(more);
   });
 
-  test("that is being cancelled takes neither messages nor declines, and has its details", async () => {
+  it("that is being cancelled takes neither messages nor declines, and has its details", async () => {
     const { extended, runtime } = await pair();
     const { json } = await extended.run("stubborn", "x", { mode: "async" });
     const path = `/runs/${json["run_id"]}`;
@@ -281,7 +281,7 @@ describe("a run", () => {
     expect((await extended.get(`${path}/details`)).status).toBe(200);
   });
 
-  test("that was left by a closed runtime takes no decline, with 503, and has its details", async () => {
+  it("that was left by a closed runtime takes no decline, with 503, and has its details", async () => {
     const { extended, runtime } = await pair({}, onDurableStore({ store: lastingStore() }));
     runtime.register("lasting", { durable: true }, (_, { ask }) => ask("Yes?"));
     const { json } = await extended.run("lasting", "x");
@@ -293,7 +293,7 @@ describe("a run", () => {
     expect((await extended.get(`${path}/details`)).json["waits_for"]).toEqual(["ask#1"]);
   });
 
-  test("that has ended with its runtime takes neither messages nor declines", async () => {
+  it("that has ended with its runtime takes neither messages nor declines", async () => {
     const { extended, runtime } = await pair();
     const { json } = await extended.run("asker", "x");
     await runtime.close({ drainMs: 0 });

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import type { AgentRuntime } from "cadenza";
 import { createAcpHandler } from "cadenza/http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
 import type { Random } from "../harness/random.ts";
 import type { Json } from "./client.ts";
@@ -19,7 +19,7 @@ const AT_ONCE = 100;
 const options = { limits: { maxBodyBytes: 20_000, bodyTimeoutMs: 200 }, extensions: true };
 
 describe("any request", () => {
-  test(
+  it(
     "gets an answer that the OpenAPI document allows, in process",
     async () => {
       const random = seededRandom();
@@ -48,7 +48,7 @@ describe("any request", () => {
     LONG_MS,
   );
 
-  test(
+  it(
     "gets an answer that the OpenAPI document allows, over sockets",
     async () => {
       const random = seededRandom();

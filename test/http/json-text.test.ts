@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { isLong, JsonText, jsonPieces, PIECE_LENGTH } from "../../src/http/json-text.ts";
 
 const long = fc
@@ -11,7 +11,7 @@ const tree = fc.letrec((tie) => ({
   object: fc.dictionary(fc.string(), fc.oneof(tie("value"), fc.constant(undefined)), { noNullPrototype: true }),
 })).value;
 
-test("the chunks of a value add up to its JSON", async () => {
+it("the chunks of a value add up to its JSON", async () => {
   await fc.assert(
     fc.asyncProperty(tree, async (value) => {
       const whole = JSON.stringify(value ?? null);
@@ -25,7 +25,7 @@ test("the chunks of a value add up to its JSON", async () => {
   );
 });
 
-test("no chunk is long, whatever is long in the value", () => {
+it("no chunk is long, whatever is long in the value", () => {
   const values = [
     "x".repeat(1_000_000),
     "\u0000".repeat(1_000_000),
@@ -41,14 +41,14 @@ test("no chunk is long, whatever is long in the value", () => {
   }
 });
 
-test("a surrogate pair is never split, and a lone surrogate is escaped as by JSON", () => {
+it("a surrogate pair is never split, and a lone surrogate is escaped as by JSON", () => {
   for (const before of ["", "x"]) {
     const text = `${before}${"💥".repeat(50_000)}\ud83d`;
     expect([...jsonPieces(text)].join("")).toBe(JSON.stringify(text));
   }
 });
 
-test("no chunk is made after the reader has stopped", async () => {
+it("no chunk is made after the reader has stopped", async () => {
   const stream = new JsonText(Array.from({ length: 100_000 }, (_, index) => `item ${index}`));
   await stream.next();
   stream.return();

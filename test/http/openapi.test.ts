@@ -1,5 +1,5 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Client } from "./client.ts";
 import { inProcess } from "./mounts.ts";
 import { extendedOpenApi, openApi } from "./openapi-check.ts";
@@ -47,7 +47,7 @@ describe.each([
     Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
   );
 
-  test("has the required fields of OpenAPI 3.1", () => {
+  it("has the required fields of OpenAPI 3.1", () => {
     expect(document.openapi).toMatch(/^3\.1\.\d$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });
     expect(new Set(operations.map(({ operation }) => operation.operationId)).size).toBe(operations.length);
@@ -59,7 +59,7 @@ describe.each([
     }
   });
 
-  test("declares every name in a path, and no other", () => {
+  it("declares every name in a path, and no other", () => {
     for (const { path, operation } of operations) {
       const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === "path");
       expect(declared.map(({ name }) => `{${name}}`)).toEqual(path.match(/\{\w+\}/g) ?? []);
@@ -67,7 +67,7 @@ describe.each([
     }
   });
 
-  test("has no broken references", () => {
+  it("has no broken references", () => {
     const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map(
       ([, reference]) => reference ?? "",
     );
@@ -77,7 +77,7 @@ describe.each([
     for (const reference of references) expect(reference).toMatch(/^#\/components\/schemas\/\w+$/);
   });
 
-  test("has schemas that are JSON Schema 2020-12", () => {
+  it("has schemas that are JSON Schema 2020-12", () => {
     const ajv = new Ajv2020({ strict: false, validateFormats: false });
     for (const [name, schema] of Object.entries(document.components.schemas)) {
       expect(ajv.validateSchema(schema), name).toBe(true);
@@ -86,7 +86,7 @@ describe.each([
     }
   });
 
-  test("has every key that is always present as required, and null only where the service gives null", () => {
+  it("has every key that is always present as required, and null only where the service gives null", () => {
     const { Run, AgentManifest, Message, MessagePart } = document.components.schemas as Record<string, Component>;
     expect(Object.keys(Run?.properties ?? {}).sort()).toEqual([...(Run?.required ?? [])].sort());
     expect(nullable(Run)).toEqual(["await_request", "error", "finished_at"]);
@@ -98,7 +98,7 @@ describe.each([
     expect(nullable(MessagePart)).toEqual([]);
   });
 
-  test("lets clients leave out keys with a default, and send null for them", () => {
+  it("lets clients leave out keys with a default, and send null for them", () => {
     const { RunCreateRequest, MessageInput, MessagePartInput } = document.components.schemas as Record<
       string,
       Component
@@ -110,14 +110,14 @@ describe.each([
     expect(MessagePartInput?.properties["content_type"]).toMatchObject({ default: "text/plain" });
   });
 
-  test("has a component twice only where requests and answers differ", () => {
+  it("has a component twice only where requests and answers differ", () => {
     const names = Object.keys(document.components.schemas);
     const twice = names.filter((name) => names.includes(`${name}Input`));
     expect(twice.sort()).toEqual(["CitationMetadata", "Message", "MessagePart", "TrajectoryMetadata"]);
     expect(JSON.stringify(document)).not.toContain("x-given");
   });
 
-  test("has every endpoint of the service, and no other", async () => {
+  it("has every endpoint of the service, and no other", async () => {
     const client = new Client(await inProcess.open(makeWorld(), { extensions }));
     for (const { path, method } of operations) {
       const real = path
@@ -132,7 +132,7 @@ describe.each([
     expect(operations).toHaveLength(count);
   });
 
-  test("has the URL of the service", async () => {
+  it("has the URL of the service", async () => {
     const servers = async (options: object, below = "") => {
       const place = await inProcess.open(makeWorld(), options);
       return (await new Client({ ...place, base: place.base + below }).get("/openapi.json")).json["servers"];

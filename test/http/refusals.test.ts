@@ -2,7 +2,7 @@ import type { AuditRecord } from "cadenza";
 import type { Authorize } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { setUp } from "../harness/runtimes.ts";
 
 /* What the host learns of requests that are refused for want of rights: a line, and a record. */
@@ -38,7 +38,7 @@ describe.each<[string, Authorize, number, string, string]>([
     "authorize returned what are no rights; the request was refused.",
   ],
 ])("an authorize that %s", (_name, authorize, status, code, message) => {
-  test("is told in one line and one record for each request, without secrets", async () => {
+  it("is told in one line and one record for each request, without secrets", async () => {
     const { ask, said, records } = open(authorize);
     expect(await ask(`runs/${RUN}/cancel`, "POST")).toBe(status);
     expect(said.map((line) => line.message)).toEqual([message]);
@@ -64,7 +64,7 @@ describe.each<[string, Authorize, number, string, string]>([
   });
 });
 
-test("an authorize that lets a client in is no refusal, and neither is a path that is none", async () => {
+it("an authorize that lets a client in is no refusal, and neither is a path that is none", async () => {
   const { ask, said, records } = open(({ action }) => action !== "ping" && {});
   await ask("agents/echo");
   await ask("agents/other");
@@ -72,7 +72,7 @@ test("an authorize that lets a client in is no refusal, and neither is a path th
   expect([said, records]).toEqual([[], []]);
 });
 
-test("what exists, and not for the client, is told with the client; what does not exist is not", async () => {
+it("what exists, and not for the client, is told with the client; what does not exist is not", async () => {
   const ada = { name: "Ada" };
   const { ask, said, records, runtime } = open(() => ({ tenant: "blue", principal: ada, agents: ["other"] }));
   const { run_id } = await runtime.scope({ tenant: "blue" }).createRun({ agent_name: "echo", input: "x" });
@@ -99,7 +99,7 @@ test("what exists, and not for the client, is told with the client; what does no
   ]);
 });
 
-test("an answer that authorize refuses is told with its run, and the call is refused", async () => {
+it("an answer that authorize refuses is told with its run, and the call is refused", async () => {
   const records: AuditRecord[] = [];
   const { runtime } = setUp({ onAudit: (record) => void records.push(record) });
   runtime.register("asks", async (_input, { ask }) => void (await ask("Well?")));
@@ -118,7 +118,7 @@ test("an answer that authorize refuses is told with its run, and the call is ref
   expect((await runtime.getRun(run_id)).status).toBe("awaiting");
 });
 
-test("a handler gives the logger a bounded number of lines a minute, and the hook each record", async () => {
+it("a handler gives the logger a bounded number of lines a minute, and the hook each record", async () => {
   const { ask, said, records, clock } = open(() => false);
   for (let count = 0; count < 250; count++) await ask("agents");
   expect(said).toHaveLength(100);
@@ -130,7 +130,7 @@ test("a handler gives the logger a bounded number of lines a minute, and the hoo
 });
 
 describe("an inspector", () => {
-  test("without authorize refuses all, and says so", async () => {
+  it("without authorize refuses all, and says so", async () => {
     const { runtime, said, records } = open(() => false);
     const handler = createInspectorHandler(runtime);
     for (const path of ["", "api/start"]) await handler(new Request(`http://localhost/${path}`));
@@ -144,7 +144,7 @@ describe("an inspector", () => {
     ]);
   });
 
-  test("with authorize says what authorize refuses", async () => {
+  it("with authorize says what authorize refuses", async () => {
     const { runtime, said, records } = open(() => false);
     const handler = createInspectorHandler(runtime, { authorize: () => ({ status: 401 }) });
     await handler(new Request("http://localhost/api/start"));

@@ -10,7 +10,7 @@ import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
 import type { HttpOptions } from "cadenza/http";
 import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import type { Reply } from "./client.ts";
@@ -27,7 +27,7 @@ async function clientOf(options: HttpOptions = {}): Promise<Client> {
 }
 
 describe("a page of another origin", () => {
-  test("is refused by its Sec-Fetch-Site header, or else by its Origin header", async () => {
+  it("is refused by its Sec-Fetch-Site header, or else by its Origin header", async () => {
     const client = await clientOf();
     for (const site of ["cross-site", "same-site"])
       refused(await client.with({ "sec-fetch-site": site }).get("/ping"), 403, "invalid_input", "cross_site");
@@ -38,14 +38,14 @@ describe("a page of another origin", () => {
     expect((await client.with({ origin: client.base }).get("/ping")).status).toBe(200);
   });
 
-  test("is allowed if its origin is in the list, or is that of the configured address", async () => {
+  it("is allowed if its origin is in the list, or is that of the configured address", async () => {
     const client = await clientOf({ allowedOrigins: [origin], baseUrl: "https://public.example.com/acp" });
     expect((await client.with({ origin, "sec-fetch-site": "cross-site" }).run("echo", "x")).status).toBe(200);
     expect((await client.with({ origin: "https://public.example.com" }).get("/ping")).status).toBe(200);
     refused(await client.with({ origin: "https://app.example.com.evil.example" }).get("/ping"), 403, "invalid_input");
   });
 
-  test("with the same host is refused if it is not encrypted and the address is", async () => {
+  it("with the same host is refused if it is not encrypted and the address is", async () => {
     const client = await clientOf({ baseUrl: "https://public.example.com/acp" });
     const page = { host: "public.example.com", origin: "http://public.example.com" };
     refused(await client.with(page).get("/ping"), 403, "invalid_input", "cross_site");
@@ -56,7 +56,7 @@ describe("a page of another origin", () => {
     expect([plain.status, encrypted.status]).toEqual([200, 403]);
   });
 
-  test("gets CORS headers only if they are configured and its origin is allowed", async () => {
+  it("gets CORS headers only if they are configured and its origin is allowed", async () => {
     const silent = await clientOf({ allowedOrigins: [origin] });
     expect((await silent.with({ origin }).get("/ping")).headers.has("access-control-allow-origin")).toBe(false);
     refused(await silent.send("OPTIONS", "/runs", { headers: { origin } }), 405, "invalid_input");
@@ -77,7 +77,7 @@ describe("a page of another origin", () => {
 });
 
 describe("a foreign host name", () => {
-  test("is refused, with and without its port", async () => {
+  it("is refused, with and without its port", async () => {
     const place = await nodeHttp.open(makeWorld(), { allowedHosts: ["localhost", "127.0.0.1:1"] });
     const { port } = new URL(place.base);
     const status = (host: string) =>
@@ -97,7 +97,7 @@ describe("a foreign host name", () => {
 });
 
 describe("authorize", () => {
-  test("is called before the body is read, with the parts of the path", async () => {
+  it("is called before the body is read, with the parts of the path", async () => {
     const asked: unknown[] = [];
     const handler = createAcpHandler(makeWorld(), {
       authorize: ({ action, agent_name, run_id, headers, request }) => {
@@ -124,7 +124,7 @@ describe("authorize", () => {
     ]);
   });
 
-  test("refuses with false, with a status of its own, by throwing, and with any value that is no grant", async () => {
+  it("refuses with false, with a status of its own, by throwing, and with any value that is no grant", async () => {
     const answers: readonly (readonly [answer: () => unknown, status: number])[] = [
       [() => false, 403],
       [() => ({ status: 401, message: "Who are you?", headers: { "www-authenticate": "Bearer" } }), 401],
@@ -148,7 +148,7 @@ describe("authorize", () => {
     }
   });
 
-  test("names the principal, and the visible agents", async () => {
+  it("names the principal, and the visible agents", async () => {
     const runtime = makeWorld();
     runtime.register("who", (_, { principal }) => JSON.stringify(principal));
     const authorize: HttpOptions["authorize"] = () => ({ principal: { user: 7 }, agents: ["who"] });
@@ -159,7 +159,7 @@ describe("authorize", () => {
 });
 
 describe("limits", () => {
-  test("on messages, parts, metadata, nesting and values are named in the refusal", async () => {
+  it("on messages, parts, metadata, nesting and values are named in the refusal", async () => {
     const client = await clientOf({
       limits: { maxMessages: 2, maxParts: 3, maxMetadataLength: 50, maxNodes: 60, maxDepth: 8 },
     });
@@ -187,7 +187,7 @@ describe("limits", () => {
     refused(await client.run("echo", [[[[[[[[]]]]]]]]), 422, "invalid_input", "too_deep");
   });
 
-  test.each([
+  it.each([
     ["lists in lists", "[".repeat(500_000), "too_deep"],
     ["objects in objects", '{"a":'.repeat(100_000), "too_deep"],
     ["empty lists", `[${"[],".repeat(300_000)}`, "too_many_values"],
@@ -200,7 +200,7 @@ describe("limits", () => {
     refused(await client.post("/runs", body.slice(0, 3_000)), 400, "invalid_input", "malformed_body");
   });
 
-  test("a body has at most one mebibyte by default, and that of a chat page ten", async () => {
+  it("a body has at most one mebibyte by default, and that of a chat page ten", async () => {
     const client = await clientOf({});
     const whole = (length: number): string => {
       const body = '{"agent_name":"plain","input":[{"role":"user","parts":[{"content":""}]}]}';
@@ -218,7 +218,7 @@ describe("limits", () => {
     }
   });
 
-  test("of the runtime are 503 with Retry-After", async () => {
+  it("of the runtime are 503 with Retry-After", async () => {
     const client = new Client(await inProcess.open(makeWorld({ limits: { maxLiveRuns: 1 } })));
     await client.run("asker", "x");
     const reply = await client.run("asker", "x");
@@ -226,7 +226,7 @@ describe("limits", () => {
     expect(reply.headers.get("retry-after")).toMatch(/^\d+$/);
   });
 
-  test("on readers are 503, per run and in all, and readers that disconnect count no more", async () => {
+  it("on readers are 503, per run and in all, and readers that disconnect count no more", async () => {
     const client = await clientOf({ limits: { maxReaders: 3, maxReadersPerRun: 2 } });
     const { json } = await client.run("waiter", "x", { mode: "async" });
     const attach = () =>
@@ -242,7 +242,7 @@ describe("limits", () => {
     await Promise.all([second, third, stream].map(({ body }) => body?.cancel()));
   });
 
-  test("on time: a body that does not arrive is 408, also over a socket", async () => {
+  it("on time: a body that does not arrive is 408, also over a socket", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const body = new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode("{")) });
@@ -267,7 +267,7 @@ describe("limits", () => {
     await place.close();
   });
 
-  test("a body whose Content-Length is too large is refused before it is read, and one without it while it is read", async () => {
+  it("a body whose Content-Length is too large is refused before it is read, and one without it while it is read", async () => {
     const place = await nodeHttp.open(makeWorld(), { limits: { maxBodyBytes: 1_000 } });
     const client = new Client(place);
     refused(await client.post("/runs", "x".repeat(1_001)), 413, "invalid_input", "body_too_large");
@@ -285,7 +285,7 @@ describe("limits", () => {
 });
 
 describe("a client that stops reading", () => {
-  test("a long answer is disconnected after a while, and one that goes on reading gets all of it", async () => {
+  it("a long answer is disconnected after a while, and one that goes on reading gets all of it", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const place = await nodeHttp.open(runtime, { stallMs: 5_000 });
@@ -332,7 +332,7 @@ describe.each([inProcess, nodeHttp])("the limit on readers, $name", (mount) => {
     }
   }
 
-  test("does not count readers that have disconnected", async () => {
+  it("does not count readers that have disconnected", async () => {
     const { place, attach } = await open({});
     const controller = new AbortController();
     const response = await attach(controller.signal);
@@ -343,7 +343,7 @@ describe.each([inProcess, nodeHttp])("the limit on readers, $name", (mount) => {
     await place.close();
   });
 
-  test("does not count readers that were refused", async () => {
+  it("does not count readers that were refused", async () => {
     const { client, place, attach, clock } = await open({ limits: { maxReaders: 2, maxReadersPerRun: 1 } });
     for (let times = 0; times < 3; times++)
       expect((await client.run("missing", "x", { mode: "stream" })).status).toBe(404);
@@ -355,7 +355,7 @@ describe.each([inProcess, nodeHttp])("the limit on readers, $name", (mount) => {
     await place.close();
   });
 
-  test("does not count HEAD requests", async () => {
+  it("does not count HEAD requests", async () => {
     const { client, place, run_id, attach } = await open({});
     for (let times = 0; times < 3; times++)
       expect((await client.send("HEAD", `/runs/${run_id}/events`, stream)).status).toBe(200);
@@ -365,7 +365,7 @@ describe.each([inProcess, nodeHttp])("the limit on readers, $name", (mount) => {
 });
 
 describe("a reader of the handler that stops reading", () => {
-  test("is disconnected after a while, and counts no more", async () => {
+  it("is disconnected after a while, and counts no more", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const options = { stallMs: 5_000, limits: { maxReaders: 1 } };
@@ -394,13 +394,13 @@ describe("a host that sets the body of a request", () => {
     );
   };
 
-  test("is ignored if it has not read the stream", async () => {
+  it("is ignored if it has not read the stream", async () => {
     const place = await serve((request) => Object.assign(request, { body: {} }));
     expect((await new Client(place).run("echo", "x")).status).toBe(200);
     await place.close();
   });
 
-  test("may pass it on as text or bytes", async () => {
+  it("may pass it on as text or bytes", async () => {
     const text = JSON.stringify({ agent_name: "plain", input: [] });
     for (const body of [text, Buffer.from(text)]) {
       const place = await serve(async (request) => {
@@ -412,7 +412,7 @@ describe("a host that sets the body of a request", () => {
     }
   });
 
-  test("is told so if it does not pass on what it has read", async () => {
+  it("is told so if it does not pass on what it has read", async () => {
     const place = await serve(textOf);
     refused(await new Client(place).run("echo", "x"), 400, "invalid_input", "malformed_body");
     await place.close();
@@ -420,7 +420,7 @@ describe("a host that sets the body of a request", () => {
 });
 
 describe("an internal error", () => {
-  test("is told to the host, and not to the client", async () => {
+  it("is told to the host, and not to the client", async () => {
     const told: unknown[] = [];
     const logger = {
       debug: () => {},
@@ -442,7 +442,7 @@ describe("an internal error", () => {
     expect(told).toHaveLength(2);
   });
 
-  test("is answered also when the host's logger fails", async () => {
+  it("is answered also when the host's logger fails", async () => {
     const fail = (): void => {
       throw new Error("the log is full");
     };
@@ -453,7 +453,7 @@ describe("an internal error", () => {
     await place.close();
   });
 
-  test("does not follow from bytes that are not HTTP: the server goes on", async () => {
+  it("does not follow from bytes that are not HTTP: the server goes on", async () => {
     const place = await listen(createServer(createAcpNodeListener(makeWorld())));
     const { port } = new URL(place.base);
     for (const bytes of [
@@ -474,7 +474,7 @@ describe("an internal error", () => {
 });
 
 describe("over HTTP/2", () => {
-  test("runs are served and streamed, and requests refused", async () => {
+  it("runs are served and streamed, and requests refused", async () => {
     const options = { allowedHosts: ["127.0.0.1"], limits: { maxBodyBytes: 200 } };
     const server = createHttp2Server(createAcpNodeListener(makeWorld(), options));
     await once(server.listen(0, "127.0.0.1"), "listening");
@@ -497,7 +497,7 @@ describe("over HTTP/2", () => {
 });
 
 describe("options", () => {
-  test.each<[string, unknown]>([
+  it.each<[string, unknown]>([
     ["basePath", "/a?b"],
     ["baseUrl", "/relative"],
     ["authorize", "yes"],

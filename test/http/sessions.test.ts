@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { HttpOptions, NodeListener } from "cadenza/http";
 import { createAcpNodeListener } from "cadenza/http";
 import express from "express";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import type { Json } from "./client.ts";
 import { Client } from "./client.ts";
@@ -19,7 +19,7 @@ afterEach(async () => {
 });
 
 describe("a session on the wire", () => {
-  test("works as the Python client uses it with one server: read it, send it as an object, then name its id", async () => {
+  it("works as the Python client uses it with one server: read it, send it as an object, then name its id", async () => {
     const server = await serve();
     const id = crypto.randomUUID();
     refused(await server.get(`/sessions/${id}`), 404, "not_found", "session_not_found");
@@ -32,7 +32,7 @@ describe("a session on the wire", () => {
     expect((await server.get(`/resources/${id}.state`)).json).toEqual({ runs: 2 });
   });
 
-  test("grows across two servers by one message and then by two for each run", async () => {
+  it("grows across two servers by one message and then by two for each run", async () => {
     const one = await serve();
     const two = await serve({ sessions: { allowOrigins: [one.base] } });
     const id = crypto.randomUUID();
@@ -46,7 +46,7 @@ describe("a session on the wire", () => {
     expect(await descriptor(one, id)).toHaveLength(4);
   });
 
-  test("has one, three and then seven outputs of an agent that replays it, over two servers", async () => {
+  it("has one, three and then seven outputs of an agent that replays it, over two servers", async () => {
     const one = await serve();
     const two = await serve({ sessions: { allowOrigins: [one.base] } });
     const id = crypto.randomUUID();
@@ -60,7 +60,7 @@ describe("a session on the wire", () => {
     expect(counts).toEqual([1, 3, 7]);
   });
 
-  test("that is posted replaces the stored copy, and may refer to messages of this service", async () => {
+  it("that is posted replaces the stored copy, and may refer to messages of this service", async () => {
     const server = await serve();
     const id = crypto.randomUUID();
     await server.run("echo", "one", { session_id: id });
@@ -73,7 +73,7 @@ describe("a session on the wire", () => {
     expect((await server.get(`/resources/${id}.0`)).json).toMatchObject({ parts: [{ content: "two" }] });
   });
 
-  test("that is posted again under the same idempotency key is not reset", async () => {
+  it("that is posted again under the same idempotency key is not reset", async () => {
     const server = await serve();
     const id = crypto.randomUUID();
     const body = requestOf("x", { session: { id, history: [] } });
@@ -83,7 +83,7 @@ describe("a session on the wire", () => {
     expect(await descriptor(server, id)).toHaveLength(2);
   });
 
-  test("that has no id gets a new one", async () => {
+  it("that has no id gets a new one", async () => {
     const one = await serve();
     const { json } = await one.run("echo", "kept");
     const history = await descriptor(one, String(json["session_id"]));
@@ -93,7 +93,7 @@ describe("a session on the wire", () => {
     expect(await descriptor(one, String(reply.json["session_id"]))).toHaveLength(4);
   });
 
-  test("has its state", async () => {
+  it("has its state", async () => {
     const one = await serve();
     const two = await serve({ sessions: { allowOrigins: [one.base] } });
     const id = crypto.randomUUID();
@@ -104,7 +104,7 @@ describe("a session on the wire", () => {
     expect((await two.get(`/resources/${id}.state`)).json).toEqual({ runs: 0 });
   });
 
-  test("has URLs of the configured address, else of the requested address", async () => {
+  it("has URLs of the configured address, else of the requested address", async () => {
     const server = await serve({ baseUrl: "https://public.example.com/acp/" });
     const { json } = await server.run("echo", "x");
     const session = (await server.get(`/sessions/${json["session_id"]}`)).json;
@@ -119,7 +119,7 @@ describe("a session on the wire", () => {
 });
 
 describe("the addresses of a session's contents", () => {
-  test.each<[what: string, options: HttpOptions, mount: (listener: NodeListener) => RequestListener, path: string]>([
+  it.each<[what: string, options: HttpOptions, mount: (listener: NodeListener) => RequestListener, path: string]>([
     ["below a path that Express strips", {}, (listener) => mounted("/acp", listener), "/acp"],
     ["below a path that Express strips and the host knows", { basePath: "/acp" }, (l) => mounted("/acp", l), "/acp"],
     ["below two paths", { basePath: "/acp" }, (listener) => mounted("/api", listener), "/api/acp"],
@@ -141,7 +141,7 @@ describe("the addresses of a session's contents", () => {
 });
 
 describe("contents of a session on another server", () => {
-  test("are not fetched: no request is made unless the host allows the origin", async () => {
+  it("are not fetched: no request is made unless the host allows the origin", async () => {
     const asked: string[] = [];
     const spy = async (url: string | URL | Request): Promise<Response> => {
       asked.push(String(url));
@@ -174,7 +174,7 @@ describe("contents of a session on another server", () => {
     expect(asked).toEqual(["https://friend.example/x"]);
   });
 
-  test.each<[what: string, answer: () => Promise<Response>]>([
+  it.each<[what: string, answer: () => Promise<Response>]>([
     ["an error", async () => new Response("no", { status: 500 })],
     ["no JSON", async () => new Response("<html>")],
     ["no message", async () => Response.json({ role: "stranger" })],
@@ -193,7 +193,7 @@ describe("contents of a session on another server", () => {
     expect(await descriptor(server, id)).toHaveLength(2);
   });
 
-  test("that are too large in sum are refused, though each is not", async () => {
+  it("that are too large in sum are refused, though each is not", async () => {
     const half: typeof fetch = async () => Response.json({ role: "user", parts: [{ content: "x".repeat(500) }] });
     const sessions = { allowOrigins: ["https://friend.example"], fetch: half, maxBytes: 1_000 };
     const server = new Client(await inProcess.open(makeWorld(), { sessions }));
@@ -202,7 +202,7 @@ describe("contents of a session on another server", () => {
     refused(await server.run("echo", "x", { session: { history: [url, url] } }), 422, "invalid_input");
   });
 
-  test("that redirect are refused, and the redirect is not followed", async () => {
+  it("that redirect are refused, and the redirect is not followed", async () => {
     const paths: unknown[] = [];
     const place = await listen(
       createServer(({ url }, response) => {
@@ -216,7 +216,7 @@ describe("contents of a session on another server", () => {
     expect(paths).toEqual(["/x"]);
   });
 
-  test("that do not arrive in time are refused", async () => {
+  it("that do not arrive in time are refused", async () => {
     const clock = new FakeClock();
     const hangs: typeof fetch = (_url, init) =>
       new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));
@@ -229,7 +229,7 @@ describe("contents of a session on another server", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("are kept in order, and no more of them are taken than allowed", async () => {
+  it("are kept in order, and no more of them are taken than allowed", async () => {
     const numbered: typeof fetch = async (url) =>
       Response.json({ role: "user", parts: [{ content: String(url).split("/").at(-1) }] });
     const options = {

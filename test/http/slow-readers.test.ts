@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { AgentRuntime } from "cadenza";
 import type { HttpOptions } from "cadenza/http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { mounts } from "./mounts.ts";
 
 const STALL_MS = 2_000;
@@ -10,7 +10,7 @@ const PAUSE_MS = 50;
 const shells = mounts.filter(({ name }) => name === "node:http" || name === "Hono");
 
 describe.each(shells)("a reader that reads a little now and then, over $name,", ({ open }) => {
-  test.each([
+  it.each([
     ["of a stream of events", "/events"],
     ["of a run", ""],
   ])("is never disconnected, however long a frame %s is", async (_, path) => {

@@ -6,7 +6,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { AgentRuntime } from "cadenza";
 import { createAcpNodeListener } from "cadenza/http";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { amount, LONG_MS } from "../harness/fuzz.ts";
 import { Client } from "./client.ts";
 import { listen } from "./mounts.ts";
@@ -17,7 +17,7 @@ const STALL_MS = 12_345;
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-test.each([
+it.each([
   { what: "many short parts", parts: amount(100_000, 8_000), length: 1_000 },
   { what: "one long part", parts: 1, length: amount(40_000_000, 8_000_000) },
 ])(

@@ -1,5 +1,5 @@
 import type { CadenzaError } from "cadenza";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import type { Setting } from "../harness/tenants/customers.ts";
 import { begin, loseNothing, openApplication, order, refusal, refused } from "../harness/tenants/customers.ts";
@@ -15,7 +15,7 @@ describe.each<{ readonly of: string; readonly setting: Setting; readonly most: n
     most: 3,
   },
 ])("a tenant with as many live runs as it may have: $of", ({ setting, most }) => {
-  test("is refused another one, and the others are not", async () => {
+  it("is refused another one, and the others are not", async () => {
     const { customer, close } = openApplication(setting);
     const [red, blue] = [customer("red"), customer("blue")];
     const before = await begin(red);
@@ -26,7 +26,7 @@ describe.each<{ readonly of: string; readonly setting: Setting; readonly most: n
   });
 });
 
-test("a tenant whose sub-runs are as many as its live runs may be gets no further one", async () => {
+it("a tenant whose sub-runs are as many as its live runs may be gets no further one", async () => {
   const { runtime, customer, close } = openApplication({ runtime: { limits: { maxLiveRuns: 20 } } });
   let atMost = 0;
   runtime.register("family", async (input, { run }) => {
@@ -47,7 +47,7 @@ test("a tenant whose sub-runs are as many as its live runs may be gets no furthe
   await close();
 });
 
-test.each([
+it.each([
   { limits: { maxQueuedRuns: 6 }, most: 3 },
   { limits: { maxQueuedRuns: 6, perTenant: { queuedRuns: 2 } }, most: 2 },
 ])("a tenant with as many queued runs as it may have is refused alone: $limits", async ({ limits, most }) => {
@@ -60,7 +60,7 @@ test.each([
   await close();
 });
 
-test.each([
+it.each([
   { setting: { maxReaders: 12 }, most: 6 },
   { setting: { maxReaders: 12, runtime: { limits: { perTenant: { readers: 2 } } } }, most: 2 },
 ])("a tenant with as many streams as it may have is refused alone: $setting", async ({ setting, most }) => {
@@ -86,7 +86,7 @@ test.each([
   await close();
 });
 
-test.each([
+it.each([
   { of: "maxRuns of the retention", runtime: { retention: { maxRuns: 12 } } },
   { of: "storedRuns", runtime: { limits: { perTenant: { storedRuns: 12 } } } },
 ])("a tenant with more ended runs than $of loses its own oldest ones alone", async ({ runtime }) => {
@@ -103,7 +103,7 @@ test.each([
   await close();
 });
 
-test("a tenant with more sessions than it may have loses its own oldest ones alone", async () => {
+it("a tenant with more sessions than it may have loses its own oldest ones alone", async () => {
   const { runtime, customer, close } = openApplication({ runtime: { limits: { perTenant: { sessions: 4 } } } });
   const [red, blue] = [customer("red"), customer("blue")];
   const before = await begin(red);
@@ -116,7 +116,7 @@ test("a tenant with more sessions than it may have loses its own oldest ones alo
   await close();
 });
 
-test("an application without tenants has all of each total", async () => {
+it("an application without tenants has all of each total", async () => {
   const { customer, close } = openApplication({ runtime: { limits: { maxLiveRuns: 4 } }, maxReaders: 4 });
   const all = customer("");
   const runs = [
@@ -131,7 +131,7 @@ test("an application without tenants has all of each total", async () => {
   await close();
 });
 
-test("what a tenant has used is free again when it is not used any more", async () => {
+it("what a tenant has used is free again when it is not used any more", async () => {
   const { customer, close } = openApplication({
     runtime: { limits: { maxLiveRuns: 4, maxQueuedRuns: 2 } },
     maxReaders: 2,
@@ -149,7 +149,7 @@ test("what a tenant has used is free again when it is not used any more", async 
   await close();
 });
 
-test("others lose nothing during ten minutes in which a tenant is at each of its limits", async () => {
+it("others lose nothing during ten minutes in which a tenant is at each of its limits", async () => {
   const clock = new FakeClock();
   const { customer, close } = openApplication({
     runtime: {

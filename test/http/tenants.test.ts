@@ -1,5 +1,5 @@
 import type { Authorize } from "cadenza/http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Reply } from "./client.ts";
 import { Client } from "./client.ts";
 import { inProcess, nodeHttp } from "./mounts.ts";
@@ -37,7 +37,7 @@ const sessionPaths = [
 ];
 
 describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
-  test("get the same bytes for each other's runs as for runs that do not exist", async () => {
+  it("get the same bytes for each other's runs as for runs that do not exist", async () => {
     const { one, two, close } = await open(mount);
     for (const agent of ["echo", "asker", "stubborn"]) {
       const { json } = await one.run(agent, "secret", { mode: agent === "stubborn" ? "async" : "sync" });
@@ -59,7 +59,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     await close();
   });
 
-  test("cannot see each other's sessions", async () => {
+  it("cannot see each other's sessions", async () => {
     const { one, two, close } = await open(mount);
     const { json } = await one.run("echo", "secret");
     const id = String(json["session_id"]);
@@ -80,7 +80,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     await close();
   });
 
-  test("may use the same idempotency key", async () => {
+  it("may use the same idempotency key", async () => {
     const { one, two, close } = await open(mount);
     const key = { "idempotency-key": "k" };
     const body = { agent_name: "echo", input: [] };
@@ -98,7 +98,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     await close();
   });
 
-  test("a hidden agent and its runs give the same bytes as ones that do not exist", async () => {
+  it("a hidden agent and its runs give the same bytes as ones that do not exist", async () => {
     const { one, close } = await open(mount);
     const blind = one.with({ "x-hidden": "echo,missing,asker" });
     const names = ((await blind.get("/agents")).json["agents"] as unknown as { name: string }[]).map(
@@ -133,7 +133,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
 });
 
 describe.each([inProcess, nodeHttp])("a session with a run of a hidden agent, $name", (mount) => {
-  test.each(["echo", "asker"])("gives the same bytes as one that does not exist (%s)", async (agent) => {
+  it.each(["echo", "asker"])("gives the same bytes as one that does not exist (%s)", async (agent) => {
     const { one, close } = await open(mount);
     const blind = one.with({ "x-hidden": "echo,asker" });
     const own = await one.run(agent, "secret");
@@ -156,7 +156,7 @@ describe.each([inProcess, nodeHttp])("a session with a run of a hidden agent, $n
     await close();
   });
 
-  test("stays hidden when its runs have been removed", async () => {
+  it("stays hidden when its runs have been removed", async () => {
     const { one, close } = await open(mount, { retention: { maxRuns: 0 } });
     const session_id = crypto.randomUUID();
     for (const agent of ["plain", "echo", "plain"]) await one.run(agent, "x", { session_id });
@@ -166,7 +166,7 @@ describe.each([inProcess, nodeHttp])("a session with a run of a hidden agent, $n
     await close();
   });
 
-  test("is not joined by a client that cannot see the agent: it gets a new session", async () => {
+  it("is not joined by a client that cannot see the agent: it gets a new session", async () => {
     const { one, close } = await open(mount);
     const seeing = one.with({ "x-hidden": "echo" });
     const session_id = crypto.randomUUID();

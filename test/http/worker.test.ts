@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createContext, runInContext } from "node:vm";
 import { build } from "tsup";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import publishing from "../../tsup.config.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -30,7 +30,7 @@ describe("in a runtime without Node", () => {
   }, 120_000);
   afterAll(() => rm(folder, { recursive: true }));
 
-  test("the handler serves runs", async () => {
+  it("the handler serves runs", async () => {
     await bundle("worker", WORKER);
     let isLoading = true;
     const inRequest = <T extends (...parameters: never[]) => unknown>(act: T): T =>
@@ -64,7 +64,7 @@ describe("in a runtime without Node", () => {
     expect((await send("async"))?.status).toBe(202);
   });
 
-  test("an import of a Node module fails, so that the other test is valid", async () => {
+  it("an import of a Node module fails, so that the other test is valid", async () => {
     for (const name of ["node:fs", "fs"])
       await expect(bundle("proof", `import "${name}"; ${WORKER}`)).rejects.toThrow(/failed/);
   });

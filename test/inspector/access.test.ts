@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { AgentRuntime as Runtime } from "cadenza";
 import type { InspectorOptions } from "cadenza/inspector";
 import { createInspectorHandler, createInspectorNodeListener } from "cadenza/inspector";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 
 /** What proxies, tunnels and content networks add to what they pass on. */
 const proxyHeaders = [
@@ -70,7 +70,7 @@ async function enter(port: number, token = TOKEN): Promise<string> {
 }
 
 describe("a Node listener without authorize", () => {
-  test("gives the page and a strict cookie for its token, and the rest for the cookie", () =>
+  it("gives the page and a strict cookie for its token, and the rest for the cookie", () =>
     withListener({ token: TOKEN }, async (port, _runtime, lines) => {
       const opened = await raw(port, `/?token=${TOKEN}`, {});
       expect(opened.head).toMatch(
@@ -90,7 +90,7 @@ describe("a Node listener without authorize", () => {
     return response.headers.getSetCookie().map((cookie) => `set-cookie: ${cookie}`);
   }
 
-  test("says in a line that a request was refused, without its token", () =>
+  it("says in a line that a request was refused, without its token", () =>
     withListener({ token: TOKEN }, async (port, _runtime, lines) => {
       await raw(port, "/?token=a-wrong-guess-1", {});
       await raw(port, "/api/start", { cookie: "cadenza_inspector=a-wrong-guess-2" });
@@ -106,7 +106,7 @@ describe("a Node listener without authorize", () => {
       expect(JSON.stringify(others)).not.toMatch(/a-wrong-guess|a-proxy/);
     }));
 
-  test("makes a token of 32 random bytes, which the log has alone", () =>
+  it("makes a token of 32 random bytes, which the log has alone", () =>
     withListener({ baseUrl: "http://localhost:4000/ops" }, async (port, _runtime, lines) => {
       const [line] = lines as readonly { readonly url: string }[];
       const token = /^http:\/\/localhost:4000\/ops\/\?token=([\w-]{43})$/.exec(line?.url ?? "")?.[1] ?? "";
@@ -115,7 +115,7 @@ describe("a Node listener without authorize", () => {
       expect((await raw(port, "/?token=x", {})).status).toBe(401);
     }));
 
-  test.each<[string, Record<string, string>, string | undefined]>([
+  it.each<[string, Record<string, string>, string | undefined]>([
     ["no token", {}, undefined],
     ["a wrong token", {}, "?token=a-token-of-the-tesT"],
     ["an empty token", {}, "?token="],
@@ -136,7 +136,7 @@ describe("a Node listener without authorize", () => {
     }),
   );
 
-  test.each<[string, Record<string, string>, string]>([
+  it.each<[string, Record<string, string>, string]>([
     ["Forwarded", { forwarded: "for=10.0.0.1" }, "forwarded"],
     ["X-Forwarded-For", { "X-Forwarded-For": "127.0.0.1" }, "forwarded"],
     ["an empty X-Forwarded-Host", { "x-forwarded-host": "" }, "forwarded"],
@@ -171,13 +171,13 @@ describe("a Node listener without authorize", () => {
     }),
   );
 
-  test.each(["127.0.0.1", "[::1]", "LOCALHOST", "dev.localhost", "box.lan"])("serves the Host %s", (host) =>
+  it.each(["127.0.0.1", "[::1]", "LOCALHOST", "dev.localhost", "box.lan"])("serves the Host %s", (host) =>
     withListener({ token: TOKEN, allowedHosts: ["box.lan"] }, async (port) => {
       expect((await raw(port, `/?token=${TOKEN}`, { host: `${host}:${port}` })).status).toBe(200);
     }),
   );
 
-  test("refuses other machines, where the host shows their addresses", () =>
+  it("refuses other machines, where the host shows their addresses", () =>
     withListener({ token: TOKEN }, async () => {
       const listener = createInspectorNodeListener(new Runtime(), { token: TOKEN });
       for (const [remoteAddress, status] of [
@@ -200,7 +200,7 @@ describe("a Node listener without authorize", () => {
     });
   }
 
-  test("is opened by a link on any page, which shows nothing without the token", () =>
+  it("is opened by a link on any page, which shows nothing without the token", () =>
     withListener({ token: TOKEN }, async (port) => {
       const link = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" };
       expect((await raw(port, "/", link)).status).toBe(401);
@@ -209,7 +209,7 @@ describe("a Node listener without authorize", () => {
     }));
 });
 
-test("the page and its refusals may run nothing but their own script, in no frame", () =>
+it("the page and its refusals may run nothing but their own script, in no frame", () =>
   withListener({ token: TOKEN }, async (port) => {
     for (const path of [`/?token=${TOKEN}`, "/"]) {
       const { head } = await raw(port, path, {});
@@ -224,7 +224,7 @@ test("the page and its refusals may run nothing but their own script, in no fram
     expect((await raw(port, "/nothing", {})).head).toContain("x-content-type-options: nosniff");
   }));
 
-test("the fetch handler without authorize refuses everything", async () => {
+it("the fetch handler without authorize refuses everything", async () => {
   const runtime = new Runtime();
   const handler = createInspectorHandler(runtime);
   for (const path of ["", "?token=x", "api/start", "api/feed/runs", "api/feed/figures", "api/log", "api/cassette"])
@@ -241,7 +241,7 @@ describe("authorize", () => {
   const ask = (handler: ReturnType<typeof open>, path = "api/start") =>
     handler(new Request(`http://localhost/${path}`));
 
-  test.each<[string, unknown, number]>([
+  it.each<[string, unknown, number]>([
     ["false", false, 403],
     ["nothing", undefined, 403],
     ["a text", "yes", 403],
@@ -256,7 +256,7 @@ describe("authorize", () => {
     expect((await ask(open({ authorize: () => grant as false }))).status).toBe(status);
   });
 
-  test("that throws refuses", async () => {
+  it("that throws refuses", async () => {
     const handler = open({
       authorize: () => {
         throw new Error("No.");
@@ -266,7 +266,7 @@ describe("authorize", () => {
     expect((await ask(handler, "")).status).toBe(403);
   });
 
-  test("is told whether the user wants to look or to act", async () => {
+  it("is told whether the user wants to look or to act", async () => {
     const actions: string[] = [];
     const handler = open({
       authorize: ({ action }) => {
@@ -282,7 +282,7 @@ describe("authorize", () => {
   });
 });
 
-test.each<[string, InspectorOptions, string]>([
+it.each<[string, InspectorOptions, string]>([
   ["a short token", { token: "short" }, "at least 16"],
   ["a token beside authorize", { token: TOKEN, authorize: () => false }, "beside authorize"],
   ["CORS", { cors: true } as InspectorOptions, "options.cors"],

@@ -3,7 +3,7 @@ import type { AdminQuestion, AdminRun, TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { durable } from "cadenza/durable";
 import { createInspectorHandler } from "cadenza/inspector";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { z } from "zod";
 import type { ListEvent, RunEvent, SessionEvent } from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
@@ -28,7 +28,7 @@ function open() {
   return { runtime, clock, create, visitor: new Visitor(handler) };
 }
 
-test("a list shows runs that are added, change, end and are deleted", async () => {
+it("a list shows runs that are added, change, end and are deleted", async () => {
   const { runtime, clock, create, visitor } = open();
   const first = await create("refund");
   await clock.settle();
@@ -51,7 +51,7 @@ test("a list shows runs that are added, change, end and are deleted", async () =
   await runtime.close();
 });
 
-test("a list shows an old run that begins to match, at its place", async () => {
+it("a list shows an old run that begins to match, at its place", async () => {
   const { runtime, clock, create, visitor } = open();
   const old = await create("refund");
   const young = await create("refund");
@@ -66,7 +66,7 @@ test("a list shows an old run that begins to match, at its place", async () => {
   await runtime.close();
 });
 
-test("the inbox shows questions of all tenants, and drops those that are answered", async () => {
+it("the inbox shows questions of all tenants, and drops those that are answered", async () => {
   const { runtime, clock, create, visitor } = open();
   const feed = await visitor.follow<ListEvent<AdminQuestion>>("questions");
   expect(await feed.next(clock)).toEqual({ type: "page", items: [], more: false, workers: [] });
@@ -85,7 +85,7 @@ test("the inbox shows questions of all tenants, and drops those that are answere
   await runtime.close();
 });
 
-test("failures are shown with their cause; a fork of one completes", async () => {
+it("failures are shown with their cause; a fork of one completes", async () => {
   const { runtime, clock, create, visitor } = open();
   const { run_id } = await create("refund");
   const feed = await visitor.follow<ListEvent<AdminRun>>("failures");
@@ -102,7 +102,7 @@ test("failures are shown with their cause; a fork of one completes", async () =>
   await runtime.close();
 });
 
-test("a run's page gets new items only, the runs below it, and its end", async () => {
+it("a run's page gets new items only, the runs below it, and its end", async () => {
   const { runtime, clock, create, visitor } = open();
   runtime.register("parent", { durable: true }, async (_input, { run }) => {
     await run("refund", "");
@@ -127,7 +127,7 @@ test("a run's page gets new items only, the runs below it, and its end", async (
   await runtime.close();
 });
 
-test("a long timeline comes in pieces", async () => {
+it("a long timeline comes in pieces", async () => {
   const { runtime, clock, create, visitor } = open();
   const { run_id } = await create("talks");
   await clock.settle();
@@ -154,7 +154,7 @@ test("a long timeline comes in pieces", async () => {
   await runtime.close({ drainMs: 0 });
 });
 
-test("a chat shows the runs of its session, the oldest first", async () => {
+it("a chat shows the runs of its session, the oldest first", async () => {
   const { runtime, clock, visitor } = open();
   const { run_id, session_id } = await visitor.act<AdminRun & { readonly session_id: string }>("create", {
     agent_name: "talks",

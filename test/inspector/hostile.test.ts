@@ -5,7 +5,7 @@ import { defineAgent, MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import type { AdminRun } from "cadenza/admin";
 import { durable } from "cadenza/durable";
 import { createInspectorHandler, createInspectorNodeListener } from "cadenza/inspector";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { z } from "zod";
 import type { ListEvent, RunEvent, StuckEvent } from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
@@ -57,7 +57,7 @@ const names = [
   "before",
 ];
 
-test(
+it(
   "any request gets an answer",
   async () => {
     const random = seededRandom();
@@ -104,7 +104,7 @@ test(
   LONG_MS,
 );
 
-test.each<[string, string, Record<string, string>, number]>([
+it.each<[string, string, Record<string, string>, number]>([
   ["a form's media type", "{}", { "content-type": "text/plain" }, 415],
   ["an empty media type", "{}", { "content-type": "" }, 415],
   ["a body that is too large", JSON.stringify({ input: "x".repeat(2_000) }), {}, 413],
@@ -120,7 +120,7 @@ test.each<[string, string, Record<string, string>, number]>([
   await runtime.close();
 });
 
-test("too many views are refused, and one that is closed makes room", async () => {
+it("too many views are refused, and one that is closed makes room", async () => {
   const clock = new FakeClock();
   const runtime = new Runtime({ clock }).register("echo", (input) => input);
   const { run_id } = await runtime.createRun({ agent_name: "echo", input: "" });
@@ -145,7 +145,7 @@ test("too many views are refused, and one that is closed makes room", async () =
   await runtime.close();
 });
 
-test("views end when the runtime is closed, and new ones are refused", async () => {
+it("views end when the runtime is closed, and new ones are refused", async () => {
   const clock = new FakeClock();
   const runtime = new Runtime({ clock }).register("echo", (input) => input);
   const { run_id } = await runtime.createRun({ agent_name: "echo", input: "" });
@@ -158,7 +158,7 @@ test("views end when the runtime is closed, and new ones are refused", async () 
   expect((await visitor.get("api/feed/runs")).status).toBe(503);
 });
 
-test("nothing is read while the reader takes nothing, and a silent view says that it is there", async () => {
+it("nothing is read while the reader takes nothing, and a silent view says that it is there", async () => {
   const clock = new FakeClock();
   let reads = 0;
   const store = hookedStore((call) => {
@@ -192,7 +192,7 @@ test("nothing is read while the reader takes nothing, and a silent view says tha
   await runtime.close();
 });
 
-test("a reader over a socket that takes nothing is disconnected", async () => {
+it("a reader over a socket that takes nothing is disconnected", async () => {
   const clock = new FakeClock();
   const runtime = new Runtime({ clock, retention: { maxRuns: 10_000 } }).register("echo", (input) => input);
   const big = "x".repeat(4_000);
@@ -214,7 +214,7 @@ test("a reader over a socket that takes nothing is disconnected", async () => {
   await runtime.close();
 });
 
-test("a run whose process has died is shown as lost, and then as running elsewhere", async () => {
+it("a run whose process has died is shown as lost, and then as running elsewhere", async () => {
   const clock = new FakeClock();
   const data = persistent(new MemoryStore({ clock }));
   let isDead = false;
@@ -251,7 +251,7 @@ test("a run whose process has died is shown as lost, and then as running elsewhe
   await watcher.close({ drainMs: 0 });
 });
 
-test("a store without a runtime is shown, and nothing can be done to it", async () => {
+it("a store without a runtime is shown, and nothing can be done to it", async () => {
   const store = new MemoryStore();
   const runtime = new Runtime({ store }).register("asks", async (_input, { ask }) => ask("Who?"));
   const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });

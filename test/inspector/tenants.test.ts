@@ -2,7 +2,7 @@ import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { stuckFeed } from "../../src/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
@@ -59,7 +59,7 @@ describe("a user of one tenant", () => {
     return new TextDecoder().decode(value);
   }
 
-  test("sees no byte of another, whatever the view asks for", async () => {
+  it("sees no byte of another, whatever the view asks for", async () => {
     const { waiting, failed, own, ownFailed } = made;
     const ids = [waiting.run_id, failed.run_id];
     const wishes = ["", "tenant=acme", "tenant=", "tenant=*", "status=awaiting,failed", "limit=2000", "label=of:own"];
@@ -88,7 +88,7 @@ describe("a user of one tenant", () => {
     expect(shown).toBeGreaterThan(5);
   });
 
-  test("gets the same for the run of another as for none", async () => {
+  it("gets the same for the run of another as for none", async () => {
     const { waiting } = made;
     for (const path of ofRun) {
       for (const tenant of ["", "tenant=acme&", "tenant=blue&"]) {
@@ -101,7 +101,7 @@ describe("a user of one tenant", () => {
     }
   });
 
-  test("cannot act on the run of another", async () => {
+  it("cannot act on the run of another", async () => {
     const { waiting, runtime } = made;
     const bodies: Readonly<Record<string, object>> = {
       answer: { await_id: "ask#1", answer: "x" },
@@ -124,7 +124,7 @@ describe("a user of one tenant", () => {
     expect(await acme.listRuns()).toHaveLength(2);
   });
 
-  test("sees no figures, processes or unregistered code, which are counted over all", async () => {
+  it("sees no figures, processes or unregistered code, which are counted over all", async () => {
     expect((await blue.get("api/feed/figures")).status).toBe(403);
     expect(await (await blue.follow("runs")).next(made.clock)).toMatchObject({ workers: [] });
     expect(await (await blue.follow("stuck")).next(made.clock)).toMatchObject({ unregistered: null });
@@ -132,7 +132,7 @@ describe("a user of one tenant", () => {
   });
 });
 
-test("a user who may only look changes nothing", async () => {
+it("a user who may only look changes nothing", async () => {
   const { clock, runtime, waiting, handlerFor } = await world();
   const visitor = handlerFor({ allTenants: true, readOnly: true });
   for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send"]) {
@@ -145,7 +145,7 @@ test("a user who may only look changes nothing", async () => {
   await runtime.close({ drainMs: 0 });
 });
 
-test("agents see the principal of the user, and so does the log", async () => {
+it("agents see the principal of the user, and so does the log", async () => {
   const { clock, runtime, handlerFor } = await world();
   runtime.register("whoami", (_input, { principal }) => JSON.stringify(principal));
   const ada = handlerFor({ allTenants: true, principal: { name: "Ada" } });
@@ -160,7 +160,7 @@ test("agents see the principal of the user, and so does the log", async () => {
   await runtime.close({ drainMs: 0 });
 });
 
-test("views of a run do not count for the run of another tenant with the same id", async () => {
+it("views of a run do not count for the run of another tenant with the same id", async () => {
   const clock = new FakeClock();
   const ids = { uuid: () => UNKNOWN, token: () => "token" };
   const runtime = new Runtime({ store: durable(persistent(new MemoryStore({ clock }))), clock, ids });
@@ -185,7 +185,7 @@ test("views of a run do not count for the run of another tenant with the same id
   await runtime.close({ drainMs: 0 });
 });
 
-test("each of the runs with the same id is listed, shown and acted on", async () => {
+it("each of the runs with the same id is listed, shown and acted on", async () => {
   const clock = new FakeClock();
   const ids = { uuid: () => UNKNOWN, token: () => "token" };
   const runtime = new Runtime({ store: durable(persistent(new MemoryStore({ clock }))), clock, ids });
@@ -213,7 +213,7 @@ test("each of the runs with the same id is listed, shown and acted on", async ()
   await runtime.close({ drainMs: 0 });
 });
 
-test("a user of one tenant sees which of its runs need an operator", async () => {
+it("a user of one tenant sees which of its runs need an operator", async () => {
   const runs = ["acme", "blue"].map((tenant) => ({ tenant, run_id: UNKNOWN, worker: "dead" }));
   const admin = {
     blocked: async () => ({ items: runs, next: null }),

@@ -10,7 +10,7 @@ const booking = defineAgent("booking", async function* (_input, { ask, step }) {
   yield "Booked.";
 });
 
-test("an agent is driven", async () => {
+it("an agent is driven", async () => {
   const t = drive(booking, "Paris", { steps: { plan: "over the moon" } });
   expect(await t.next()).toMatchObject({ type: "part", text: "over the moon" });
   expect(await t.finish()).toBeAwaiting("Book it?");
@@ -20,7 +20,7 @@ test("an agent is driven", async () => {
   expect(await replay(booking, await record(t))).toHaveCompleted();
 });
 
-test("time passes under jest's fake timers, too", async () => {
+it("time passes under jest's fake timers, too", async () => {
   jest.useFakeTimers();
   const t = drive(booking, "Paris", { patienceMs: 20 });
   await t.until("await");
@@ -30,11 +30,11 @@ test("time passes under jest's fake timers, too", async () => {
   jest.useRealTimers();
 });
 
-test("every interruption leads to the same output", async () => {
+it("every interruption leads to the same output", async () => {
   expect(await everyInterruption(booking, "Paris", { answers: ["Yes"] })).toSurviveInterruptions();
 });
 
-test.each(storeContract.slice(0, 3))("$name", ({ run }) =>
+it.each(storeContract.slice(0, 3))("$name", ({ run }) =>
   run(() => {
     const store = new MemoryStore();
     return { first: store, second: store, close: () => store.close() };

@@ -9,7 +9,7 @@ import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import { natsWaker } from "cadenza/nats";
 import type { Store } from "cadenza/store";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
 import { hookedStore } from "../harness/store-proxy.ts";
 import { openFile } from "../harness/world/replicas.ts";
@@ -75,7 +75,7 @@ async function start(work: boolean, began: (name: string) => void, finished: (na
   return { runtime, connection, die };
 }
 
-test.skipIf(!isThere)(
+it.skipIf(!isThere)(
   "the runs of a worker that is killed go on at the others, woken by NATS (needs nats-server)",
   { timeout: 40_000 },
   async () => {

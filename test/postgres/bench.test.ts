@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "tsup";
-import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it, vi } from "vitest";
 import { takeTurns } from "../bench/turns.ts";
 import { missingServer } from "../harness/postgres-stores.ts";
 
@@ -35,7 +35,7 @@ describe.skipIf(missing !== undefined)(`the benchmark on PostgreSQL${missing ? `
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test.each([
+  it.each([
     ["one process", "cadenza", ["runs", "cycles"]],
     ["one process", "floor", ["runs", "cycles"]],
     ["appends", "cadenza", ["single", "batched", "hot"]],

@@ -1,9 +1,9 @@
-import { test } from "vitest";
+import { it } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 import { expectAgreement } from "../harness/store-agreement.ts";
 
-test("both stores give the same answers, whatever is done to them", async () => {
+it("both stores give the same answers, whatever is done to them", async () => {
   await expectAgreement((options) => {
     const store = new SqliteStore(openDatabase(":memory:"), { closeDatabase: true, ...options });
     return { store, close: () => store.close() };

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { OpenStores } from "../../src/stores/contract/check.ts";
 import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import { MemoryStore } from "../../src/stores/memory/memory.ts";
@@ -20,9 +20,9 @@ const stores: readonly (readonly [name: string, open: OpenStores])[] = [
 ];
 
 describe.each(stores)("%s keeps the store contract", (_name, open) => {
-  for (const { name, run } of storeContract) test(name, () => run(open));
+  for (const { name, run } of storeContract) it(name, () => run(open));
 
-  test("the checks of the feed have one to read", async () => {
+  it("the checks of the feed have one to read", async () => {
     const { first, close } = await open({ clock: { now: () => 0 }, feed: { keepMs: 1 } });
     expect(await first.readFeed?.({ from: "start", limit: 1 })).toMatchObject({ items: [], more: null });
     await close();

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as after } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
 
 /*
@@ -45,7 +45,7 @@ describe.skipIf(missing !== undefined)(`the waker on Temporal${missing ? `: ${mi
     folder.remove();
   });
 
-  test.each([
+  it.each([
     { fates: "once", scanMs: 60_000, withinMs: 12_000 },
     // A wake-up that is lost delays its run until a worker scans the store.
     { fates: "lost,twice,late,once,twice", scanMs: 5_000, withinMs: 30_000 },

@@ -3,7 +3,7 @@ import { AgentError, AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { StoredRun } from "cadenza/store";
 import type { Cassette } from "cadenza/testing";
 import { CassetteMismatch, createFakeClock, drive, record, replay } from "cadenza/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { deferred } from "../harness/promises.ts";
 import { hookedStore, lastingStore } from "../harness/store-proxy.ts";
@@ -35,14 +35,14 @@ async function recordedTrip(): Promise<Cassette> {
 }
 
 describe("a cassette of a drive", () => {
-  test("is plain JSON", async () => {
+  it("is plain JSON", async () => {
     const t = drive(trip, "Paris");
     await t.finish();
     const cassette = await record(t);
     expect(JSON.parse(JSON.stringify(cassette))).toEqual(cassette);
   });
 
-  test("replays its agent with the metadata and the labels of its run", async () => {
+  it("replays its agent with the metadata and the labels of its run", async () => {
     const agent: AgentFunction = (_input, { metadata, labels }) => JSON.stringify([metadata, labels]);
     const t = drive(agent, "x", { metadata: 17, labels: { order: "O-17" } });
     await t.finish();
@@ -50,7 +50,7 @@ describe("a cassette of a drive", () => {
     expect(run.output).toMatchObject([{ parts: [{ content: '[17,{"order":"O-17"}]' }] }]);
   });
 
-  test("replays its agent, without the bodies of its steps and its sub-agents", async () => {
+  it("replays its agent, without the bodies of its steps and its sub-agents", async () => {
     const steps: string[] = [];
     const counted: AgentFunction = (input, context) =>
       trip(input, {
@@ -68,7 +68,7 @@ describe("a cassette of a drive", () => {
     expect(steps).toEqual(["plan", "price"]);
   });
 
-  test("reports the first mismatch", async () => {
+  it("reports the first mismatch", async () => {
     const changed: AgentFunction = async function* (_input, { step }) {
       const plan = await step("plan", () => ({ via: "" }));
       yield `over ${plan.via}`;
@@ -91,7 +91,7 @@ describe("a cassette of a drive", () => {
     `);
   });
 
-  test("names a step that it does not hold, and one that is not used any more", async () => {
+  it("names a step that it does not hold, and one that is not used any more", async () => {
     const other: AgentFunction = async function* (_input, { step }) {
       yield await step("plan", () => "");
       yield await step("sell", () => "");
@@ -102,7 +102,7 @@ describe("a cassette of a drive", () => {
     await expect(replay(async () => undefined, await record(shorter))).rejects.toThrow("does not use a#1 any more");
   });
 
-  test("holds errors of steps, cancels and deadlines", async () => {
+  it("holds errors of steps, cancels and deadlines", async () => {
     const agent: AgentFunction = async function* (_input, { ask, step }) {
       try {
         yield await step("look", () => {
@@ -140,7 +140,7 @@ describe("a mismatch is reported", () => {
       yield* values;
     };
 
-  test.each<[what: string, before: AgentFunction, after: AgentFunction, said: RegExp]>([
+  it.each<[what: string, before: AgentFunction, after: AgentFunction, said: RegExp]>([
     [
       "of an object",
       emits({ a: 1 }),
@@ -180,7 +180,7 @@ describe("a mismatch is reported", () => {
     await expect(replay(after, cassette, { patienceMs: 10 })).rejects.toThrow(said);
   });
 
-  test("if an answer of the cassette is refused", async () => {
+  it("if an answer of the cassette is refused", async () => {
     const asking =
       (schema: z.ZodType): AgentFunction =>
       async (_input, { ask }) => {
@@ -196,7 +196,7 @@ describe("a mismatch is reported", () => {
     );
   });
 
-  test("and a question that was withdrawn and a run that timed out are replayed", async () => {
+  it("and a question that was withdrawn and a run that timed out are replayed", async () => {
     const hasty: AgentFunction = async function* (_input, { ask }) {
       void ask("Really?");
       yield "Whatever.";
@@ -214,7 +214,7 @@ describe("a mismatch is reported", () => {
 });
 
 describe("a cassette of a run in production", () => {
-  test("replays an agent that exceeds the budget of its run, at the same place", async () => {
+  it("replays an agent that exceeds the budget of its run, at the same place", async () => {
     const agent: AgentFunction = async function* (_input, { step, usage }) {
       for (let n = 1; ; n++) {
         await step("call", () => usage.add({ totalTokens: 10 }));
@@ -236,7 +236,7 @@ describe("a cassette of a run in production", () => {
     await runtime.close();
   });
 
-  test.each([true, false])("replays, durable: %s", async (durable) => {
+  it.each([true, false])("replays, durable: %s", async (durable) => {
     const store = durable ? lastingStore() : new MemoryStore();
     const runtime = new AgentRuntime({ store }).register(hotel).register("trip", { durable, version: "1" }, trip);
     const { run_id } = await runtime.createRun({ agent_name: "trip", input: "Paris" });
@@ -251,7 +251,7 @@ describe("a cassette of a run in production", () => {
     await runtime.close();
   });
 
-  test("reads no other runs than its sub-runs, however many are newer", async () => {
+  it("reads no other runs than its sub-runs, however many are newer", async () => {
     const listed: string[] = [];
     const store = hookedStore((call, method) => {
       const answer = call();
@@ -269,7 +269,7 @@ describe("a cassette of a run in production", () => {
     await runtime.close();
   });
 
-  test("replays an agent whose run was active for less than its time-out, and waited for longer", async () => {
+  it("replays an agent whose run was active for less than its time-out, and waited for longer", async () => {
     const clock = createFakeClock();
     const store = new MemoryStore({ clock });
     const asleep = defineAgent("asleep", (_input, { sleep }) => sleep("1h"));
@@ -291,7 +291,7 @@ describe("a cassette of a run in production", () => {
     await runtime.close();
   });
 
-  test("refuses an unknown run and an invalid cassette", async () => {
+  it("refuses an unknown run and an invalid cassette", async () => {
     await expect(record(new MemoryStore(), "none")).rejects.toThrow("There is no run none in this store.");
     await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("cassette: expected the result of record");
   });
@@ -313,7 +313,7 @@ describe("a cassette of a run that waits", () => {
   const textOf = ({ output }: Run): string =>
     output.flatMap(({ parts }) => parts.map(({ content }) => content)).join("");
 
-  test.each([true, false])("replays without waiting, durable: %s", async (durable) => {
+  it.each([true, false])("replays without waiting, durable: %s", async (durable) => {
     const clock = createFakeClock();
     const store = durable ? lastingStore(clock) : new MemoryStore({ clock });
     const runtime = new AgentRuntime({ store, clock }).register(hotel).register("order", { durable }, order);
@@ -344,7 +344,7 @@ describe("a cassette of a run that waits", () => {
     await runtime.close();
   });
 
-  test("of a drive replays, too", async () => {
+  it("of a drive replays, too", async () => {
     const t = drive(order, "x", { agents: { hotel: "Room booked." } });
     await t.send("payment", { cents: 900 });
     await t.until("await", { within: "25h" });
@@ -354,7 +354,7 @@ describe("a cassette of a run that waits", () => {
     expect(textOf(await replay(order, await record(t)))).toBe(said);
   });
 
-  test("gets its messages, answers and results in the order of its log", async () => {
+  it("gets its messages, answers and results in the order of its log", async () => {
     const [first, second] = [deferred<string>(), deferred<string>()];
     const racing: AgentFunction = async function* (_input, { receive, sleep, step }) {
       const work = step("work", () => first.promise);
@@ -384,7 +384,7 @@ describe("a cassette of a run that waits", () => {
     await runtime.close();
   });
 
-  test("steers its agent at the same places", async () => {
+  it("steers its agent at the same places", async () => {
     const steered: AgentFunction = async (_input, { receive, step }) => {
       const said: unknown[] = [];
       for (let turn = 1; turn <= 4; turn += 1) {
@@ -407,7 +407,7 @@ describe("a cassette of a run that waits", () => {
     expect(textOf(await replay(steered, await record(t)))).toBe('[null,"left 2","left 3",null]');
   });
 
-  test("tells its agent who has answered, and when", async () => {
+  it("tells its agent who has answered, and when", async () => {
     const curious: AgentFunction = async (_input, { ask }) => {
       const { by, at } = await ask("Who?", { details: true });
       return JSON.stringify({ by, at });
@@ -422,7 +422,7 @@ describe("a cassette of a run that waits", () => {
     expect(textOf(run)).toContain("Ada");
   });
 
-  test("may hold a step that never ended, the place of a fork, and answers that another process has offered", async () => {
+  it("may hold a step that never ended, the place of a fork, and answers that another process has offered", async () => {
     const unsettled: AgentFunction = async (_input, { ask, step }) => {
       void step("endless", () => new Promise(() => {}));
       await ask("Done?");

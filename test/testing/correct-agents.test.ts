@@ -2,7 +2,7 @@ import type { AgentFunction, StepScope } from "cadenza";
 import { AgentError, awaitMessage, defineAgent } from "cadenza";
 import type { InterruptionOptions } from "cadenza/testing";
 import { everyCrash, everyInterruption } from "cadenza/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { aiSdkAgents } from "./ai-sdk-agents.ts";
 
@@ -385,7 +385,7 @@ const correct: Record<string, Correct> = {
 };
 
 describe("everyCrash finds no problem in", () => {
-  test.each(Object.entries(correct))("%s", async (_name, { agent, options = {} }) => {
+  it.each(Object.entries(correct))("%s", async (_name, { agent, options = {} }) => {
     const report = await everyCrash(agent, "Hello", options);
 
     expect(report.problems).toEqual([]);
@@ -394,7 +394,7 @@ describe("everyCrash finds no problem in", () => {
 });
 
 describe("everyInterruption finds no problem in", () => {
-  test.each(Object.entries(correct))("%s", async (_name, { agent, options = {}, ways }) => {
+  it.each(Object.entries(correct))("%s", async (_name, { agent, options = {}, ways }) => {
     const report = await everyInterruption(agent, "Hello", options);
 
     expect(report.problems).toEqual([]);
@@ -402,13 +402,13 @@ describe("everyInterruption finds no problem in", () => {
     expect(report.results.length).toBeGreaterThanOrEqual(ways);
   });
 
-  test.each(Object.entries(aiSdkAgents))("an agent of the AI SDK that %s", async (_name, { agent, answers }) => {
+  it.each(Object.entries(aiSdkAgents))("an agent of the AI SDK that %s", async (_name, { agent, answers }) => {
     const report = await everyInterruption(agent, "How is the weather?", { answers });
     expect(report.problems).toEqual([]);
     expect(report.results.length).toBeGreaterThan(4);
   });
 
-  test("any of more than twenty agents", () => {
+  it("any of more than twenty agents", () => {
     expect(Object.keys(correct).length).toBeGreaterThan(20);
   });
 });

@@ -1,7 +1,7 @@
 import type { AgentFunction, CadenzaError } from "cadenza";
 import { AgentError, awaitMessage, defineAgent } from "cadenza";
 import { drive } from "cadenza/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import * as z from "zod";
 
 const booking = defineAgent("booking", async function* (_input, context) {
@@ -33,7 +33,7 @@ function tracked(): { agent: AgentFunction; trace: string[] } {
 }
 
 describe("next", () => {
-  test("gives one event after the other", async () => {
+  it("gives one event after the other", async () => {
     const t = drive(booking, "Berlin to Paris", { steps: { plan: { train: "TGV" } } });
     expect(await t.next()).toMatchObject({
       type: "part",
@@ -68,7 +68,7 @@ describe("next", () => {
     ]);
   });
 
-  test("lets the agent go on only at a call", async () => {
+  it("lets the agent go on only at a call", async () => {
     const { agent, trace } = tracked();
     const t = drive(agent, "x");
     await new Promise((resolve) => setImmediate(resolve));
@@ -89,12 +89,12 @@ describe("next", () => {
     ]);
   });
 
-  test("serves requests in order", async () => {
+  it("serves requests in order", async () => {
     const t = drive(tracked().agent, "x");
     expect(await Promise.all([t.next(), t.next()])).toMatchObject([{ text: "one" }, { text: "two" }]);
   });
 
-  test("gives parts of all kinds, whole messages and streams", async () => {
+  it("gives parts of all kinds, whole messages and streams", async () => {
     const t = drive(function* () {
       yield { content: "AAAA", content_encoding: "base64" as const, content_type: "image/png", name: "dot.png" };
       yield { parts: [{ content: "a" }, { content: "b" }] };
@@ -106,7 +106,7 @@ describe("next", () => {
     expect((await t.until("end")).status).toBe("completed");
   });
 
-  test.each<[wrong: string, agent: AgentFunction, said: RegExp]>([
+  it.each<[wrong: string, agent: AgentFunction, said: RegExp]>([
     [
       "while a question waits",
       async (_, { ask }) => ask("Well?"),
@@ -137,7 +137,7 @@ describe("next", () => {
     await expect(all()).rejects.toMatchObject({ name: "DriveError" });
   });
 
-  test("waits for real work while there is activity", async () => {
+  it("waits for real work while there is activity", async () => {
     const { readFile } = await import("node:fs/promises");
     const t = drive(async (_input, { step }) => {
       const sizes = [1, 2, 3].map((n) =>
@@ -150,7 +150,7 @@ describe("next", () => {
 });
 
 describe("answers", () => {
-  test.each<[answer: unknown, schema: z.ZodType, given: unknown]>([
+  it.each<[answer: unknown, schema: z.ZodType, given: unknown]>([
     ["Ada", z.string(), "Ada"],
     [true, z.boolean(), true],
     [42, z.number(), 42],
@@ -165,7 +165,7 @@ describe("answers", () => {
     expect(await t.next()).toMatchObject({ generic: { given } });
   });
 
-  test("that do not match keep the question open", async () => {
+  it("that do not match keep the question open", async () => {
     const t = drive(booking, "x");
     await t.until("await");
     await expect(t.answer({ ok: "perhaps" })).rejects.toThrow(/is invalid: ok/);
@@ -177,7 +177,7 @@ describe("answers", () => {
     expect(await t.next()).toMatchObject({ text: "Not booked." });
   });
 
-  test("without a question are errors that say so", async () => {
+  it("without a question are errors that say so", async () => {
     const t = drive(booking, "x");
     await expect(t.answer("?")).rejects.toThrow("no question is open. The run has not begun");
     await t.next();
@@ -195,7 +195,7 @@ describe("answers", () => {
 });
 
 describe("finish, cancel and fail", () => {
-  test("finish goes on until the run rests, and consumes all events", async () => {
+  it("finish goes on until the run rests, and consumes all events", async () => {
     const t = drive(booking, "x");
     expect(await t.finish()).toMatchObject({ status: "awaiting", await_request: { await_id: "ask#1" } });
     expect(await t.finish()).toMatchObject({ status: "awaiting" });
@@ -207,7 +207,7 @@ describe("finish, cancel and fail", () => {
     await expect(t.next()).rejects.toThrow("Nothing more can come");
   });
 
-  test("cancel before the agent begins leaves it uncalled", async () => {
+  it("cancel before the agent begins leaves it uncalled", async () => {
     const { agent, trace } = tracked();
     const t = drive(agent, "x");
     expect(await t.cancel()).toMatchObject({ status: "cancelled" });
@@ -215,7 +215,7 @@ describe("finish, cancel and fail", () => {
     expect(await t.next()).toMatchObject({ type: "end", status: "cancelled" });
   });
 
-  test("cancel ends an agent that ignores it after the grace period", async () => {
+  it("cancel ends an agent that ignores it after the grace period", async () => {
     const t = drive(() => new Promise<never>(() => {}), "x", { patienceMs: 20, cancelGraceMs: 2_000 });
     await t.next().catch(() => undefined);
     expect(await t.cancel()).toMatchObject({ status: "cancelling" });
@@ -223,7 +223,7 @@ describe("finish, cancel and fail", () => {
     expect(t.run.status).toBe("cancelled");
   });
 
-  test("fail makes the next step throw, once", async () => {
+  it("fail makes the next step throw, once", async () => {
     const agent: AgentFunction = async function* (_input, { step }) {
       yield await step("a", () => "a");
       yield await step("b", () => "b", { retry: { attempts: 2 } });
@@ -246,7 +246,7 @@ describe("finish, cancel and fail", () => {
     await expect(second.next()).rejects.toThrow('fail with "Error: never", but the run ended without another step');
   });
 
-  test("until stops at the end", async () => {
+  it("until stops at the end", async () => {
     await expect(drive(() => "x", "x").until("await")).rejects.toThrow(
       'before an event of type "await": end: completed',
     );
@@ -261,7 +261,7 @@ describe("stand-ins", () => {
     yield await step("save", () => "saved for real");
   };
 
-  test("are matched by name, then by the longest pattern; a function may call the original", async () => {
+  it("are matched by name, then by the longest pattern; a function may call the original", async () => {
     const t = drive(shop, "x", {
       steps: {
         "*": () => "anything",
@@ -279,7 +279,7 @@ describe("stand-ins", () => {
     expect(await t.next()).toMatchObject({ text: "anything" });
   });
 
-  test("may be errors, and steps of sub-agents have them too", async () => {
+  it("may be errors, and steps of sub-agents have them too", async () => {
     const search = defineAgent("web-search", async (_input, { step }) => step("save", () => "real"));
     const t = drive(shop, "x", {
       steps: { "web-search/save": "inner", save: new Error("disk full") },
@@ -290,7 +290,7 @@ describe("stand-ins", () => {
     expect(await t.next()).toMatchObject({ status: "failed", cause: { message: "disk full" } });
   });
 
-  test("that are missing are named", async () => {
+  it("that are missing are named", async () => {
     await expect(drive(shop, "x", { steps: { "fetch:1": 1 }, strict: true }).next()).rejects.toThrow(
       'The step "fetch:2" has no stand-in, and strict: true requires one. Add it: { steps: { "fetch:2": … } }. There are "fetch:1".',
     );
@@ -301,7 +301,7 @@ describe("stand-ins", () => {
     );
   });
 
-  test("give JSON, as a durable agent gets it", async () => {
+  it("give JSON, as a durable agent gets it", async () => {
     const agent = defineAgent("lasting", { durable: true }, async (_input, { step }) => {
       const found = await step("when", () => ({ at: "noon", gone: undefined }));
       return { keys: Object.keys(found) };
@@ -310,7 +310,7 @@ describe("stand-ins", () => {
   });
 });
 
-test("a session is as the test sets it, and can be read afterwards", async () => {
+it("a session is as the test sets it, and can be read afterwards", async () => {
   const agent: AgentFunction = async (input, { principal, metadata, labels, session }) => {
     const history = await session.history();
     await session.setState({ seen: history.length, before: await session.getState() });
@@ -327,7 +327,7 @@ test("a session is as the test sets it, and can be read afterwards", async () =>
   expect(await t.session()).toMatchObject({ history: { length: 4 }, state: { seen: 2, before: 7 } });
 });
 
-test("options and agents are checked by drive", () => {
+it("options and agents are checked by drive", () => {
   expect(() => drive(booking, "x", { step: {} } as object)).toThrow(
     /there is no option "step"; there are steps, agents/,
   );
@@ -352,7 +352,7 @@ describe("messages and declined questions", () => {
     yield ` ${cents}, ${sure}`;
   });
 
-  test("are sent before the agent begins, or while it waits", async () => {
+  it("are sent before the agent begins, or while it waits", async () => {
     for (const early of [true, false]) {
       const t = drive(order, "");
       if (early) await t.send("payment", { cents: 5 });
@@ -367,7 +367,7 @@ describe("messages and declined questions", () => {
     }
   });
 
-  test("that do not come are named, with what to do", async () => {
+  it("that do not come are named, with what to do", async () => {
     const t = drive(order, "");
     await t.until("part");
     await expect(t.next()).rejects.toThrow(

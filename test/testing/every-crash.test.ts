@@ -2,7 +2,7 @@ import type { AgentFunction } from "cadenza";
 import { defineAgent } from "cadenza";
 import type { CrashOptions } from "cadenza/testing";
 import { everyCrash, matchers } from "cadenza/testing";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../harness/promises.ts";
 
@@ -19,7 +19,7 @@ const options: CrashOptions = {
 };
 
 describe("an agent is crashed", () => {
-  test("before, in and after each step, around each question and answer, and before its end", async () => {
+  it("before, in and after each step, around each question and answer, and before its end", async () => {
     const agent: AgentFunction = async function* (_input, { ask, step }) {
       yield "Hello. ";
       await step("look", async ({ emit }) => {
@@ -52,7 +52,7 @@ describe("an agent is crashed", () => {
     expect(report).toSurviveInterruptions();
   });
 
-  test("at each attempt of a step, and in its sub-agents", async () => {
+  it("at each attempt of a step, and in its sub-agents", async () => {
     const child = defineAgent("child", async (_input, { step }) => {
       let tries = 0;
       const work = (): string => {
@@ -80,7 +80,7 @@ describe("an agent is crashed", () => {
     );
   });
 
-  test("with the given session, principal, time and stand-ins", async () => {
+  it("with the given session, principal, time and stand-ins", async () => {
     const seen = new Set<string>();
     const agent: AgentFunction = async (_input, { session, principal, labels, step, now }) => {
       const state = await session.getState();
@@ -103,7 +103,7 @@ describe("an agent is crashed", () => {
 });
 
 describe("a difference is reported", () => {
-  test("of the world outside", async () => {
+  it("of the world outside", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       await step("charge", () => done.push("30 €"));
     };
@@ -127,7 +127,7 @@ describe("a difference is reported", () => {
     expect(() => expect(report).toSurviveInterruptions()).toThrow("1 went wrong");
   });
 
-  test("of the output", async () => {
+  it("of the output", async () => {
     let runs = 0;
     const agent: AgentFunction = async function* (_input, { step }) {
       runs += 1;
@@ -141,7 +141,7 @@ describe("a difference is reported", () => {
     );
   });
 
-  test("of the run's end", async () => {
+  it("of the run's end", async () => {
     let runs = 0;
     const agent: AgentFunction = async function* (_input, { step }) {
       runs += 1;
@@ -156,7 +156,7 @@ describe("a difference is reported", () => {
     );
   });
 
-  test("of an agent that does not end", async () => {
+  it("of an agent that does not end", async () => {
     const hangs: AgentFunction = async (_input, { step }) => {
       await step("look", () => new Promise(() => {}));
     };
@@ -191,7 +191,7 @@ describe("a difference is reported", () => {
     );
   });
 
-  test("by the test's own check, in each way", async () => {
+  it("by the test's own check, in each way", async () => {
     const endings: string[] = [];
     const report = await everyCrash(async (_input, { step }) => void (await step("look", () => 1)), "x", {
       after: ({ status }) => {
@@ -206,7 +206,7 @@ describe("a difference is reported", () => {
 });
 
 describe("no problem is reported for", () => {
-  test("another order of the effects in the world", async () => {
+  it("another order of the effects in the world", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       await Promise.all(["a", "b", "c"].map((name) => step(name, () => done.push(name))));
     };
@@ -217,7 +217,7 @@ describe("no problem is reported for", () => {
     expect(report.problems).toEqual([]);
   });
 
-  test("an agent whose step runs at most once, and that takes another branch when the step was interrupted", async () => {
+  it("an agent whose step runs at most once, and that takes another branch when the step was interrupted", async () => {
     const agent: AgentFunction = async (_input, { ask, step }) => {
       try {
         await step("transfer", () => done.push("30 €"), { once: true });
@@ -231,7 +231,7 @@ describe("no problem is reported for", () => {
     expect((await everyCrash(agent, "x", { ...options, answers: ["yes"] })).problems).toEqual([]);
   });
 
-  test("an agent that compensates for a possible effect", async () => {
+  it("an agent that compensates for a possible effect", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       try {
         await step("charge", () => done.push("30 €"));
@@ -247,7 +247,7 @@ describe("no problem is reported for", () => {
   });
 });
 
-test("a step that runs at most once and that the agent repeats itself is found", async () => {
+it("a step that runs at most once and that the agent repeats itself is found", async () => {
   const agent: AgentFunction = async (_input, { step }) => {
     try {
       await step("transfer", () => done.push("30 €"), { once: true });
@@ -260,7 +260,7 @@ test("a step that runs at most once and that the agent repeats itself is found",
   expect(report.problems).toContainEqual(expect.stringMatching(/^crashed in step transfer#1, .*: The world outside/));
 });
 
-test("the effects of a parallel step after the crash are in the world too", async () => {
+it("the effects of a parallel step after the crash are in the world too", async () => {
   const agent: AgentFunction = async (_input, { step }) => {
     await Promise.all([
       step("quick", () => 1),
@@ -282,7 +282,7 @@ describe("Math.random()", () => {
 
   afterEach(() => vi.restoreAllMocks());
 
-  test("is restored afterwards, and unchanged meanwhile for other code", async () => {
+  it("is restored afterwards, and unchanged meanwhile for other code", async () => {
     const before = Math.random;
     const drawn: string[] = [];
     const record: AgentFunction = async (_input, { step }) => {
@@ -295,7 +295,7 @@ describe("Math.random()", () => {
     expect(new Set(drawn).size).toBe(4);
   });
 
-  test("is not replaced if a test has replaced it", async () => {
+  it("is not replaced if a test has replaced it", async () => {
     vi.spyOn(Math, "random").mockReturnValue(0.25);
     const report = await everyCrash(agent, "x", { ...options, world: () => new Set(done) });
     expect(report.problems).toEqual([]);
@@ -303,7 +303,7 @@ describe("Math.random()", () => {
   });
 });
 
-test("a question without an answer is an error of the test, as is an answer that does not match", async () => {
+it("a question without an answer is an error of the test, as is an answer that does not match", async () => {
   const agent: AgentFunction = async (_input, { ask }) => {
     await ask("Sure?", { schema: z.object({ ok: z.boolean() }) });
   };
@@ -316,7 +316,7 @@ test("a question without an answer is an error of the test, as is an answer that
   );
 });
 
-test.each([
+it.each([
   ["world", "a list"],
   ["before", 7],
   ["answers", "yes"],

@@ -1,7 +1,7 @@
 import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 import { defineAgent } from "cadenza";
 import { drive, everyInterruption, record, replay } from "cadenza/testing";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { poet } from "../../examples/ai-sdk.ts";
 import { booking } from "../../examples/approval.ts";
 import { crawler } from "../../examples/cancel.ts";
@@ -32,7 +32,7 @@ function model(text: string): MockLanguageModelV3 {
 }
 
 describe("the example", () => {
-  test(
+  it(
     "echo emits its input",
     withoutTimers(async () => {
       const t = drive(echo, [{ parts: [{ content: "one" }] }, { parts: [{ content: "two" }] }]);
@@ -42,7 +42,7 @@ describe("the example", () => {
     }),
   );
 
-  test(
+  it(
     "booking books as many seats as the answer names, and fails without an answer after a day",
     withoutTimers(async () => {
       const t = drive(booking, "Rome, Friday");
@@ -59,7 +59,7 @@ describe("the example", () => {
     }),
   );
 
-  test(
+  it(
     "crawler closes its browser wherever it is cancelled",
     withoutTimers(async () => {
       const t = drive(crawler, "Go");
@@ -69,7 +69,7 @@ describe("the example", () => {
     }),
   );
 
-  test(
+  it(
     "chat gives its model the history, and reports its usage",
     withoutTimers(async () => {
       const history = [{ parts: [{ content: "I am Ada." }] }, { role: "agent", parts: [{ content: "Hello, Ada." }] }];
@@ -83,7 +83,7 @@ describe("the example", () => {
     }),
   );
 
-  test(
+  it(
     "poet streams word by word",
     withoutTimers(async () => {
       const t = drive(poet(model("Soft it plays")), "A line, please.");
@@ -93,7 +93,7 @@ describe("the example", () => {
     }),
   );
 
-  test(
+  it(
     "jury emits both opinions, and fails if one of its jurors fails",
     withoutTimers(async () => {
       const t = drive(jury, "La Mer", { agents: { critic: "Dull.", fan: "Grand!" } });
@@ -105,7 +105,7 @@ describe("the example", () => {
     }),
   );
 
-  test(
+  it(
     "dice asks before it rolls, and has no more than six sides",
     withoutTimers(async () => {
       const t = drive(dice, "5");
@@ -127,7 +127,7 @@ describe("the licence audit", () => {
   const steps = { "read the lock file": packages, "inspect *": "with licence text" };
   const input = "package-lock.json";
 
-  test(
+  it(
     "asks about each licence that is not allowed, and reports",
     withoutTimers(async () => {
       const t = drive(licenceAudit, input, { steps, strict: true });
@@ -144,7 +144,7 @@ describe("the licence audit", () => {
     }),
   );
 
-  test(
+  it(
     "has no problem at any interruption",
     withoutTimers(async () => {
       const answers = [{ allow: false }, { allow: true }];
@@ -153,7 +153,7 @@ describe("the licence audit", () => {
     }),
   );
 
-  test(
+  it(
     "replays its cassette, and reports the mismatch of a changed one",
     withoutTimers(async () => {
       const t = drive(licenceAudit, input, { steps });

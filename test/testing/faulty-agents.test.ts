@@ -1,6 +1,6 @@
 import type { AgentFunction } from "cadenza";
 import { everyInterruption } from "cadenza/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 
 /* Each of these agents has one fault. Its report names the yield and the fault. */
 
@@ -194,7 +194,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
 const agents = { slow: () => new Promise(() => {}) };
 
 describe("everyInterruption catches an agent that", () => {
-  test.each(Object.entries(faulty))("%s", async (_name, { agent, answers = [], said }) => {
+  it.each(Object.entries(faulty))("%s", async (_name, { agent, answers = [], said }) => {
     const report = await everyInterruption(agent, "Hello", { answers, patienceMs: 50, agents });
     for (const text of said) expect(report.problems).toEqual(expect.arrayContaining([expect.stringMatching(text)]));
     expect(report.ok).toBe(false);

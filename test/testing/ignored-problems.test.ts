@@ -1,6 +1,6 @@
 import type { AgentFunction } from "cadenza";
 import { everyInterruption } from "cadenza/testing";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 
 /* A problem of another library, for example, can be ignored. The report still counts it. */
 
@@ -10,7 +10,7 @@ const leaky: AgentFunction = async function* () {
   clearInterval(timer);
 };
 
-test.each([
+it.each([
   ["a text", ["It left an interval"]],
   ["a pattern", [/left an interval of \d+ ms, set at ignored-problems\.test\.ts/g]],
   ["a text with the interruption", ['cancelled after yield 1 (part "one"): It left']],
@@ -23,19 +23,19 @@ test.each([
   expect(String(report)).toBe('3 ways to run "agent", all well (1 problem ignored): 1 × not interrupted, 2 × cancel.');
 });
 
-test("a problem that does not match is not ignored", async () => {
+it("a problem that does not match is not ignored", async () => {
   const report = await everyInterruption(leaky, "x", { ignore: ["It left a listener", /^It left/] });
   expect(report.problems).toHaveLength(1);
 });
 
-test.each([[""], [7], [null]])("%j is refused as a pattern to ignore", async (bad) => {
+it.each([[""], [7], [null]])("%j is refused as a pattern to ignore", async (bad) => {
   await expect(everyInterruption(leaky, "x", { ignore: [bad as string] })).rejects.toMatchObject({
     code: "invalid_argument",
     message: expect.stringMatching(/^options\.ignore\[0\]: expected a text that is not empty, or a pattern/),
   });
 });
 
-test("the test's own check gets the end of the run", async () => {
+it("the test's own check gets the end of the run", async () => {
   const endings: string[] = [];
   const agent: AgentFunction = async function* () {
     yield "one";

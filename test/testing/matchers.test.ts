@@ -2,7 +2,7 @@ import type { AgentFunction } from "cadenza";
 import { AgentError } from "cadenza";
 import type { CadenzaMatchers } from "cadenza/testing";
 import { drive, everyInterruption, matchers } from "cadenza/testing";
-import { beforeAll, expect, test } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 
 declare module "vitest" {
   interface Matchers<T> extends CadenzaMatchers<T> {}
@@ -18,7 +18,7 @@ const shy: AgentFunction = async function* (_input, { ask }) {
   throw new AgentError("invalid_input", "That is no name.", { reason: "empty" });
 };
 
-test("runs and drives have the same matchers", async () => {
+it("runs and drives have the same matchers", async () => {
   const t = drive(shy, "x");
   const run = await t.finish();
   expect(run).toBeAwaiting();
@@ -39,7 +39,7 @@ test("runs and drives have the same matchers", async () => {
   expect(await drive(shy, "x").cancel()).toHaveBeenCancelled();
 });
 
-test("a failure gives the run's state in full", async () => {
+it("a failure gives the run's state in full", async () => {
   const t = drive(shy, "x");
   await t.finish();
   const said = (judge: () => void): string => {
@@ -69,7 +69,7 @@ test("a failure gives the run's state in full", async () => {
   );
 });
 
-test("reports have matchers too", async () => {
+it("reports have matchers too", async () => {
   const good = await everyInterruption(() => "x", "x");
   expect(good).toSurviveInterruptions();
   expect(String(good)).toBe(
@@ -94,7 +94,7 @@ test("reports have matchers too", async () => {
   });
 });
 
-test("the check after an interruption runs after the run's end", async () => {
+it("the check after an interruption runs after the run's end", async () => {
   let open = 0;
   const agent: AgentFunction = async function* () {
     open += 1;
@@ -113,7 +113,7 @@ test("the check after an interruption runs after the run's end", async () => {
   expect(thrown.problems.join()).toContain("expected 1 to be +0");
 });
 
-test("questions without an answer are named", async () => {
+it("questions without an answer are named", async () => {
   await expect(everyInterruption(shy, "x")).rejects.toThrow(
     'the agent asks ask#1 "Your name?", question 1, and there are 0 answers. Add one: { answers: [ … ] }.',
   );

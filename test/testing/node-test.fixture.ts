@@ -1,6 +1,6 @@
 /** Run by `node --test`, from node-test.system.test.ts: the kit needs no test runner of its own. */
 import assert from "node:assert/strict";
-import test from "node:test";
+import { it } from "node:test";
 import { defineAgent, MemoryStore } from "cadenza";
 import { storeContract } from "cadenza/store";
 import { drive, everyInterruption, record, replay } from "cadenza/testing";
@@ -11,7 +11,7 @@ const booking = defineAgent("booking", async function* (_input, { ask, step }) {
   yield "Booked.";
 });
 
-test("an agent is driven", async () => {
+it("an agent is driven", async () => {
   const t = drive(booking, "Paris", { steps: { plan: "over the moon" } });
   assert.equal((await t.until("part")).text, "over the moon");
   assert.equal((await t.until("await")).question, "Book it?");
@@ -20,24 +20,24 @@ test("an agent is driven", async () => {
   assert.equal((await replay(booking, await record(t))).status, "completed");
 });
 
-test("time passes", async () => {
+it("time passes", async () => {
   const t = drive(booking, "Paris");
   await t.until("await");
   await t.clock.advance("24h");
   assert.equal((await t.finish()).status, "failed");
 });
 
-test("an agent that waits for ever is reported, although nothing holds the process open", async () => {
+it("an agent that waits for ever is reported, although nothing holds the process open", async () => {
   const t = drive(() => new Promise<never>(() => {}), "x", { patienceMs: 50 });
   await assert.rejects(t.next(), /no activity for 50ms/);
 });
 
-test("every interruption leads to the same output", async () => {
+it("every interruption leads to the same output", async () => {
   (await everyInterruption(booking, "Paris", { answers: ["Yes"] })).assert();
 });
 
 for (const { name, run } of storeContract.slice(0, 3))
-  test(name, () =>
+  it(name, () =>
     run(() => {
       const store = new MemoryStore();
       return { first: store, second: store, close: () => store.close() };

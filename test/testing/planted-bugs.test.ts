@@ -2,7 +2,7 @@ import type { AgentFunction } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import type { CrashOptions } from "cadenza/testing";
 import { everyCrash, everyInterruption } from "cadenza/testing";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import * as z from "zod";
 import { onDurableStore } from "../harness/durable-runtime.ts";
 import { aiSdkAgents } from "./ai-sdk-agents.ts";
@@ -147,14 +147,14 @@ const found: Record<string, Planted> = {
 };
 
 describe("everyCrash finds", () => {
-  test.each(Object.entries(found))("%s", async (_name, { wrong, said }) => {
+  it.each(Object.entries(found))("%s", async (_name, { wrong, said }) => {
     const report = await everyCrash(wrong, "Three apples", options);
     for (const line of said) expect(report.problems).toEqual(expect.arrayContaining([expect.stringMatching(line)]));
     expect(report.ok).toBe(false);
     expect(() => report.assert()).toThrow(/went wrong/);
   });
 
-  test("a step with another name each time, before a question", async () => {
+  it("a step with another name each time, before a question", async () => {
     let called = 0;
     const wrong: AgentFunction = async (_input, { ask, step }) => {
       called += 1;
@@ -165,7 +165,7 @@ describe("everyCrash finds", () => {
     expect(report.problems).toEqual(expect.arrayContaining([expect.stringMatching(/It is blocked: /)]));
   });
 
-  test.each(Array.from({ length: 5 }, (_, round) => round))("a random branch, each time (%i)", async () => {
+  it.each(Array.from({ length: 5 }, (_, round) => round))("a random branch, each time (%i)", async () => {
     const report = await everyCrash(found["a random branch"]?.wrong ?? (() => undefined), "x", {
       ...options,
       patienceMs: 20,
@@ -175,14 +175,14 @@ describe("everyCrash finds", () => {
 });
 
 describe("without the bug no problem is reported for", () => {
-  test.each(Object.entries(found))("%s", async (_name, { right }) => {
+  it.each(Object.entries(found))("%s", async (_name, { right }) => {
     expect((await everyCrash(right, "Three apples", options)).problems).toEqual([]);
     const { world, ...rest } = options;
     expect((await everyInterruption(right, "Three apples", rest)).problems).toEqual([]);
     expect(world).toBeDefined();
   });
 
-  test.each(Object.entries(aiSdkAgents))("an agent of the AI SDK that %s", async (_name, { agent, answers }) => {
+  it.each(Object.entries(aiSdkAgents))("an agent of the AI SDK that %s", async (_name, { agent, answers }) => {
     const report = await everyCrash(agent, "How is the weather?", { answers, world: () => outside.charges });
     expect(report.problems).toEqual([]);
     expect(report.results.length).toBeGreaterThan(2);
@@ -197,7 +197,7 @@ describe("everyInterruption finds", () => {
       : `${outside.charges.length} charges, ${outside.refunds.length} refunds, ${outside.mails.length} mails`;
   const { world: _, ...interruption } = { ...check, after: balanced };
 
-  test("that there is no refund when the run is cancelled", async () => {
+  it("that there is no refund when the run is cancelled", async () => {
     const report = await everyInterruption(
       async function* (_input, { ask, step, run_id }) {
         await step("charge", ({ key }) => outside.charge(`${run_id} ${key}`));
@@ -213,7 +213,7 @@ describe("everyInterruption finds", () => {
     );
   });
 
-  test("no problem for one that gives the money back", async () => {
+  it("no problem for one that gives the money back", async () => {
     const careful: AgentFunction = async function* (_input, { ask, step, run_id }) {
       let isDone = false;
       try {
@@ -232,7 +232,7 @@ describe("everyInterruption finds", () => {
   });
 });
 
-test("alwaysReplay repeats a charge outside a step, however quickly the question is answered", async () => {
+it("alwaysReplay repeats a charge outside a step, however quickly the question is answered", async () => {
   const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true } }));
   const agent = found["a charge outside a step, before a question"]?.wrong ?? (() => undefined);
   runtime.register("order", { durable: true }, agent);

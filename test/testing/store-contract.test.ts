@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import { creatorsFaults } from "../harness/planted-stores/creators.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
@@ -34,15 +34,15 @@ const brokenStores = [
   ...feedFaults,
 ];
 
-test("every check has a name of its own", () => {
+it("every check has a name of its own", () => {
   expect(new Set(storeContract.map(({ name }) => name)).size).toBe(storeContract.length);
 });
 
-test("no two broken stores have the same fault", () => {
+it("no two broken stores have the same fault", () => {
   expect(new Set(brokenStores.map(({ fault }) => fault)).size).toBe(brokenStores.length);
 });
 
-test("a feed that a user wrote keeps the contract, without a fault", async () => {
+it("a feed that a user wrote keeps the contract, without a fault", async () => {
   for (const { run } of storeContract)
     await run((options) => {
       const store = ownFeed(options);
@@ -51,7 +51,7 @@ test("a feed that a user wrote keeps the contract, without a fault", async () =>
 });
 
 // Each row is a store with one fault, and names the check that must find it. The other checks may find it, too.
-test.each(brokenStores.map((store) => [store.fault, store] as const))(
+it.each(brokenStores.map((store) => [store.fault, store] as const))(
   "the contract finds: %s",
   async (_fault, broken) => {
     const check = storeContract.find(({ name }) => name === broken.caughtBy);

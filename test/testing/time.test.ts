@@ -1,7 +1,7 @@
 import type { AgentFunction, StepScope } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createFakeClock, drive } from "cadenza/testing";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { deferred } from "../harness/promises.ts";
 import { withoutTimers } from "../harness/without-timers.ts";
@@ -30,7 +30,7 @@ function booking(hasDefault: boolean): AgentFunction {
 const agents = { hotel: defineAgent("hotel", () => "Room 12") };
 
 describe("a deadline of 24 hours", () => {
-  test(
+  it(
     "that is met",
     withoutTimers(async () => {
       const t = drive(booking(false), "Paris", { agents, now: "2025-06-01T12:00:00Z" });
@@ -46,7 +46,7 @@ describe("a deadline of 24 hours", () => {
     }),
   );
 
-  test(
+  it(
     "that passes, with a default",
     withoutTimers(async () => {
       const t = drive(booking(true), "Paris", { agents });
@@ -57,7 +57,7 @@ describe("a deadline of 24 hours", () => {
     }),
   );
 
-  test(
+  it(
     "that passes, without a default, and an answer that comes too late",
     withoutTimers(async () => {
       const t = drive(booking(false), "Paris", { agents });
@@ -74,7 +74,7 @@ describe("a deadline of 24 hours", () => {
     }),
   );
 
-  test(
+  it(
     "that is cut short by a cancel",
     withoutTimers(async () => {
       const t = drive(booking(false), "Paris", { agents });
@@ -91,7 +91,7 @@ describe("time", () => {
     vi.useRealTimers();
   });
 
-  test("passes while the agent waits for it, up to the limit of the test", async () => {
+  it("passes while the agent waits for it, up to the limit of the test", async () => {
     let tries = 0;
     const flaky: AgentFunction = async function* (_input, { step }) {
       const fetch = (): string => {
@@ -114,7 +114,7 @@ describe("time", () => {
     expect(t.clock.now()).toBeLessThanOrEqual(Date.UTC(2025, 0, 1) + 120_000);
   });
 
-  test("ends an attempt at a step that takes too long, and the next one counts", async () => {
+  it("ends an attempt at a step that takes too long, and the next one counts", async () => {
     const late = deferred();
     const slow: AgentFunction = async function* (_input, { step }) {
       const fetch = async ({ attempt, emit }: StepScope): Promise<string> => {
@@ -134,14 +134,14 @@ describe("time", () => {
     expect(t.clock.pending).toBe(0);
   });
 
-  test("limits how long a run may be active", async () => {
+  it("limits how long a run may be active", async () => {
     const t = drive(() => new Promise<never>(() => {}), "x", { timeoutMs: 60_000, patienceMs: 5 });
     await expect(t.finish()).rejects.toThrow(/no activity/);
     await t.clock.advance("61s");
     expect(await t.finish()).toMatchObject({ status: "failed", error: { data: { reason: "run_timeout" } } });
   });
 
-  test("is the test's own also under fake timers, and nothing hangs", async () => {
+  it("is the test's own also under fake timers, and nothing hangs", async () => {
     vi.useFakeTimers();
     const t = drive(booking(true), "Paris", { agents, patienceMs: 30 });
     await t.until("await");
@@ -151,7 +151,7 @@ describe("time", () => {
     await expect(stuck.next()).rejects.toThrow(/no activity for 30ms/);
   });
 
-  test("goes on if the kit is loaded under fake timers", async () => {
+  it("goes on if the kit is loaded under fake timers", async () => {
     vi.useFakeTimers();
     vi.resetModules();
     const kit = await import("cadenza/testing");
@@ -163,7 +163,7 @@ describe("time", () => {
     await expect(stuck.next()).rejects.toThrow("no activity");
   });
 
-  test("of a runtime can be a fake clock: deadlines, retention", async () => {
+  it("of a runtime can be a fake clock: deadlines, retention", async () => {
     const clock = createFakeClock({ now: Date.UTC(2030, 0, 1) });
     const runtime = new AgentRuntime({ clock, retention: { maxAgeMs: 3_600_000 } });
     runtime.register("ask", async (_input, { ask }) => ask("Sure?", { timeoutMs: DAY_MS }));
@@ -175,7 +175,7 @@ describe("time", () => {
     await expect(runtime.getRun(run_id)).rejects.toMatchObject({ code: "run_not_found" });
   });
 
-  test("takes durations and times in every form, and goes forward only", async () => {
+  it("takes durations and times in every form, and goes forward only", async () => {
     const clock = createFakeClock({ now: new Date(1_000) });
     const called: string[] = [];
     clock.setTimeout(() => called.push("b"), 20);

@@ -14,11 +14,11 @@ import type {
   InterruptionReport,
 } from "cadenza/testing";
 import { createFakeClock, drive, everyCrash, everyInterruption, matchers, record, replay } from "cadenza/testing";
-import { expect, expectTypeOf, test } from "vitest";
+import { expect, expectTypeOf, it } from "vitest";
 
 const agent = defineAgent("agent", () => "x");
 
-test("the kit's results have precise types", () => {
+it("the kit's results have precise types", () => {
   expectTypeOf(drive).returns.toEqualTypeOf<Drive>();
   expectTypeOf<Drive["next"]>().returns.resolves.toEqualTypeOf<DriveEvent>();
   expectTypeOf<Drive["finish"]>().returns.resolves.toEqualTypeOf<Run>();
@@ -35,7 +35,7 @@ test("the kit's results have precise types", () => {
   expectTypeOf(storeContract).toExtend<readonly StoreCheck[]>();
 });
 
-test("the compiler takes valid arguments and refuses others", () => {
+it("the compiler takes valid arguments and refuses others", () => {
   // Checked by the compiler, and never called.
   const written = async (t: Drive): Promise<void> => {
     new AgentRuntime({ clock: createFakeClock() });

@@ -2,7 +2,7 @@ import type { AgentFunction } from "cadenza";
 import { defineAgent } from "cadenza";
 import type { CrashOptions, Messages } from "cadenza/testing";
 import { decline, everyCrash, everyInterruption } from "cadenza/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import * as z from "zod";
 
 /* Agents that wait for time and for messages, in all their interruptions and crashes. */
@@ -22,7 +22,7 @@ const options: CrashOptions = {
 const wheres = (report: { readonly results: readonly { readonly kind: string; readonly where: string }[] }): string[] =>
   report.results.map(({ kind, where }) => `${kind}: ${where}`);
 
-test("an agent is crashed in and around each sleep, receive and message, and around a question that is declined", async () => {
+it("an agent is crashed in and around each sleep, receive and message, and around a question that is declined", async () => {
   const report = await everyCrash(order, "", {
     ...options,
     after: ({ output }) => {
@@ -53,7 +53,7 @@ test("an agent is crashed in and around each sleep, receive and message, and aro
   ]);
 });
 
-test("an agent is interrupted in each sleep and receive, and gets its messages early, late and not in time", async () => {
+it("an agent is interrupted in each sleep and receive, and gets its messages early, late and not in time", async () => {
   const report = await everyInterruption(order, "", options);
   expect(wheres(report)).toEqual([
     "none: not interrupted",
@@ -78,7 +78,7 @@ describe.each([
   ["everyCrash", everyCrash],
   ["everyInterruption", everyInterruption],
 ] as const)("%s lets time pass and sends messages", (tool, every) => {
-  test("in sub-agents", async () => {
+  it("in sub-agents", async () => {
     const child = defineAgent("child", async (_input, { receive, sleep }) => {
       await sleep("2h", { name: "nap" });
       return `${await receive("word")}`;
@@ -95,7 +95,7 @@ describe.each([
     expect(where).toMatch(/receive:word#1.* of child/);
   });
 
-  test("while a question is open, and no longer than the question", async () => {
+  it("while a question is open, and no longer than the question", async () => {
     const reminding: AgentFunction = async function* (_input, { ask, sleep }) {
       const done = new AbortController();
       const remind = async (): Promise<void> => {
@@ -110,7 +110,7 @@ describe.each([
     expect(report.problems).toEqual([]);
   });
 
-  test("while nothing is at work", async () => {
+  it("while nothing is at work", async () => {
     const stopped: AgentFunction = async (_input, { receive, sleep, step }) => {
       const done = new AbortController();
       const { signal } = done;
@@ -122,7 +122,7 @@ describe.each([
     expect(report.problems).toEqual([]);
   });
 
-  test("to an agent that polls", async () => {
+  it("to an agent that polls", async () => {
     const polling: AgentFunction = async (_input, { now, sleep, step }) => {
       const begun = now();
       while (!(await step("look", () => now() >= begun + 7_200_000))) await sleep("1h");
@@ -132,7 +132,7 @@ describe.each([
     expect(wheres(report).join("\n")).toContain("sleep#2");
   });
 
-  test("and says what is missing", async () => {
+  it("and says what is missing", async () => {
     const deaf: AgentFunction = async (_input, { receive }) => receive("payment");
     await expect(every(deaf, "", { messages: [{ name: "note", data: 1 }] })).rejects.toThrow(
       `${tool}: the agent waits for receive:payment#1, and there is no message "payment" for it. ` +
@@ -145,7 +145,7 @@ describe.each([
 });
 
 describe("what agents do wrong while they wait is found:", () => {
-  test("a sleep that is not cleaned up", async () => {
+  it("a sleep that is not cleaned up", async () => {
     const leaky: AgentFunction = async (_input, { sleep }) => {
       const timer = setInterval(() => undefined, 60_000);
       await sleep("1h");
@@ -157,7 +157,7 @@ describe("what agents do wrong while they wait is found:", () => {
     ]);
   });
 
-  test("a side effect after a sleep that is not in a step", async () => {
+  it("a side effect after a sleep that is not in a step", async () => {
     let mails = 0;
     const eager: AgentFunction = async (_input, { receive, sleep }) => {
       await sleep("1h");
@@ -174,7 +174,7 @@ describe("what agents do wrong while they wait is found:", () => {
     );
   });
 
-  test("another receive when a step fails, for which there is no message", async () => {
+  it("another receive when a step fails, for which there is no message", async () => {
     const sulking: AgentFunction = async (_input, { receive, step }) => {
       await step("work", () => 1).catch(() => receive("help"));
     };

@@ -22,12 +22,12 @@ import { writeChecks } from "./writes.ts";
  *
  * @example
  * ```ts
- * import { test } from "vitest";
+ * import { it } from "vitest";
  * import { MemoryStore } from "cadenza";
  * import { storeContract } from "cadenza/store";
  *
  * for (const { name, run } of storeContract) {
- *   test(name, () =>
+ *   it(name, () =>
  *     run(({ clock, feed }) => {
  *       const store = new MemoryStore({ clock, feed }); // yours
  *       return { first: store, second: store, close: () => store.close() };

@@ -1,11 +1,11 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { newFile } from "../../harness/crash/place.ts";
 import { drainsBesideWaits } from "../../harness/drains/beside.ts";
 
 /** A share of what `npm run test:drains -- --part beside` tries. */
 const TIMES = 4;
 
-test("workers on a file that get SIGTERM during steps beside waits begin no step twice", {
+it("workers on a file that get SIGTERM during steps beside waits begin no step twice", {
   timeout: 180_000,
 }, async () => {
   const { place, remove } = newFile();

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
-import { describe, test } from "vitest";
+import { describe, it } from "vitest";
 import { agentForms, fates, Place } from "../../harness/agent-forms.ts";
 import { drivers, temporaryFolder } from "../../harness/sqlite-files.ts";
 import { lastingStore } from "../../harness/store-proxy.ts";
@@ -29,7 +29,7 @@ const stores: Readonly<Record<string, Shared>> = {
 
 describe.each(Object.entries(stores))("%s", (_store, share) => {
   describe.each(Object.entries(agentForms))("a run of %s", (_form, agent) => {
-    test.concurrent.each(Object.entries(fates))("%s", async (_fate, meet) => {
+    it.concurrent.each(Object.entries(fates))("%s", async (_fate, meet) => {
       const { open, remove } = share();
       const place = new Place(agent, open);
       await place.open();

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { underFaults } from "../../harness/faults/faults.ts";
 import { describe as inWords } from "../../harness/faults/report.ts";
 import { drivers } from "../../harness/sqlite-files.ts";
@@ -7,7 +7,7 @@ import { drivers } from "../../harness/sqlite-files.ts";
 const SHOWN = 10;
 const seed = process.env["FAULTS_SEED"] ?? `${Date.now()}`;
 
-test(`processes that are killed, frozen and closed, with slow disks and lost answers, keep what they have acknowledged (FAULTS_SEED=${seed})`, {
+it(`processes that are killed, frozen and closed, with slow disks and lost answers, keep what they have acknowledged (FAULTS_SEED=${seed})`, {
   timeout: 180_000,
 }, async () => {
   const { figures, anomalies } = await underFaults({

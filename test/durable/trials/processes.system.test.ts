@@ -1,9 +1,9 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { manyProcesses } from "../../harness/crash/processes.ts";
 
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 
-test(`processes on one file that are killed in turn lose no run, and no two of them execute a run at once (CRASH_SEED=${seed})`, {
+it(`processes on one file that are killed in turn lose no run, and no two of them execute a run at once (CRASH_SEED=${seed})`, {
   timeout: 120_000,
 }, async () => {
   const { runs, kills, wrong, said } = await manyProcesses({

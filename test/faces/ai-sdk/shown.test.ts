@@ -4,7 +4,7 @@ import * as five from "ai-5";
 import type { AgentContext, AgentFunction } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { aiSdk, createChatHandler } from "cadenza/ai-sdk";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../../harness/clock.ts";
 import { deferred } from "../../harness/promises.ts";
@@ -114,7 +114,7 @@ const withTools =
 const readers = [{ name: "ai 5", sdk: five as unknown as typeof six }, ...versions];
 
 describe.each(readers)("a page of $name", ({ name, sdk }) => {
-  test("shows thoughts, sources and texts, as they come and when it is loaded again, with usage and times", async () => {
+  it("shows thoughts, sources and texts, as they come and when it is loaded again, with usage and times", async () => {
     const page = new Page(sdk, withTools(thinker()));
     const said = await page.say("hi");
     expect(kinds(said)).toBe("reasoning source-url text");
@@ -136,7 +136,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     );
   });
 
-  test("shows a state in one part, which the next one replaces", async () => {
+  it("shows a state in one part, which the next one replaces", async () => {
     const state = (value: object) => ({
       ...{ name: "state", content_type: "application/json" },
       content: JSON.stringify(value),
@@ -152,7 +152,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     expect(kinds((await page.loaded())[1] as UIMessage)).toBe("data-state text");
   });
 
-  test("keeps the name of a user's file", async () => {
+  it("keeps the name of a user's file", async () => {
     const page = new Page(sdk, () => "Seen.");
     const file = {
       type: "file",
@@ -165,7 +165,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     expect((await page.loaded())[0]?.parts).toMatchObject([file]);
   });
 
-  test("keeps the name of an agent's file, which the stream has no field for", async () => {
+  it("keeps the name of an agent's file, which the stream has no field for", async () => {
     const page = new Page(sdk, async function* () {
       yield { name: "chart.png", content_type: "image/png", content: "aGk=", content_encoding: "base64" };
     });
@@ -175,7 +175,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     expect((await page.loaded())[1]?.parts).toEqual([{ type: "step-start" }, { ...file, filename: "chart.png" }]);
   });
 
-  test("shows preliminary outputs of a tool, and then its result in their place", async () => {
+  it("shows preliminary outputs of a tool, and then its result in their place", async () => {
     const gate = deferred();
     const weather = six.tool({
       inputSchema: z.object({ city: z.string() }),
@@ -200,7 +200,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     }
   });
 
-  test.each([
+  it.each([
     ["a boolean", z.boolean(), true],
     ["a number", z.number(), 5],
     ["a list", z.array(z.string()), ["a", "b"]],
@@ -217,7 +217,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     expect(callIn(said)["output"]).toEqual(output);
   });
 
-  test("executes its own tools under their names, with their arguments", async () => {
+  it("executes its own tools under their names, with their arguments", async () => {
     const getLocation = six.tool({
       inputSchema: z.object({ precise: z.boolean() }),
       outputSchema: z.object({ city: z.string() }),
@@ -237,7 +237,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     expect(callIn((await page.loaded())[1] as UIMessage)).toMatchObject({ output: { city: "Ulm" } });
   });
 
-  test("says that one of its tools has failed", async () => {
+  it("says that one of its tools has failed", async () => {
     const getLocation = six.tool({ inputSchema: z.object({}), outputSchema: z.object({ city: z.string() }) });
     const page = new Page(sdk, withTools(thinker({ name: "getLocation", input: {} }), { getLocation }));
     await page.say("Where am I?");
@@ -258,7 +258,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
       });
     const payer = () => withTools(thinker({ name: "pay", input: { cents: 40 } }), { pay: pay() });
 
-    test("are those of the tool, with its arguments, and its result follows", async () => {
+    it("are those of the tool, with its arguments, and its result follows", async () => {
       const page = new Page(sdk, payer());
       const asked = await page.say("Pay.");
       const call = callIn(asked);
@@ -270,7 +270,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
       expect(callIn((await page.loaded())[1] as UIMessage)).toMatchObject({ type: "tool-pay", output: { paid: 40 } });
     });
 
-    test("that are refused are denied", async () => {
+    it("that are refused are denied", async () => {
       const page = new Page(sdk, payer());
       const { id } = callIn(await page.say("Pay."))["approval"] as { readonly id: string };
       const said = await page.reply({ state: "approval-responded", approval: { id, approved: false, reason: "No." } });
@@ -279,7 +279,7 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
       expect(callIn((await page.loaded())[1] as UIMessage)).toMatchObject({ type: "tool-pay", state: "output-denied" });
     });
 
-    test("are questions for a page that has no approvals", async () => {
+    it("are questions for a page that has no approvals", async () => {
       const page = new Page(sdk, payer(), false);
       expect(callIn(await page.say("Pay."))).toMatchObject({ type: "dynamic-tool", toolName: "ask" });
       const said = await page.reply({ state: "output-available", output: { approved: true } });

@@ -7,7 +7,7 @@ import { createChatHandler } from "cadenza/ai-sdk";
 import type { LoadedChat, UseChatOptions } from "cadenza/client";
 import { chatOptions, loadChat } from "cadenza/client";
 import { act, createElement } from "react";
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { reactPage } from "../../harness/react-page.ts";
 import { Desk } from "../desk.ts";
 
@@ -62,7 +62,7 @@ function questionIn({ messages }: Chat): { readonly toolCallId: string; readonly
 }
 
 for (const [name, hook] of Object.entries(versions)) {
-  test(`useChat of ${name} with chatOptions shows tokens, a question, its answer, a failure and a stop`, async () => {
+  it(`useChat of ${name} with chatOptions shows tokens, a question, its answer, a failure and a stop`, async () => {
     const used = await show(hook, chatOptions({ api: API, id: "c1", fetch: send }));
     await does(() => used().sendMessage({ text: "stream" }));
     expect(textOf(used().messages)).toBe("One two three.");
@@ -85,7 +85,7 @@ for (const [name, hook] of Object.entries(versions)) {
 
 for (const [name, hook] of Object.entries(versions))
   for (const where of ["kept", "in the render"])
-    test(`useChat of ${name} drops what an attempt at a step has shown when the step is tried again, options ${where}`, async () => {
+    it(`useChat of ${name} drops what an attempt at a step has shown when the step is tried again, options ${where}`, async () => {
       const make = (): never => chatOptions({ api: API, id: "c1", fetch: send }) as never;
       const kept = make();
       let used: Chat | undefined;
@@ -118,7 +118,7 @@ for (const [name, hook] of Object.entries(versions))
     });
 
 for (const [name, hook] of Object.entries(versions)) {
-  test(`useChat of ${name} keeps the failure of a message when its request to follow the chat is answered later`, async () => {
+  it(`useChat of ${name} keeps the failure of a message when its request to follow the chat is answered later`, async () => {
     const arrive: (() => void)[] = [];
     const slowly: typeof fetch = async (url, init) => {
       if (init?.method === "GET") await new Promise<void>((resolve) => arrive.push(resolve));
@@ -137,7 +137,7 @@ for (const [name, hook] of Object.entries(versions)) {
     expect(used().status).toBe("ready");
   });
 
-  test(`useChat of ${name} comes to rest when its request to follow the chat is answered after a message`, async () => {
+  it(`useChat of ${name} comes to rest when its request to follow the chat is answered after a message`, async () => {
     const arrive: (() => void)[] = [];
     const slowly: typeof fetch = async (url, init) => {
       if (init?.method === "GET") await new Promise<void>((resolve) => arrive.push(resolve));
@@ -162,7 +162,7 @@ for (const [name, hook] of Object.entries(versions)) {
 
 // Version 5 is not ready for an answer until it follows the run; version 7 says that it is.
 for (const first of ["GET", "POST"])
-  test(`useChat of ai 7 takes an answer before it follows the run, and ${first} is answered first`, async () => {
+  it(`useChat of ai 7 takes an answer before it follows the run, and ${first} is answered first`, async () => {
     const asked = await show(page7, chatOptions({ api: API, id: "c1", fetch: send }));
     await does(() => asked().sendMessage({ text: "ask" }));
     const { toolCallId = "" } = questionIn(asked()) ?? {};
@@ -185,7 +185,7 @@ for (const first of ["GET", "POST"])
     expect(used().status).toBe("ready");
   });
 
-test("useChat with the stock transport shows tokens, and takes an answer", async () => {
+it("useChat with the stock transport shows tokens, and takes an answer", async () => {
   const used = await show((options: object) => useChat(options), {
     id: "c1",
     transport: new DefaultChatTransport({ api: API, fetch: send }),
@@ -198,7 +198,7 @@ test("useChat with the stock transport shows tokens, and takes an answer", async
   expect(textOf(used().messages)).toBe("Looking. Refused.");
 });
 
-test("readUIMessageStream of the AI SDK reads a response", async () => {
+it("readUIMessageStream of the AI SDK reads a response", async () => {
   const message = { id: "m1", role: "user", parts: [{ type: "text", text: "artifacts" }] };
   const body = JSON.stringify({ id: "c1", messages: [message], trigger: "submit-message" });
   const { body: stream } = await send(API, { method: "POST", headers: { "content-type": "application/json" }, body });

@@ -1,5 +1,5 @@
 import * as one from "@ag-ui/client";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { installPackages } from "../../harness/packages.ts";
 import { DeskServer } from "./agents.ts";
 import type { Client, ClientModule, Page, PageTool } from "./pages.ts";
@@ -28,7 +28,7 @@ const clients: readonly Client[] = [
     : [officialClient("the official client 0.0.59", pinned, false), await copilotKit(packages, pinned)]),
 ];
 
-test("CopilotKit is installed", ({ skip }) => {
+it("CopilotKit is installed", ({ skip }) => {
   if (typeof packages === "string") skip(packages);
   expect(clients).toHaveLength(3);
 });
@@ -305,7 +305,7 @@ const rows: readonly Row[] = [
 ];
 
 describe.each(clients.map((client) => [client.name, client] as const))("with %s", (_client, client) => {
-  test.each(rows.map((row) => [row.name, row] as const))("%s", async (_row, row) => {
+  it.each(rows.map((row) => [row.name, row] as const))("%s", async (_row, row) => {
     const server = await DeskServer.start();
     try {
       const pages: Page[] = [];

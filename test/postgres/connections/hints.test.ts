@@ -1,5 +1,5 @@
 import type pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import type { StoreHint } from "../../../src/core/ports.ts";
 import { append, create, parts, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
 import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
@@ -40,7 +40,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
   const moved = () => hints.flatMap((hint) => hint.moved ?? []);
   const notifies = () => hooked.statements.filter((sql) => sql.includes("pg_notify")).length;
 
-  test("another process hears which runs have moved, and not what it has written itself", async () => {
+  it("another process hears which runs have moved, and not what it has written itself", async () => {
     reader.watch?.((hint) => void hints.push(hint));
     await untilListening();
     await create(reader, 9);
@@ -52,7 +52,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     expect(hints.every(({ due }) => due === false)).toBe(true);
   });
 
-  test("it hears of a run that is due, and that a run was taken", async () => {
+  it("it hears of a run that is due, and that a run was taken", async () => {
     reader.watch?.((hint) => void hints.push(hint));
     await untilListening();
     await create(writer, 1, { head: waiting(5) });
@@ -63,7 +63,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await vi.waitFor(() => expect(moved()).toHaveLength(3), WAIT);
   });
 
-  test("more runs than one notification holds are told in several", async () => {
+  it("more runs than one notification holds are told in several", async () => {
     reader.watch?.((hint) => void hints.push(hint));
     await untilListening();
     const sent = notifies();
@@ -73,7 +73,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     expect(notifies() - sent).toBeLessThan(10);
   });
 
-  test("one connection at most tells: what is noted while a notification is under way goes with the next one", async () => {
+  it("one connection at most tells: what is noted while a notification is under way goes with the next one", async () => {
     reader.watch?.((hint) => void hints.push(hint));
     await untilListening();
     const held = deferred();
@@ -98,7 +98,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     expect(most).toBe(1);
   });
 
-  test("one connection listens until the store is closed, and a lost one is replaced", async () => {
+  it("one connection listens until the store is closed, and a lost one is replaced", async () => {
     const stop = reader.watch?.((hint) => void hints.push(hint));
     const stopOther = reader.watch?.(() => {});
     await untilListening();
@@ -118,7 +118,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await vi.waitFor(async () => expect(await listeners()).toHaveLength(0), WAIT);
   });
 
-  test("where notifications do not arrive, as behind a transaction pooler, the store has no hints and says so", async () => {
+  it("where notifications do not arrive, as behind a transaction pooler, the store has no hints and says so", async () => {
     const warned: string[] = [];
     const logger = { debug: () => {}, info: () => {}, warn: (text: string) => warned.push(text), error: () => {} };
     const deaf = new HookedPool(pool);
@@ -132,7 +132,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     expect(deaf.statements.filter((sql) => sql.includes("pg_notify"))).toEqual([]);
   });
 
-  test("where LISTEN gets no answer, the store opens without hints", async () => {
+  it("where LISTEN gets no answer, the store opens without hints", async () => {
     const deaf = new HookedPool(pool);
     deaf.hook = (run, sql) => (sql.startsWith("LISTEN") ? new Promise(() => {}) : run());
     const store = await openPostgresStore({ pool: deaf, schema: newSchema(), timeoutMs: 1_000 });

@@ -1,7 +1,7 @@
 import type { Logger } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
@@ -29,9 +29,9 @@ describe.skipIf(missing !== undefined)(
       pooler.stop();
     });
 
-    for (const { name, run } of oneOf(3, storeContract)) test(name, () => run(open));
+    for (const { name, run } of oneOf(3, storeContract)) it(name, () => run(open));
 
-    test("notices that hints do not arrive, and two processes execute and answer runs by polling", async () => {
+    it("notices that hints do not arrive, and two processes execute and answer runs by polling", async () => {
       const schema = newSchema();
       const said: string[] = [];
       const note = (message: string): void => void said.push(message);

@@ -1,8 +1,8 @@
-import { test } from "vitest";
+import { it } from "vitest";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 import { expectAgreement } from "../../harness/store-agreement.ts";
 
-test("PostgresStore gives the same answers as the memory store, whatever is done to them", async ({ skip }) => {
+it("PostgresStore gives the same answers as the memory store, whatever is done to them", async ({ skip }) => {
   const missing = missingServer(18);
   if (missing !== undefined) skip(missing);
   const pool = newPool(18);

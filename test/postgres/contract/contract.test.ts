@@ -1,5 +1,5 @@
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
@@ -15,11 +15,11 @@ describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store
   });
   afterAll(() => pool?.end());
 
-  test.runIf(process.env["CI"] !== undefined)("in CI there is a server", () => {
+  it.runIf(process.env["CI"] !== undefined)("in CI there is a server", () => {
     expect(missing).toBeUndefined();
   });
 
-  test("the checks of the feed have one to read", async ({ skip }) => {
+  it("the checks of the feed have one to read", async ({ skip }) => {
     if (missing !== undefined) skip(missing);
     const { first, close } = await open({ clock: { now: () => 0 }, feed: { keepMs: 1 } });
     expect(await first.readFeed?.({ from: "start", limit: 1 })).toMatchObject({ items: [], more: null });
@@ -27,5 +27,5 @@ describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store
   });
 
   for (const { name, run } of storeContract)
-    test(name, ({ skip }) => (missing === undefined ? run(open) : skip(missing)));
+    it(name, ({ skip }) => (missing === undefined ? run(open) : skip(missing)));
 });

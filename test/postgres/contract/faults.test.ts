@@ -1,5 +1,5 @@
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import type { PostgresPool } from "../../../src/stores/postgres/options.ts";
@@ -93,7 +93,7 @@ describe.skipIf(missing !== undefined)(`the contract finds a fault in the SQL${m
   });
   afterAll(() => pool.end());
 
-  test.each(faults)("%s", async (_what, name, from, to, check) => {
+  it.each(faults)("%s", async (_what, name, from, to, check) => {
     const open = openTwice(pool, {}, async (schema) => {
       const { rows } = await pool.query(
         "SELECT pg_get_functiondef(oid) AS text FROM pg_proc WHERE pronamespace = $1::regnamespace AND proname = $2",
@@ -106,7 +106,7 @@ describe.skipIf(missing !== undefined)(`the contract finds a fault in the SQL${m
     await expectFound(open, check);
   });
 
-  test("one of several rows of counters is read", async () => {
+  it("one of several rows of counters is read", async () => {
     const hooked = new HookedPool(pool);
     const forgetful: PostgresPool = {
       query: (text, values) => hooked.query(text.replaceAll("sum(c.", "max(c."), values),

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { PGlite } from "@electric-sql/pglite";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import type { PostgresPool } from "../../../src/stores/postgres/options.ts";
@@ -22,9 +22,9 @@ describe("PostgresStore on PGlite keeps the store contract", () => {
   }, START_MS);
   afterAll(() => db.close());
 
-  for (const { name, run } of oneOf(3, storeContract)) test(name, () => run(open));
+  for (const { name, run } of oneOf(3, storeContract)) it(name, () => run(open));
 
-  test("it is polled, since it cannot listen", async () => {
+  it("it is polled, since it cannot listen", async () => {
     const warned: unknown[] = [];
     const logger = { debug: () => {}, info: () => {}, warn: (text: string) => warned.push(text), error: () => {} };
     const store = await openPostgresStore({ pool: poolOf(db), schema: newSchema(), logger });
@@ -32,7 +32,7 @@ describe("PostgresStore on PGlite keeps the store contract", () => {
     expect(warned).toEqual(["Hints of other processes do not arrive here. The store is polled instead."]);
   });
 
-  test("its time is the server's, with a fraction", async () => {
+  it("its time is the server's, with a fraction", async () => {
     const before = Date.now();
     const store = await openPostgresStore({ pool: poolOf(db), schema: newSchema() });
     const time = await store.time();
@@ -40,7 +40,7 @@ describe("PostgresStore on PGlite keeps the store contract", () => {
     expect(time).toBeLessThan(Date.now() + 1);
   });
 
-  test("a pool is called by no method but those of its interface", async () => {
+  it("a pool is called by no method but those of its interface", async () => {
     const foreign = new ForeignMethods();
     const pool = foreign.add("the pool", poolOf(db), ["connect", "on", "off"]);
     const store = await openPostgresStore({ pool, schema: newSchema() });
@@ -50,7 +50,7 @@ describe("PostgresStore on PGlite keeps the store contract", () => {
     expect(foreign.called).toEqual([]);
   });
 
-  test("a single connection, whose `connect` lends none, is refused by name", async () => {
+  it("a single connection, whose `connect` lends none, is refused by name", async () => {
     const client: PostgresPool = { ...poolOf(db), connect: () => Promise.resolve(undefined as never) };
     const opening = openPostgresStore({ pool: client, schema: newSchema() });
     await expect(opening).rejects.toMatchObject({ code: "invalid_argument" });

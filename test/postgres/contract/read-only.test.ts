@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { create, runKey } from "../../../src/stores/contract/samples.ts";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
@@ -33,10 +33,10 @@ describe.skipIf(missing !== undefined)(`a PostgresStore that is read-only${missi
         ),
       );
     });
-    for (const { name, run } of contractOfReads) test(name, () => run(open));
+    for (const { name, run } of contractOfReads) it(name, () => run(open));
   });
 
-  test("refuses every write, and is no store for a runtime", async () => {
+  it("refuses every write, and is no store for a runtime", async () => {
     const schema = newSchema();
     const live = await openPostgresStore({ pool, schema, hints: false });
     await create(live, 1);
@@ -48,7 +48,7 @@ describe.skipIf(missing !== undefined)(`a PostgresStore that is read-only${missi
     expect(() => new AgentRuntime({ store })).toThrow("opened with `readOnly`");
   });
 
-  test("makes and upgrades no schema", async () => {
+  it("makes and upgrades no schema", async () => {
     const schema = newSchema();
     const opening = () => openPostgresStore({ pool, schema, readOnly: true });
     await expect(opening()).rejects.toThrow("There is no store of cadenza in the schema");

@@ -1,4 +1,4 @@
-import { describe, test } from "vitest";
+import { describe, it } from "vitest";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 
@@ -7,7 +7,7 @@ const missing = missingServer(18);
 /** Where the server refuses transactions that met, statements are sent again. */
 describe.skipIf(missing !== undefined)("PostgresStore with serializable transactions keeps the store contract", () => {
   const concurrent = storeContract.filter(({ name }) => name.includes("concurrent"));
-  test.each(concurrent)("$name", async ({ run }) => {
+  it.each(concurrent)("$name", async ({ run }) => {
     const pool = newPool(18, { options: "-c default_transaction_isolation=serializable" });
     await run(openTwice(pool)).finally(() => pool.end());
   });

@@ -3,7 +3,7 @@ import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { AgentRuntime } from "cadenza";
 import pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import type { WatchedEvent } from "../../../src/core/feed.ts";
 import type { RunKey } from "../../../src/core/ports.ts";
 import { append, create, ended, keep, over, parts, runKey, write } from "../../../src/stores/contract/samples.ts";
@@ -69,7 +69,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
         JSON.stringify([postOf(key, { entries: parts(id), feed: [question(id)] }).json]),
       ]);
 
-    test("it holds back what is committed after it has begun to write, and no more", async () => {
+    it("it holds back what is committed after it has begun to write, and no more", async () => {
       await create(store, 1, { feed: [question("before")] });
       await client.query("BEGIN");
       await client.query("SELECT 1");
@@ -85,7 +85,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
       expect(await read(position)).toMatchObject({ ids: ["after"], more: null });
     });
 
-    test.each(["COMMIT", "ROLLBACK"])(
+    it.each(["COMMIT", "ROLLBACK"])(
       "what it adds comes in front of what is committed later, or never: %s",
       async (end) => {
         await create(store, 1);
@@ -99,7 +99,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
       },
     );
 
-    test("a run's events keep their order if the transaction with the lower number writes last", async () => {
+    it("a run's events keep their order if the transaction with the lower number writes last", async () => {
       await create(store, 1);
       const other = await pool.connect();
       await client.query("BEGIN");
@@ -121,7 +121,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
       expect([one.ids, two.ids, (await read(two.position, 1)).ids]).toEqual([["first"], ["second"], ["third"]]);
     });
 
-    test("prune deletes nothing that was never readable", async () => {
+    it("prune deletes nothing that was never readable", async () => {
       const young = await open({ feed: { keepMs: 0 } });
       await create(store, 1, { feed: [question("old")] });
       await client.query("BEGIN");
@@ -137,7 +137,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
       await young.close();
     });
 
-    test("many others, in random order, lose, reorder and insert nothing for those who read meanwhile", async () => {
+    it("many others, in random order, lose, reorder and insert nothing for those who read meanwhile", async () => {
       const random = new Random(7);
       const keys = [1, 2, 3, 4, 5].map((n) => runKey(n));
       for (const n of [1, 2, 3, 4, 5]) await create(store, n);
@@ -183,7 +183,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     });
   });
 
-  test("is kept by stores that are opened without the option, until it is ended with false", async () => {
+  it("is kept by stores that are opened without the option, until it is ended with false", async () => {
     const later = await open();
     await create(later, 1, { feed: [question("kept")] });
     const { position } = await read();
@@ -203,7 +203,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     expect((await read()).ids).toEqual(["kept again"]);
   });
 
-  test("of a database that was restored has other positions, and all events in their order", async () => {
+  it("of a database that was restored has other positions, and all events in their order", async () => {
     await create(store, 1, { feed: [question("a")] });
     const before = await read();
     // The numbers of transactions begin anew in the new server.
@@ -222,7 +222,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     expect(await store.readFeed?.({ from: after.position, limit: 9 })).toBeUndefined();
   });
 
-  test("wakes those who watch in other processes by a hint", async () => {
+  it("wakes those who watch in other processes by a hint", async () => {
     const clock = new FakeClock();
     const openHinted = () => openPostgresStore({ pool, schema, feed });
     const reading = await openHinted();
@@ -245,7 +245,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     await executing.close();
   });
 
-  test("costs a store without one neither a statement nor a byte", async () => {
+  it("costs a store without one neither a statement nor a byte", async () => {
     const plain = newSchema();
     const hooked = new HookedPool(pool);
     const parameters: string[] = [];
@@ -270,7 +270,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     expect(Number(rows[0].size)).toBe(0);
   });
 
-  test("is read, kept and trimmed by a role with the documented rights", async () => {
+  it("is read, kept and trimmed by a role with the documented rights", async () => {
     const role = quoteName(`role of ${schema}`);
     await pool.query(`CREATE ROLE ${role} LOGIN`);
     await pool.query(`GRANT USAGE ON SCHEMA ${name} TO ${role}`);
@@ -289,7 +289,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     await own.end();
   });
 
-  test("is read and trimmed by its index alone, also by conditions that few events meet", async () => {
+  it("is read and trimmed by its index alone, also by conditions that few events meet", async () => {
     const single = poolOf(server, { max: 1 });
     const counting = await openPostgresStore({ pool: single, schema, hints: false });
     await single.query(
@@ -317,7 +317,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
   });
 });
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   "after a failover that has lost the last commits, all events of the new server come behind every position",
   { timeout: 120_000 },
   async () => {

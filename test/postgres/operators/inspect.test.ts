@@ -1,5 +1,5 @@
 import { AgentRuntime } from "cadenza";
-import { expect, inject, onTestFinished, test } from "vitest";
+import { expect, inject, it, onTestFinished } from "vitest";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { quoteName } from "../../../src/stores/postgres/schema.ts";
 import { ROOT } from "../../docs/pages.ts";
@@ -8,7 +8,7 @@ import { missingServer, newPool, newSchema } from "../../harness/postgres-stores
 
 const missing = missingServer(18);
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   "cadenza inspect shows a schema that a live process writes, and writes nothing",
   async () => {
     const schema = newSchema();

@@ -1,10 +1,10 @@
-import { expect, inject, test } from "vitest";
+import { expect, inject, it } from "vitest";
 import { missingServer, newSchema } from "../../harness/postgres-stores.ts";
 import { watches } from "../../harness/watches/watches.ts";
 
 const missing = missingServer(18);
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   `each event of each run is told, and each question mailed once, while processes are killed${missing ? `: ${missing}` : ""}`,
   { timeout: 60_000 },
   async () => {

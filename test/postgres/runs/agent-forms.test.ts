@@ -1,4 +1,4 @@
-import { describe, test } from "vitest";
+import { describe, it } from "vitest";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { agentForms, fates, Place } from "../../harness/agent-forms.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
@@ -8,7 +8,7 @@ const missing = missingServer(18);
 describe.skipIf(missing !== undefined).each(Object.entries(agentForms))(
   `on PostgreSQL${missing ? `: ${missing}` : ""}, a run of %s`,
   (_form, agent) => {
-    test.each(Object.entries(fates))("%s", async (_fate, meet) => {
+    it.each(Object.entries(fates))("%s", async (_fate, meet) => {
       const pool = newPool(18);
       const schema = newSchema();
       const place = new Place(agent, () => openPostgresStore({ pool, schema }));

@@ -1,6 +1,6 @@
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createAcpHandler } from "cadenza/http";
-import { expect, inject, test } from "vitest";
+import { expect, inject, it } from "vitest";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { drainsBesideWaits } from "../../harness/drains/beside.ts";
 import { drains } from "../../harness/drains/drains.ts";
@@ -13,7 +13,7 @@ const missing = missingServer(18);
 const PARTS = 6;
 
 /** Two web processes and two workers that are stopped while a client follows a run. */
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   `a reader goes on without a gap when its web process and its worker are stopped${missing ? `: ${missing}` : ""}`,
   async () => {
     const pool = newPool(18, { max: 16 });
@@ -64,7 +64,7 @@ test.skipIf(missing !== undefined)(
   },
 );
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   `workers that get SIGTERM under load hand their runs on at once, and no step that is done runs once more${missing ? `: ${missing}` : ""}`,
   { timeout: 60_000 },
   async () => {
@@ -84,7 +84,7 @@ test.skipIf(missing !== undefined)(
   },
 );
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   `workers that get SIGTERM during steps beside waits begin no step twice${missing ? `: ${missing}` : ""}`,
   { timeout: 180_000 },
   async () => {

@@ -1,5 +1,5 @@
 import { AgentRuntime } from "cadenza";
-import { expect, test, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
@@ -12,7 +12,7 @@ const missing = missingServer(18);
 const MANY = 60;
 const MAX = 40;
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   `of ${MANY} runs of a dead owner, none of three workers takes more than 60 %, and none reads runs of agents that it lacks${missing ? `: ${missing}` : ""}`,
   async () => {
     const pool = newPool(18, { max: 16 });

@@ -1,4 +1,4 @@
-import { expect, inject, test } from "vitest";
+import { expect, inject, it } from "vitest";
 import { newSchemaOn } from "../../harness/crash/place.ts";
 import { manyProcesses } from "../../harness/crash/processes.ts";
 import { missingServer } from "../../harness/postgres-stores.ts";
@@ -7,7 +7,7 @@ const missing = missingServer(18);
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 const KILLS = 10;
 
-test.skipIf(missing !== undefined)(
+it.skipIf(missing !== undefined)(
   `two workers and a web process of which ${KILLS} are killed lose no run, and no step runs twice (CRASH_SEED=${seed})${missing ? `: ${missing}` : ""}`,
   { timeout: 120_000 },
   async () => {

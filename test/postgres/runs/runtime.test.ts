@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { AgentRuntime } from "../../../src/runtime/api/agent-runtime.ts";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
@@ -8,7 +8,7 @@ const missing = missingServer(18);
 const RUNS = 40;
 
 describe.skipIf(missing !== undefined)(`durable runs on PostgreSQL${missing ? `: ${missing}` : ""}`, () => {
-  test.each([0, 2, 3, 7])(
+  it.each([0, 2, 3, 7])(
     "end, each step once, also where every n-th answer to a write is lost, with n = %i (0: none)",
     async (n) => {
       const pool = newPool(18, { max: 8 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { AgentRuntime } from "../../../src/runtime/api/agent-runtime.ts";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
@@ -7,7 +7,7 @@ import { deferred } from "../../harness/promises.ts";
 const missing = missingServer(18);
 
 describe.skipIf(missing !== undefined)(`slots of tenants on PostgreSQL${missing ? `: ${missing}` : ""}`, () => {
-  test("are counted for each tenant, over all processes", async () => {
+  it("are counted for each tenant, over all processes", async () => {
     const pool = newPool(18, { max: 8 });
     const schema = newSchema();
     const atWork = new Map<string, number>();

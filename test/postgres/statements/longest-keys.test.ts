@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { Random } from "../../harness/random.ts";
@@ -22,7 +22,7 @@ describe.skipIf(missing !== undefined)(`the longest keys on PostgreSQL${missing 
   });
   afterAll(() => pool.end());
 
-  test.each(["three bytes a unit", "lone high surrogates"])("fit into every index: %s", async (kind) => {
+  it.each(["three bytes a unit", "lone high surrogates"])("fit into every index: %s", async (kind) => {
     const random = new Random(7);
     const [tenant, version, idempotencyKey] = [128, 128, 255].map((units) => textOf(kind, units, random)) as [
       string,
@@ -51,7 +51,7 @@ describe.skipIf(missing !== undefined)(`the longest keys on PostgreSQL${missing 
     await runtime.close();
   });
 
-  test("and longer ones are refused by name, by every store", async () => {
+  it("and longer ones are refused by name, by every store", async () => {
     const runtime = new AgentRuntime().register("agent", () => "ok");
     const idempotencyKey = "k".repeat(256);
     const { code, message } = await refusal(runtime.createRun({ agent_name: "agent", input: "" }, { idempotencyKey }));

@@ -1,5 +1,5 @@
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RunQuery } from "../../../src/core/run-query.ts";
 import type { SurveyQuery } from "../../../src/core/survey.ts";
 import { NOW } from "../../../src/stores/contract/check.ts";
@@ -63,7 +63,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["the sub-runs of many runs", { parents: Array.from({ length: 100 }, (_, n) => runId(n)) }],
     ["those of another tenant", { tenant: "other" }],
   ];
-  test.each(pages)("a list of %s reads no table as a whole", async (_name, query) => {
+  it.each(pages)("a list of %s reads no table as a whole", async (_name, query) => {
     await expectIndexes(async () => {
       await store.list({ tenant: TENANT, limit: 10, offset: 0, ...query });
     });
@@ -82,7 +82,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["those with a label", { tenant: TENANT, labels: { order: "7" } }],
     ["those whose ids begin so", { idPrefix: id(9_000) }],
   ];
-  test.each(surveys)("a survey of %s reads no table as a whole", async (_name, query) => {
+  it.each(surveys)("a survey of %s reads no table as a whole", async (_name, query) => {
     await expectIndexes(async () => {
       await store.survey({ limit: 10, ...query });
     });
@@ -110,11 +110,11 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["prune of another tenant", () => store.prune(keepOf(["other"], { maxRuns: 1, maxSessions: 1 }))],
     ["renew", () => store.renew("owner", 1_000)],
   ];
-  test.each(calls)("%s reads no table as a whole", async (_name, call) => {
+  it.each(calls)("%s reads no table as a whole", async (_name, call) => {
     await expectIndexes(call);
   });
 
-  test("the life of a run reads no table as a whole", async () => {
+  it("the life of a run reads no table as a whole", async () => {
     await expectIndexes(async () => {
       const slot = { key: "slot", max: 2 };
       const session = { session_id: sessionId(1), create: true, messages: () => [message("hello")], at: 5 };
@@ -128,7 +128,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     });
   });
 
-  test("nine of ten plain appends touch no index", async () => {
+  it("nine of ten plain appends touch no index", async () => {
     const key = await create(store, 3);
     const before = await statistics();
     for (let position = 1; position <= 100; position++) await append(store, key, position, write(parts("a")));
@@ -161,7 +161,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
 });
 
 describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}` : ""}`, () => {
-  test("writes find runs by their keys, although the plans were made when there was no run", async () => {
+  it("writes find runs by their keys, although the plans were made when there was no run", async () => {
     const pool = newPool(18, { max: 1 });
     const name = newSchema();
     const store = await openPostgresStore({ pool, schema: name, hints: false, clock });

@@ -1,5 +1,5 @@
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { counterNames } from "../../../src/core/statistics.ts";
 import { append, create, ended, over, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
 import type { PostgresStoreOptions } from "../../../src/stores/postgres/options.ts";
@@ -19,7 +19,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
   const open = (schema: string, options: Partial<PostgresStoreOptions> = {}) =>
     openPostgresStore({ pool, schema, hints: false, ...options });
 
-  test("is created once, by eight processes at once", async () => {
+  it("is created once, by eight processes at once", async () => {
     const schema = newSchema();
     const stores = await Promise.all(Array.from({ length: 8 }, () => open(schema)));
     await Promise.all(stores.map((store, n) => create(store, n)));
@@ -37,7 +37,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
   });
 
-  test("is created completely or not at all", async () => {
+  it("is created completely or not at all", async () => {
     const schema = newSchema();
     await pool.query(`CREATE SCHEMA ${quoteName(schema)}`);
     await pool.query(`CREATE TABLE ${quoteName(schema)}.counters (other integer)`);
@@ -51,7 +51,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     expect(rows).toEqual([{ relname: "counters" }]);
   });
 
-  test("of a newer version is refused, and not changed", async () => {
+  it("of a newer version is refused, and not changed", async () => {
     const schema = newSchema();
     await (await open(schema)).close();
     await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (9)`);
@@ -59,7 +59,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 7");
   });
 
-  test("may have any name, on any search path", async () => {
+  it("may have any name, on any search path", async () => {
     const quoted = `we"ird 'name' ${newSchema()}`;
     const lost = newPool(15, { options: "-c search_path=pg_catalog" });
     const store = await openPostgresStore({ pool: lost, schema: quoted, hints: false });
@@ -68,7 +68,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await lost.end();
   });
 
-  test("is used by a role that may only read and write it, where an administrator has run the SQL", async () => {
+  it("is used by a role that may only read and write it, where an administrator has run the SQL", async () => {
     const schema = newSchema();
     const name = quoteName(schema);
     await expect(open(schema, { migrate: false })).rejects.toThrow("postgresSchemaSql(");
@@ -92,14 +92,14 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await own.end();
   });
 
-  test("is not opened where transactions do not see what was committed while they waited", async () => {
+  it("is not opened where transactions do not see what was committed while they waited", async () => {
     const isolated = newPool(15, { options: "-c default_transaction_isolation=repeatable\\ read" });
     const opening = openPostgresStore({ pool: isolated, schema: newSchema(), hints: false });
     await expect(opening).rejects.toThrow("default_transaction_isolation = 'repeatable read'");
     await isolated.end();
   });
 
-  test("has a column for every counter", async () => {
+  it("has a column for every counter", async () => {
     const schema = newSchema();
     await open(schema);
     const { rows } = await pool.query(
@@ -109,7 +109,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     expect(rows.map(({ name }) => name)).toEqual(["agent_name", "shard", ...counterNames]);
   });
 
-  test.each<[options: object, said: string]>([
+  it.each<[options: object, said: string]>([
     [{ pool: {} }, "pool: expected an object with `query(text, values)`"],
     [{ schema: "" }, "schema: expected a name of 1 to 63 bytes"],
     [{ schema: "ä".repeat(32) }, "schema: expected a name of 1 to 63 bytes"],

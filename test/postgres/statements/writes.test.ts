@@ -1,5 +1,5 @@
 import type pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   append,
   counters,
@@ -42,7 +42,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     return () => store.close();
   });
 
-  test("fifty runs that are created in one turn are one statement, and no statement begins a transaction", async () => {
+  it("fifty runs that are created in one turn are one statement, and no statement begins a transaction", async () => {
     const numbers = Array.from({ length: 50 }, (_, n) => n);
     const answers = await Promise.all(numbers.map((n) => tryCreate(store, n)));
     await append(store, runKey(1), 1, write(parts("a")));
@@ -54,7 +54,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(pool.statements.join("\n")).not.toMatch(/notify/i);
   });
 
-  test("what is handed in while a batch is under way goes with the next one, in the order of the calls", async () => {
+  it("what is handed in while a batch is under way goes with the next one, in the order of the calls", async () => {
     let underWay = 0;
     let most = 0;
     pool.hook = async (run) => {
@@ -75,7 +75,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(pool.statements.filter((sql) => sql.includes("write_v1")).length).toBeLessThanOrEqual(3);
   });
 
-  test("a batch has at most 256 writes, and at most a mebibyte of text unless one write has more", async () => {
+  it("a batch has at most 256 writes, and at most a mebibyte of text unless one write has more", async () => {
     await Promise.all(Array.from({ length: 300 }, (_, n) => create(store, n)));
     expect(pool.statements).toHaveLength(2);
     pool.statements.length = 0;
@@ -87,7 +87,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(pool.statements).toHaveLength(2);
   });
 
-  test("a write that the database cannot hold fails alone, and its neighbours are made in their order", async () => {
+  it("a write that the database cannot hold fails alone, and its neighbours are made in their order", async () => {
     await create(store, 1);
     pool.statements.length = 0;
     const tooLarge = head({ takeovers: 2 ** 40 });
@@ -103,7 +103,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(await store.findByIdempotencyKey("acme", "key")).toBeUndefined();
   });
 
-  test("when the connection is lost while the writes of a batch are tried alone, the others are not tried", async () => {
+  it("when the connection is lost while the writes of a batch are tried alone, the others are not tried", async () => {
     let sent = 0;
     pool.hook = (run) => {
       sent += 1;
@@ -120,7 +120,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(sent).toBe(3);
   });
 
-  test("messages for a session that may be missing are requested once, and only if it exists", async () => {
+  it("messages for a session that may be missing are requested once, and only if it exists", async () => {
     let asked = 0;
     const messages = () => {
       asked += 1;
@@ -148,7 +148,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect((await store.session(sessionKey(2)))?.history).toEqual([message("first"), message("said")]);
   });
 
-  test("batches that make the same sessions in other orders do not wait for each other", async () => {
+  it("batches that make the same sessions in other orders do not wait for each other", async () => {
     const refusals: unknown[] = [];
     pool.hook = (run) =>
       run().catch((error: unknown) => {
@@ -166,7 +166,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(madeByOther.toReversed()).toEqual(made.map((isMade) => !isMade));
   });
 
-  test("batches with the same idempotency keys in other orders do not wait for each other", async () => {
+  it("batches with the same idempotency keys in other orders do not wait for each other", async () => {
     const refusals: unknown[] = [];
     pool.hook = (run) =>
       run().catch((error: unknown) => {
@@ -185,7 +185,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(isMade(madeByOther.toReversed())).toEqual(isMade(made).map((one) => !one));
   });
 
-  test("a statement that met another transaction is tried again, eight times in all", async () => {
+  it("a statement that met another transaction is tried again, eight times in all", async () => {
     let fails = 7;
     pool.hook = (run) => (fails-- > 0 ? Promise.reject(failure("40P01")) : run());
     await create(store, 1);
@@ -197,7 +197,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(await store.find(runKey(2))).toBeUndefined();
   });
 
-  test.each([
+  it.each([
     ["55P03", "lock_timeout"],
     ["57014", "statement_timeout"],
     ["25006", "read-only"],
@@ -222,7 +222,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     await expect(store.find(runKey(1))).rejects.toThrow(said);
   });
 
-  test("a write whose answer is lost has been made, and the same write again is refused", async () => {
+  it("a write whose answer is lost has been made, and the same write again is refused", async () => {
     const lose = (n: number): void => {
       let count = 0;
       pool.hook = async (run) => {
@@ -245,7 +245,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect((await store.counters("echo"))?.completed).toBe(1);
   });
 
-  test("after a lost answer nothing that was waiting is sent, and all of it fails", async () => {
+  it("after a lost answer nothing that was waiting is sent, and all of it fails", async () => {
     let sent = 0;
     pool.hook = async () => {
       sent += 1;
@@ -262,7 +262,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     await create(store, 8);
   });
 
-  test("a call that gets no answer fails at its deadline, and its connection is not used again", async () => {
+  it("a call that gets no answer fails at its deadline, and its connection is not used again", async () => {
     const fewer = newPool(18, { max: 1 });
     const hooked = new HookedPool(fewer);
     const schema = newSchema();
@@ -279,7 +279,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     await fewer.end();
   });
 
-  test("a deadline counts from the call: neither a batch under way nor another attempt prolongs it", async () => {
+  it("a deadline counts from the call: neither a batch under way nor another attempt prolongs it", async () => {
     const schema = newSchema();
     // To make the schema may take longer.
     await (await openPostgresStore({ pool, schema, hints: false })).close();
@@ -306,7 +306,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     await hasty.close();
   });
 
-  test("lost connections end no process, also with a pool without a listener", async () => {
+  it("lost connections end no process, also with a pool without a listener", async () => {
     expect(real.listenerCount("error")).toBe(0);
     const own = newPool(18, { application_name: "mine" });
     const sturdy = await openPostgresStore({ pool: own, schema: newSchema(), hints: false });

@@ -6,7 +6,7 @@ import { AgentError, AgentRuntime, awaitMessage, defineAgent, MemoryStore } from
 import { durable } from "cadenza/durable";
 import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import { SqliteStore } from "cadenza/sqlite";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { FakeClock } from "../../harness/clock.ts";
 import { ForeignMethods, ofIterators, ofValues } from "../../harness/foreign-methods.ts";
@@ -91,7 +91,7 @@ function answer({ runtime, run_id }: Begun): Promise<unknown> {
 }
 
 describe.each(Object.entries(forms))("%s, where everything inherits methods of its own,", (_form, agentOf) => {
-  test.each(ends)("is %s, and no such method is called", async (_what, act, status, end) => {
+  it.each(ends)("is %s, and no such method is called", async (_what, act, status, end) => {
     const foreign = new ForeignMethods();
     const clock = new FakeClock();
     const store = foreign.add("the store", new MemoryStore({ clock }), ["watch"]);
@@ -118,7 +118,7 @@ describe.each(Object.entries(forms))("%s, where everything inherits methods of i
   });
 });
 
-test("no such method of a schema, an error or what a step gives is called", async () => {
+it("no such method of a schema, an error or what a step gives is called", async () => {
   const foreign = new ForeignMethods();
   const runtime = new AgentRuntime();
   const schema = foreign.add("a schema", { "~standard": z.object({ a: z.number() })["~standard"] });
@@ -139,7 +139,7 @@ test("no such method of a schema, an error or what a step gives is called", asyn
   expect(ended).toMatchObject({ status: "failed", error: { message: "Another value." } });
 });
 
-test.each(drivers)("no such method of a handle of $name is called", async ({ open }) => {
+it.each(drivers)("no such method of a handle of $name is called", async ({ open }) => {
   const foreign = new ForeignMethods();
   const db = foreign.add("the handle", open(":memory:"));
   const runtime = new AgentRuntime({ store: new SqliteStore(db, { closeDatabase: true }) });
@@ -151,7 +151,7 @@ test.each(drivers)("no such method of a handle of $name is called", async ({ ope
 });
 
 describe("no such method of a request or response is called, and no such property is read,", () => {
-  test("by the handler", async () => {
+  it("by the handler", async () => {
     const foreign = new ForeignMethods();
     const runtime = withEcho();
     const request = foreign.add("the request", new Request("http://service.test/runs", createEcho));
@@ -162,7 +162,7 @@ describe("no such method of a request or response is called, and no such propert
     await runtime.close();
   });
 
-  test("by the listener", async () => {
+  it("by the listener", async () => {
     const foreign = new ForeignMethods();
     const runtime = withEcho();
     const listener = createAcpNodeListener(runtime);

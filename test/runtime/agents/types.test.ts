@@ -16,12 +16,12 @@ import type {
 import { defineAgent } from "cadenza";
 import type { DurabilityOptions, durable } from "cadenza/durable";
 import * as v from "valibot";
-import { expect, expectTypeOf, test } from "vitest";
+import { expect, expectTypeOf, it } from "vitest";
 import * as z from "zod";
 
 /* Checked by the compiler: the functions here are never called. */
 
-test("an answer has the type of the schema's output, with and without a default", () => {
+it("an answer has the type of the schema's output, with and without a default", () => {
   const written = async ({ ask }: AgentContext): Promise<void> => {
     const schema = z.object({ ok: z.boolean() });
     expectTypeOf(await ask("?", { schema })).toEqualTypeOf<{ ok: boolean }>();
@@ -41,7 +41,7 @@ test("an answer has the type of the schema's output, with and without a default"
   expect(written).toBeTypeOf("function");
 });
 
-test("an answer without a schema is a message or an object, and so is its default", () => {
+it("an answer without a schema is a message or an object, and so is its default", () => {
   const written = async ({ ask }: AgentContext): Promise<void> => {
     expectTypeOf(await ask("?")).toEqualTypeOf<Message | JsonObject>();
     expectTypeOf(await ask("?", { timeoutMs: 5, default: { ok: true } })).toEqualTypeOf<Message | JsonObject>();
@@ -52,7 +52,7 @@ test("an answer without a schema is a message or an object, and so is its defaul
   expect(written).toBeTypeOf("function");
 });
 
-test("a default may be null, and then the result may be null too", () => {
+it("a default may be null, and then the result may be null too", () => {
   const schema = z.object({ ok: z.boolean() });
   type Ok = { ok: boolean };
   const written = async ({ ask, receive }: AgentContext, fallback: Ok | null): Promise<void> => {
@@ -83,7 +83,7 @@ test("a default may be null, and then the result may be null too", () => {
   expect(written).toBeTypeOf("function");
 });
 
-test("metadata and an answer may be typed by an interface", () => {
+it("metadata and an answer may be typed by an interface", () => {
   interface Order {
     readonly id: string;
     readonly note?: string;
@@ -100,7 +100,7 @@ test("metadata and an answer may be typed by an interface", () => {
   expect(written).toBeTypeOf("function");
 });
 
-test("the types of options, events and reports are exported", () => {
+it("the types of options, events and reports are exported", () => {
   expectTypeOf<NonNullable<Parameters<typeof durable>[1]>>().toEqualTypeOf<DurabilityOptions>();
   expectTypeOf<RuntimeStats>().toExtend<RunsReport>();
   expectTypeOf<RuntimeStats["blocked"][number]>().toEqualTypeOf<BlockedRun>();
@@ -108,7 +108,7 @@ test("the types of options, events and reports are exported", () => {
   expectTypeOf<"run.blocked">().toExtend<AnnouncedType>();
 });
 
-test("the step of a durable agent gives its JSON, and no other result compiles", () => {
+it("the step of a durable agent gives its JSON, and no other result compiles", () => {
   interface Tree {
     readonly value: number;
     readonly note?: string | undefined;
@@ -155,7 +155,7 @@ test("the step of a durable agent gives its JSON, and no other result compiles",
   expect(written).toBeTypeOf("function");
 });
 
-test("the step of any other agent gives the type of its function's result", () => {
+it("the step of any other agent gives the type of its function's result", () => {
   const written = (runtime: AgentRuntime): void => {
     runtime.register("plain", { version: "1" }, async (_input, { step }) => {
       expectTypeOf(await step("a date", () => new Date())).toEqualTypeOf<Date>();
@@ -167,7 +167,7 @@ test("the step of any other agent gives the type of its function's result", () =
   expect(written).toBeTypeOf("function");
 });
 
-test("the context of a durable agent can be passed on as that of any agent", () => {
+it("the context of a durable agent can be passed on as that of any agent", () => {
   const helper = async <T>(context: AgentContext, load: () => Promise<T>): Promise<T> => context.step("help", load);
   const agent: AgentFunction = async (_input, context) => helper(context, async () => 1);
   const written = (runtime: AgentRuntime): void => {

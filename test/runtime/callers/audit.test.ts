@@ -1,7 +1,7 @@
 import type { AuditRecord, RuntimeOptions } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
-import { describe, expect, it, test, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { refusal, setUp } from "../../harness/runtimes.ts";
 import { failingStore } from "../../harness/store-proxy.ts";
 
@@ -34,7 +34,7 @@ function open(options: RuntimeOptions = {}) {
 const answer = { await_resume: { ok: true } };
 
 describe("what was done before is told as repeated, with who repeats it", () => {
-  test("a run of an idempotency key", async () => {
+  it("a run of an idempotency key", async () => {
     const { user, other, told } = open();
     const request = { agent_name: "asks", input: "x" } as const;
     const { run_id, session_id } = await user.createRun(request, { idempotencyKey: "one" });
@@ -47,7 +47,7 @@ describe("what was done before is told as repeated, with who repeats it", () => 
     expect(told()).toEqual([{ ...refused, by: bob, agent_name: "asks" }]);
   });
 
-  test("an answer, by its question and by its key", async () => {
+  it("an answer, by its question and by its key", async () => {
     const { user, other, told } = open();
     const { run_id, session_id } = await user.createRun({ agent_name: "asks", input: "x" });
     told();
@@ -65,7 +65,7 @@ describe("what was done before is told as repeated, with who repeats it", () => 
     expect(told()).toEqual([{ ...about, action: "decline", outcome: "refused", by: bob, code: "answer_conflict" }]);
   });
 
-  test("a cancel, a message, and a fork", async () => {
+  it("a cancel, a message, and a fork", async () => {
     const { user, other, told } = open();
     const { run_id, session_id } = await user.createRun({ agent_name: "waits", input: "x", mode: "async" });
     await vi.waitFor(() => expect(told()).toHaveLength(1));
@@ -96,7 +96,7 @@ describe("what was done before is told as repeated, with who repeats it", () => 
   });
 });
 
-test("refused calls are told with their code, and calls that cannot be read are not", async () => {
+it("refused calls are told with their code, and calls that cannot be read are not", async () => {
   const { user, told } = open();
   const { run_id, session_id } = await user.createRun({ agent_name: "asks", input: "x" });
   told();
@@ -127,7 +127,7 @@ test("refused calls are told with their code, and calls that cannot be read are 
   expect(told()).toEqual([{ action: "delete", outcome: "done", by: ada, run_id, session_id, agent_name: "asks" }]);
 });
 
-test("a call whose outcome the store does not say is told as unknown", async () => {
+it("a call whose outcome the store does not say is told as unknown", async () => {
   const { store, failing } = failingStore();
   const { user, told, clock } = open({ store });
   const { run_id } = await user.createRun({ agent_name: "asks", input: "x" });
@@ -141,7 +141,7 @@ test("a call whose outcome the store does not say is told as unknown", async () 
   await clock.advance(60_000);
 });
 
-test("a stream that is created is told once, and a call of an agent as its run and its answer", async () => {
+it("a stream that is created is told once, and a call of an agent as its run and its answer", async () => {
   const { user, told, runtime } = open();
   for await (const event of user.createRun({ agent_name: "asks", input: "x", mode: "stream" }))
     expect(event).toBeDefined();
@@ -190,7 +190,7 @@ describe("a hook that fails has no effect on the call, and the logger is told", 
   });
 });
 
-test("the record is the hook's own, and the option has to be a function", async () => {
+it("the record is the hook's own, and the option has to be a function", async () => {
   const { user, told, runtime } = open({
     onAudit: (record) => void Object.assign(record, { by: "x", action: "y" }),
   });

@@ -1,7 +1,7 @@
 import type { Message, RuntimeOptions, Scope } from "cadenza";
 import { MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
-import { describe, expect, it, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { refusal, setUp, textOf } from "../../harness/runtimes.ts";
 import { lastingStore, persistent } from "../../harness/store-proxy.ts";
 
@@ -68,7 +68,7 @@ async function errorOf(call: Promise<unknown>, id: string): Promise<string> {
 }
 
 describe.each(opened)("%s", (_name, options) => {
-  test.each(ofRuns)("%s: a run of another user is as missing as one that does not exist", async (_call, call) => {
+  it.each(ofRuns)("%s: a run of another user is as missing as one that does not exist", async (_call, call) => {
     const { ada, bob, all, runtime } = open(options());
     const { run_id } = await ada.createRun({ agent_name: "desk", input: "a", session_id: SESSION });
     const before = await eventsOf(all, run_id);
@@ -162,7 +162,7 @@ describe.each(opened)("%s", (_name, options) => {
   });
 });
 
-test("a question says who has created its run", async () => {
+it("a question says who has created its run", async () => {
   const { ada, all, runtime } = open();
   const { run_id } = await ada.createRun({ agent_name: "desk", input: "a" });
   const asked: unknown[] = [];
@@ -175,7 +175,7 @@ test("a question says who has created its run", async () => {
   expect(asked).toEqual(["ada", null]);
 });
 
-test("a fork under a key of another user makes a conflict that names no run", async () => {
+it("a fork under a key of another user makes a conflict that names no run", async () => {
   const { ada, bob, runtime } = open({ store: durable(new MemoryStore()) });
   const { run_id } = await ada.createRun({ agent_name: "echo", input: "a" }, { idempotencyKey: "key" });
   const own = await bob.createRun({ agent_name: "echo", input: "b" });
@@ -185,12 +185,12 @@ test("a fork under a key of another user makes a conflict that names no run", as
   await runtime.close();
 });
 
-test("watch is refused", () => {
+it("watch is refused", () => {
   const { ada } = open();
   expect(() => ada.watch()).toThrow("cannot watch");
 });
 
-test.each([null, "", {}, { id: "" }, { id: null }, { id: 1.5 }, { name: "ada" }, ["ada"], 17, true, "x".repeat(256)])(
+it.each([null, "", {}, { id: "" }, { id: null }, { id: 1.5 }, { name: "ada" }, ["ada"], 17, true, "x".repeat(256)])(
   "the principal %j names no user",
   (principal) => {
     const { runtime } = open();
@@ -199,7 +199,7 @@ test.each([null, "", {}, { id: "" }, { id: null }, { id: 1.5 }, { name: "ada" },
   },
 );
 
-test.each<[principal: never, as: string]>([
+it.each<[principal: never, as: string]>([
   ["ada" as never, "ada"],
   [{ id: "ada", role: "clerk" } as never, "ada"],
   [{ id: 17 } as never, "17"],

@@ -4,7 +4,7 @@ import { AgentRuntime, MemoryStore } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { durable } from "cadenza/durable";
 import type { FeedQuery, RunPost, RunWrite, Store } from "cadenza/store";
-import { describe, expect, expectTypeOf, it, test } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import { FakeClock } from "../../harness/clock.ts";
 import { HintingStore } from "../../harness/planted-stores/hinting-store.ts";
 import { withMembers } from "../../harness/port-proxy.ts";
@@ -85,7 +85,7 @@ function inShort({ event }: Watched): string {
 }
 
 describe("the events of a run", () => {
-  test("say who, when and what, and nothing of what was said", async () => {
+  it("say who, when and what, and nothing of what was said", async () => {
     const { runtime, clock } = setUp();
     const acme = runtime.scope({ tenant: "acme" });
     const { run_id } = await acme.createRun({ agent_name: "asks", input: "secret" });
@@ -132,7 +132,7 @@ describe("the events of a run", () => {
     ],
   ];
 
-  test.each(twoQuestions)("tell of two questions of which one is %s", async (_title, end, told) => {
+  it.each(twoQuestions)("tell of two questions of which one is %s", async (_title, end, told) => {
     const { runtime, clock } = setUp();
     runtime.register("both", async (_input, { ask }) => {
       const soon = ask("Soon?", { timeoutMs: 1_000, default: { ok: true } });
@@ -146,7 +146,7 @@ describe("the events of a run", () => {
     expect(all.map(inShort)).toEqual(["ask#1?", "ask#2?", ...told]);
   });
 
-  test("are those that its details tell, with a question that is asked and answered in one write", async () => {
+  it("are those that its details tell, with a question that is asked and answered in one write", async () => {
     const { runtime, clock } = setUp();
     runtime.register("child", (_input, { ask }) => ask("Child?", { timeoutMs: 50, default: { ok: 1 } }).then(() => ""));
     runtime.register("all", async (_input, { ask, run }) => {
@@ -174,7 +174,7 @@ describe("the events of a run", () => {
     expect(all.map(inShort)).toContain("run:child#1/ask#1? of ask#1");
   });
 
-  test("are none of what a fork has taken over", async () => {
+  it("are none of what a fork has taken over", async () => {
     const { runtime, clock } = setUp({ around: (store) => durable(store) });
     const agent: AgentFunction = async (_input, { ask, step }) => {
       await ask("First?");

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { KEPT_RUNS, watchForLeaks } from "../../harness/leak-watch.ts";
 
 /**
@@ -13,7 +13,7 @@ const BYTES_PER_RUN = 200;
 const AT_ONCE_MS = 5_000;
 
 describe("Runs that have ended leave nothing", () => {
-  test("on the heap, in timers, listeners, sessions or the list of live runs", async () => {
+  it("on the heap, in timers, listeners, sessions or the list of live runs", async () => {
     const counts = { warmUp: 3_000, finished: 12_000, cancelled: 150 };
     const figures = await watchForLeaks(counts);
     const growth = (figures.heapAfter - figures.heapBefore) / (counts.finished - counts.warmUp);
@@ -23,7 +23,7 @@ describe("Runs that have ended leave nothing", () => {
     expect(figures.storedRuns).toBeLessThanOrEqual(KEPT_RUNS + KEPT_RUNS / 16 + 1);
   });
 
-  test("and a process that has nothing else to do exits at once, also with runs that wait", async () => {
+  it("and a process that has nothing else to do exits at once, also with runs that wait", async () => {
     const script = fileURLToPath(new URL("./leak-exit.ts", import.meta.url));
     const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", script]);
     expect(Number(stdout)).toBeLessThan(AT_ONCE_MS);

@@ -2,7 +2,7 @@ import type { LimitOptions } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Retention, Store } from "cadenza/store";
-import { describe, expect, it, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../harness/clock.ts";
 import { refusal } from "../../harness/runtimes.ts";
 import { hookedStore, persistent } from "../../harness/store-proxy.ts";
@@ -18,7 +18,7 @@ async function orderThenMany(runtime: AgentRuntime): Promise<string> {
   return run_id;
 }
 
-test("a persistent store retains all runs by default, and a request that is repeated much later creates no second run", async () => {
+it("a persistent store retains all runs by default, and a request that is repeated much later creates no second run", async () => {
   const runtime = new AgentRuntime({ store: persistent(new MemoryStore()) });
   const run_id = await orderThenMany(runtime);
   const again = await runtime.createRun({ agent_name: "order", input: "" }, { idempotencyKey: "order 17" });
@@ -27,7 +27,7 @@ test("a persistent store retains all runs by default, and a request that is repe
   await runtime.close();
 });
 
-test("a store in memory removes the oldest runs, and their idempotency keys with them", async () => {
+it("a store in memory removes the oldest runs, and their idempotency keys with them", async () => {
   const runtime = new AgentRuntime();
   const run_id = await orderThenMany(runtime);
   expect((await refusal(runtime.getRun(run_id))).code).toBe("run_not_found");
@@ -117,7 +117,7 @@ class Customers {
 }
 
 describe("a store in memory", () => {
-  test("removes runs of the tenants with the most, and no key of another", async () => {
+  it("removes runs of the tenants with the most, and no key of another", async () => {
     const runtime = new AgentRuntime();
     const customers = new Customers(runtime);
     const key = await customers.keyed("red");
@@ -129,7 +129,7 @@ describe("a store in memory", () => {
     await runtime.close();
   });
 
-  test("keeps within its number, those that ended last, also where it is less than one run a tenant", async () => {
+  it("keeps within its number, those that ended last, also where it is less than one run a tenant", async () => {
     const clock = new FakeClock();
     const runtime = new AgentRuntime({ clock, retention: { maxRuns: 4 } });
     const customers = new Customers(runtime);

@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 
-test("when a cancel ends a stream, the generator around it still runs its finally", async () => {
+it("when a cancel ends a stream, the generator around it still runs its finally", async () => {
   const log: string[] = [];
   const runtime = new AgentRuntime();
   runtime.register("outer", async function* (_input, { signal }) {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type {} from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, defineAgent, MemoryStore } from "cadenza";
 import { drive } from "cadenza/testing";
-import { describe, expect, it, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import type { DurableRuntimeOptions } from "../../harness/durable-runtime.ts";
 import { onDurableStore } from "../../harness/durable-runtime.ts";
@@ -104,7 +104,7 @@ describe.each(places)("the result of a durable step, %s,", (_title, options) => 
   });
 });
 
-test("the step of an agent that is not durable gives the result of its function unchanged", async () => {
+it("the step of an agent that is not durable gives the result of its function unchanged", async () => {
   const runtime = new AgentRuntime();
   const map = new Map([["a", new Date(0)]]);
   let given: unknown;
@@ -115,7 +115,7 @@ test("the step of an agent that is not durable gives the result of its function 
   expect(given).toBe(map);
 });
 
-test("the test kit gives a durable agent the same results, and refuses the same", async () => {
+it("the test kit gives a durable agent the same results, and refuses the same", async () => {
   const agent = defineAgent("agent", { durable: true }, async (_input, { step }) => {
     const error = await step("fetch", (): unknown => ({ at: new Date(0) })).catch((thrown: unknown) => thrown);
     return CadenzaError.is(error) ? error.message : "taken";
@@ -125,7 +125,7 @@ test("the test kit gives a durable agent the same results, and refuses the same"
   expect(t.text()).toMatch(/^Step fetch#1: result\.at: expected a JSON value, received a Date\./);
 });
 
-test.each(places)("the state of a session is refused if JSON would change it, %s", async (_title, options) => {
+it.each(places)("the state of a session is refused if JSON would change it, %s", async (_title, options) => {
   const runtime = new AgentRuntime(onDurableStore(options()));
   runtime.register("agent", { durable: true }, async (_input, { session }) => {
     const set = session.setState({ seen: [Number.NaN] }).catch((error: unknown) => error);
@@ -138,7 +138,7 @@ test.each(places)("the state of a session is refused if JSON would change it, %s
   await runtime.close();
 });
 
-test("a principal, a session and an answer are refused if JSON would change them", async () => {
+it("a principal, a session and an answer are refused if JSON would change them", async () => {
   const runtime = new AgentRuntime({ store: new MemoryStore() });
   runtime.register("asks", async (_input, { ask }) => JSON.stringify(await ask("?")));
   const at = new Date(0) as unknown as string;

@@ -1,5 +1,5 @@
 import type { Clock } from "cadenza";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { explain, playAll } from "../../harness/model/run.ts";
 import type { Plant } from "../../harness/planted-faults.ts";
 import { afterAppend, changedWrites, eagerToConfirm, withTimers } from "../../harness/planted-faults.ts";
@@ -160,7 +160,7 @@ const faults: readonly Fault[] = [
 ];
 
 describe("The checker finds planted faults", () => {
-  test.each(faults.map((fault) => [fault.name, fault] as const))("It finds that %s", async (_name, fault) => {
+  it.each(faults.map((fault) => [fault.name, fault] as const))("It finds that %s", async (_name, fault) => {
     const { noticed, plant } = fault;
     const found: string[] = [];
     for (let from = 1; from < SCHEDULES && !found.some((violation) => noticed.test(violation)); from += AT_ONCE) {
@@ -170,7 +170,7 @@ describe("The checker finds planted faults", () => {
     expect(found.join("\n")).toMatch(noticed);
   });
 
-  test("It reports the shortest schedule that it finds", async () => {
+  it("It reports the shortest schedule that it finds", async () => {
     const change = { plant: { clock: (clock: Clock) => withTimers(clock, (delayMs) => delayMs <= 250) } };
     const { failures } = await playAll({ from: 1, count: SCHEDULES, stores: ["at once"], change });
     const story = await explain(failures[0]?.seed ?? 0, { stores: ["at once"], change });

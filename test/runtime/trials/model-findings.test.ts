@@ -1,13 +1,13 @@
 import { setImmediate as inNextTurn } from "node:timers";
 import type { StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ModelClock } from "../../harness/model/clock.ts";
 import { LateStore } from "../../harness/model/store.ts";
 
 /** Faults that the model has found, each as a minimal scenario. */
 describe("Slots of an agent", () => {
-  test("An agent with one slot refuses the second run also when both come at the same time", async () => {
+  it("An agent with one slot refuses the second run also when both come at the same time", async () => {
     const runtime = new AgentRuntime();
     runtime.register("picky", { concurrency: { max: 1, whenFull: "reject" } }, never);
     const first = runtime.createRun({ agent_name: "picky", input: "one", mode: "async" });
@@ -16,7 +16,7 @@ describe("Slots of an agent", () => {
     await runtime.cancel((await first).run_id);
   });
 
-  test("A run that is cancelled while it waits for a slot takes none", async () => {
+  it("A run that is cancelled while it waits for a slot takes none", async () => {
     const clock = new ModelClock();
     const runtime = new AgentRuntime({ clock });
     runtime.register("narrow", { concurrency: { max: 1 } }, async (_input, { ask }) => {
@@ -37,7 +37,7 @@ describe("Slots of an agent", () => {
     expect((await runtime.stats()).queued).toBe(0);
   });
 
-  test("An agent whose question expires goes on when a slot is free", async () => {
+  it("An agent whose question expires goes on when a slot is free", async () => {
     const clock = new ModelClock();
     const runtime = new AgentRuntime({ clock });
     const steps: string[] = [];
@@ -61,7 +61,7 @@ describe("Slots of an agent", () => {
 });
 
 describe("After the end of a run", () => {
-  test("A question that is asked when the run has ended is refused, and does not hang", async () => {
+  it("A question that is asked when the run has ended is refused, and does not hang", async () => {
     const runtime = new AgentRuntime();
     let later: Promise<unknown> = Promise.resolve();
     runtime.register("late", async (_input, { ask }) => {
@@ -73,7 +73,7 @@ describe("After the end of a run", () => {
 });
 
 describe("Sub-runs", () => {
-  test("An answer to a question that its sub-run does not ask any more does not hang", async () => {
+  it("An answer to a question that its sub-run does not ask any more does not hang", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });
@@ -101,7 +101,7 @@ describe("Sub-runs", () => {
 });
 
 describe("Sessions", () => {
-  test("The messages of the first run of a session stay in it, also when another run joins just before its end", async () => {
+  it("The messages of the first run of a session stay in it, also when another run joins just before its end", async () => {
     const runtime = new AgentRuntime();
     let finish: (text: string) => void = () => {};
     runtime.register("first", () => new Promise<string>((resolve) => (finish = resolve)));
@@ -122,7 +122,7 @@ describe("Sessions", () => {
 });
 
 describe("A store that answers late", () => {
-  test("A write whose answer is lost is not repeated", async () => {
+  it("A write whose answer is lost is not repeated", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });
@@ -143,7 +143,7 @@ describe("A store that answers late", () => {
     expect(run.output.map(({ parts }) => parts.map(({ content }) => content))).toEqual([["One."]]);
   });
 
-  test("A reader that gets more entries than the runtime knows of reads on", async () => {
+  it("A reader that gets more entries than the runtime knows of reads on", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });
@@ -171,7 +171,7 @@ describe("A store that answers late", () => {
     expect(events.at(-1)?.type).toBe("run.completed");
   });
 
-  test("Readers of a run that the store refuses to create are detached", async () => {
+  it("Readers of a run that the store refuses to create are detached", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });

@@ -1,11 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { explain, playAll } from "../../harness/model/run.ts";
 
 /** `npm run test:model` plays 200,000, with other seeds each time. */
 const FIRST_SEED = 1;
 
 describe("In any order of actions of callers, agents, the clock and the store, the rules hold", () => {
-  test.each([
+  it.each([
     ["at once", 2_000],
     ["late", 1_000],
     ["failing", 1_000],

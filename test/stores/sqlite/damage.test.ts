@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CadenzaError } from "../../../src/core/errors.ts";
 import type { FoundRun } from "../../../src/core/ports.ts";
 import {
@@ -34,7 +34,7 @@ beforeEach(() => {
 afterEach(() => folder.remove());
 
 describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
-  test("at a page that holds the first entry of a run: that run is reported as damaged, the others are found", async () => {
+  it("at a page that holds the first entry of a run: that run is reported as damaged, the others are found", async () => {
     const before = opened();
     for (const n of [1, 2, 3, 4])
       await create(before, n, { head: waiting(1), created: { input: [message(`${n}`.repeat(LONG))] } });
@@ -52,7 +52,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
     store.close();
   });
 
-  test("at a page that holds a later entry: only reads of it fail", async () => {
+  it("at a page that holds a later entry: only reads of it fail", async () => {
     const before = opened();
     // The run of another tenant has the same id, and comes first.
     const other = await create(before, 1, { tenant: "aaa" });
@@ -71,7 +71,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
     store.close();
   });
 
-  test.each<[what: string, sql: string]>([
+  it.each<[what: string, sql: string]>([
     ["holds no text", "UPDATE cadenza_entries SET lines = x'ff00ff' WHERE position = 2"],
     ["is missing", "DELETE FROM cadenza_entries WHERE position = 2"],
     ["has lost its last lines", "UPDATE cadenza_entries SET lines = '' WHERE position = 2"],
@@ -97,7 +97,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
 });
 
 describe.each(drivers)("a disk that is full, with $name", ({ open }) => {
-  test("fails writes and no reads; when the disk has space again, nothing of the failed writes is stored", async () => {
+  it("fails writes and no reads; when the disk has space again, nothing of the failed writes is stored", async () => {
     const db = open(path);
     const store = new SqliteStore(db, { synchronous: "NORMAL", closeDatabase: true });
     for (const n of [1, 2]) await create(store, n, { head: waiting(1) });

@@ -1,9 +1,9 @@
-import { expect, test, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { openSqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 
 vi.mock("node:process", () => ({ getBuiltinModule: () => undefined }));
 
-test("openSqliteStore names the package to install if Node has no SQLite", () => {
+it("openSqliteStore names the package to install if Node has no SQLite", () => {
   const opening = () => openSqliteStore("runs.db");
 
   expect(opening).toThrow(expect.objectContaining({ name: "CadenzaError", code: "store_failed" }));

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { runId, runKey, sessionKey } from "../../../src/stores/contract/samples.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
@@ -11,7 +11,7 @@ const HAMMER = fileURLToPath(new URL("./hammer.ts", import.meta.url));
 const PROCESSES = [1, 2];
 const RUNS = 100;
 
-test("processes that write to one file at once lose nothing and fail at no lock", { timeout: 60_000 }, async () => {
+it("processes that write to one file at once lose nothing and fail at no lock", { timeout: 60_000 }, async () => {
   const folder = temporaryFolder();
   const file = join(folder.path, "runs.db");
   const run = promisify(execFile);

@@ -1,7 +1,7 @@
 import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { AgentRuntime } from "cadenza";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { append, create, parts, runKey, write } from "../../../src/stores/contract/samples.ts";
 import { openSqliteStore, SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
@@ -25,10 +25,10 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
       openTwice(driver, { synchronous: "NORMAL", clock }, (store, file) =>
         readThrough(store, new SqliteStore(driver.openToRead(file), { readOnly: true, closeDatabase: true, clock })),
       );
-    for (const { name, run } of contractOfReads) test(name, () => run(open));
+    for (const { name, run } of contractOfReads) it(name, () => run(open));
   });
 
-  test("refuses every write, and is no store for a runtime", async () => {
+  it("refuses every write, and is no store for a runtime", async () => {
     const live = openLive(driver);
     await create(live, 1);
     const store = openToRead(driver);
@@ -40,7 +40,7 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
     live.close();
   });
 
-  test("refuses writes also on a handle that could write", async () => {
+  it("refuses writes also on a handle that could write", async () => {
     openLive(driver).close();
     const db = driver.open(path);
     const store = new SqliteStore(db, { readOnly: true });
@@ -50,7 +50,7 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
     db.close();
   });
 
-  test("shows at once what another store has written", async () => {
+  it("shows at once what another store has written", async () => {
     const live = openLive(driver);
     const store = openToRead(driver);
     for (let n = 1; n < 4; n++) {
@@ -62,7 +62,7 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
     live.close();
   });
 
-  test("reads what a killed process has left in its log, and changes neither the file nor the log", async () => {
+  it("reads what a killed process has left in its log, and changes neither the file nor the log", async () => {
     const live = openLive(driver);
     await create(live, 1);
     const left = join(folder.path, "left.db");
@@ -76,7 +76,7 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
     expect([readFileSync(left), readFileSync(`${left}-wal`)]).toEqual(before);
   });
 
-  test("leaves the journal mode of a copy as it is", () => {
+  it("leaves the journal mode of a copy as it is", () => {
     openLive(driver).close();
     driver.open(path).exec("PRAGMA wal_checkpoint(TRUNCATE)");
     const copy = join(folder.path, "copy.db");
@@ -91,7 +91,7 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
     expect(existsSync(`${copy}-wal`)).toBe(false);
   });
 
-  test.each<[what: string, make: (driver: SqliteDriver) => void, said: string]>([
+  it.each<[what: string, make: (driver: SqliteDriver) => void, said: string]>([
     ["that is no database", () => writeFileSync(path, "x".repeat(5_000)), "cannot be read: file is not a database"],
     ["without a store", (driver) => change(driver, "CREATE TABLE runs (mine TEXT)"), "holds no store of cadenza"],
     [
@@ -116,7 +116,7 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
 describe("openSqliteStore with readOnly", () => {
   const builtIn = drivers.some(({ name }) => name === "node:sqlite");
 
-  test.runIf(builtIn)("opens a file that is there, and makes none", async () => {
+  it.runIf(builtIn)("opens a file that is there, and makes none", async () => {
     expect(() => openSqliteStore(path, { readOnly: true })).toThrow(
       `The file ${JSON.stringify(path)} cannot be opened`,
     );
@@ -132,7 +132,7 @@ describe("openSqliteStore with readOnly", () => {
   });
 });
 
-test("readOnly is true or false", () => {
+it("readOnly is true or false", () => {
   const db = drivers[0]?.open(path) as NonNullable<ReturnType<SqliteDriver["open"]>>;
   const options = { readOnly: "yes" } as unknown as { readOnly: true };
   expect(() => new SqliteStore(db, options)).toThrow("readOnly: expected true or false, received yes.");

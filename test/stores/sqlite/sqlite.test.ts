@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import Libsql from "libsql";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CadenzaError } from "../../../src/core/errors.ts";
 import type { RunQuery } from "../../../src/core/run-query.ts";
 import { counterNames } from "../../../src/core/statistics.ts";
@@ -36,7 +36,7 @@ beforeEach(() => {
 afterEach(() => folder.remove());
 
 describe.each(drivers)("a handle of $name", ({ open }) => {
-  test("that is closed already may be closed with the store", () => {
+  it("that is closed already may be closed with the store", () => {
     const db = open(path);
     const store = new SqliteStore(db, { closeDatabase: true });
     db.close();
@@ -48,7 +48,7 @@ describe.each(drivers)("a handle of $name", ({ open }) => {
 });
 
 describe("the handle", () => {
-  test.each<[options: SqliteStoreOptions, synchronous: number]>([
+  it.each<[options: SqliteStoreOptions, synchronous: number]>([
     [{}, 2],
     [{ synchronous: "FULL" }, 2],
     [{ synchronous: "NORMAL" }, 1],
@@ -62,7 +62,7 @@ describe("the handle", () => {
     db.close();
   });
 
-  test.each<[options: object, said: string]>([
+  it.each<[options: object, said: string]>([
     [{ synchronous: "OFF" }, "synchronous: expected FULL or NORMAL, received OFF"],
     [{ busyTimeoutMs: 0 }, "busyTimeoutMs: expected a positive number, received 0"],
     [{ busyTimeoutMs: Number.NaN }, "busyTimeoutMs: expected a positive number, received NaN"],
@@ -75,7 +75,7 @@ describe("the handle", () => {
     db.close();
   });
 
-  test("is not closed with the store, unless closeDatabase is set", () => {
+  it("is not closed with the store, unless closeDatabase is set", () => {
     const db = openDatabase(path);
     new SqliteStore(db).close();
     expect(db.prepare("SELECT 1 AS one").get()).toMatchObject({ one: 1 });
@@ -84,7 +84,7 @@ describe("the handle", () => {
     expect(() => db.prepare("SELECT 1").get()).toThrow();
   });
 
-  test("may give bigints for numbers", async () => {
+  it("may give bigints for numbers", async () => {
     const db = new Libsql(path).defaultSafeIntegers(true);
     const store = new SqliteStore(db, { synchronous: "NORMAL" });
     const session = { session_id: sessionId(1), create: true, at: 5 };
@@ -102,12 +102,12 @@ describe("the handle", () => {
     expect(await store.prune({ maxRuns: 0, endedBefore: 0, sessionsBefore: 9 })).toBe(1);
   });
 
-  test("makes a persistent store only if it is a file", () => {
+  it("makes a persistent store only if it is a file", () => {
     expect(new SqliteStore(openDatabase(path)).persistent).toBe(true);
     expect(new SqliteStore(openDatabase(":memory:")).persistent).toBe(false);
   });
 
-  test("may hold the user's own tables", async () => {
+  it("may hold the user's own tables", async () => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE runs (mine TEXT); PRAGMA user_version = 42");
     await create(new SqliteStore(db), 1);
@@ -132,7 +132,7 @@ const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP IN
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
-  test("is created once, and used by a store that is opened later", async () => {
+  it("is created once, and used by a store that is opened later", async () => {
     const first = new SqliteStore(openDatabase(path));
     const key = await create(first, 1);
     const before = schema();
@@ -143,7 +143,7 @@ describe("the schema", () => {
     expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
   });
 
-  test("is created completely or not at all", () => {
+  it("is created completely or not at all", () => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE cadenza_counters (other INTEGER)");
     expect(() => new SqliteStore(db)).toThrow(/cadenza_counters/);
@@ -154,7 +154,7 @@ describe("the schema", () => {
     expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
   });
 
-  test("of version 5 is brought up to date, with the runs in it", async () => {
+  it("of version 5 is brought up to date, with the runs in it", async () => {
     const db = openDatabase(path);
     const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
     const key = await create(new SqliteStore(db), 2, { created: { parent } });
@@ -170,7 +170,7 @@ describe("the schema", () => {
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
 
-  test("of version 6 is brought up to date, with the times of the runs in it", async () => {
+  it("of version 6 is brought up to date, with the times of the runs in it", async () => {
     const db = openDatabase(path);
     const former = new SqliteStore(db);
     for (const n of [1, 2, 3]) await create(former, n, { created: { at: NOW + 10 * n } });
@@ -191,7 +191,7 @@ describe("the schema", () => {
     expect(list({})).toHaveLength(5);
   });
 
-  test("of version 7 is brought up to date, and finds its runs by their ids and states", async () => {
+  it("of version 7 is brought up to date, and finds its runs by their ids and states", async () => {
     const db = openDatabase(path);
     const key = await create(new SqliteStore(db), 1, { head: waiting() });
     const before = definitions();
@@ -204,7 +204,7 @@ describe("the schema", () => {
     expect(store.survey({ statuses: ["awaiting"], limit: 9 })).toEqual(found);
   });
 
-  test("of version 8 is brought up to date, and may have a feed", async () => {
+  it("of version 8 is brought up to date, and may have a feed", async () => {
     const db = openDatabase(path);
     const key = await create(new SqliteStore(db), 1);
     const before = definitions();
@@ -216,7 +216,7 @@ describe("the schema", () => {
     expect(store.readFeed?.({ from: "start", limit: 9 })?.items).toMatchObject([{ key, agent_name: "echo" }]);
   });
 
-  test("of version 9 is brought up to date, and its sessions have no generation until they are made again", async () => {
+  it("of version 9 is brought up to date, and its sessions have no generation until they are made again", async () => {
     const db = openDatabase(path);
     const session = { history: [message("a")], state: null };
     await new SqliteStore(db).putSession(sessionKey(1), { ...session, generation: "lost" }, NOW);
@@ -231,7 +231,7 @@ describe("the schema", () => {
     expect(store.sessionHead(sessionKey(1))).toEqual({ length: 1, state: null, generation: "new" });
   });
 
-  test("of version 10 is brought up to date, and what was in it has no creator", async () => {
+  it("of version 10 is brought up to date, and what was in it has no creator", async () => {
     const db = openDatabase(path);
     const former = new SqliteStore(db);
     const key = await create(former, 1, { created: { principal: "ada" } });
@@ -247,7 +247,7 @@ describe("the schema", () => {
     expect(found.map((one) => one.key)).toEqual([newer]);
   });
 
-  test("of a newer version is refused, and not changed", () => {
+  it("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
     db.exec("INSERT INTO cadenza_migrations (number) VALUES (12), (13)");
@@ -259,7 +259,7 @@ describe("the schema", () => {
     expect(schema()).toEqual(before);
   });
 
-  test.each([1, 2, 3, 4])("of version %i, which was never released, is refused, and not changed", (version) => {
+  it.each([1, 2, 3, 4])("of version %i, which was never released, is refused, and not changed", (version) => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE cadenza_migrations (number INTEGER PRIMARY KEY); CREATE TABLE cadenza_runs (id INTEGER)");
     for (let number = 1; number <= version; number++)
@@ -272,7 +272,7 @@ describe("the schema", () => {
     expect(schema()).toEqual(before);
   });
 
-  test("has a column for every counter", () => {
+  it("has a column for every counter", () => {
     new SqliteStore(openDatabase(path));
     const columns = openDatabase(path).prepare("SELECT name FROM pragma_table_info('cadenza_counters')").all();
 
@@ -280,7 +280,7 @@ describe("the schema", () => {
   });
 });
 
-test("a log that is full takes no more entries, and the write changes nothing", async () => {
+it("a log that is full takes no more entries, and the write changes nothing", async () => {
   const db = openDatabase(path);
   const store = new SqliteStore(db, { synchronous: "NORMAL" });
   const key = await create(store, 1);
@@ -298,7 +298,7 @@ test("a log that is full takes no more entries, and the write changes nothing", 
 describe("openSqliteStore", () => {
   const builtIn = drivers.some(({ name }) => name === "node:sqlite");
 
-  test.runIf(builtIn)("opens a file with Node's own SQLite, and close closes it", async () => {
+  it.runIf(builtIn)("opens a file with Node's own SQLite, and close closes it", async () => {
     const store = openSqliteStore(path);
     const key = await create(store, 1);
     store.close();
@@ -310,7 +310,7 @@ describe("openSqliteStore", () => {
     again.close();
   });
 
-  test.runIf(builtIn)("closes what it has opened if the store refuses it", () => {
+  it.runIf(builtIn)("closes what it has opened if the store refuses it", () => {
     openSqliteStore(path).close();
     const db = openDatabase(path);
     db.exec("INSERT INTO cadenza_migrations (number) VALUES (99)");

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { TakeRequest } from "../../../src/core/ports.ts";
 import type { RunQuery } from "../../../src/core/run-query.ts";
 import { CheckClock, NOW } from "../../../src/stores/contract/check.ts";
@@ -58,7 +58,7 @@ describe(`among ${RUNS} runs`, () => {
     plans = await plansOf(askEverything);
   });
 
-  test("every query uses an index that holds few other rows", () => {
+  it("every query uses an index that holds few other rows", () => {
     const scans = plans.flatMap(({ steps }) => steps.filter((step) => /^SCAN /.test(step)));
     const sorting = plans.filter(({ steps }) => steps.some((step) => /TEMP B-TREE/.test(step))).map(({ sql }) => sql);
 
@@ -67,15 +67,15 @@ describe(`among ${RUNS} runs`, () => {
     expect(sorting.filter((sql) => !KNOWN_SORTS.some(([known]) => known.test(sql)))).toEqual([]);
   });
 
-  test.each(KNOWN_SCANS)("the scan that is allowed occurs: %s", (known) => {
+  it.each(KNOWN_SCANS)("the scan that is allowed occurs: %s", (known) => {
     expect(plans.flatMap(({ steps }) => steps).filter((step) => known.test(step))).not.toEqual([]);
   });
 
-  test.each(KNOWN_SORTS)("the sort that is allowed occurs: %s", (known) => {
+  it.each(KNOWN_SORTS)("the sort that is allowed occurs: %s", (known) => {
     expect(plans.filter(({ sql }) => known.test(sql))).not.toEqual([]);
   });
 
-  test("a take that finds nothing takes no lock, and reads no run that waits", async () => {
+  it("a take that finds nothing takes no lock, and reads no run that waits", async () => {
     const taking = await plansOf(async () => expect(await store.take(request)).toEqual([]));
     const used = taking.flatMap(({ steps }) => steps.flatMap((step) => step.match(/INDEX cadenza_\w+ \(.*\)/) ?? []));
 
@@ -89,7 +89,7 @@ describe(`among ${RUNS} runs`, () => {
     ]);
   });
 
-  test("a take reads the first run that waits for a full slot, and goes on to other slots", async () => {
+  it("a take reads the first run that waits for a full slot, and goes on to other slots", async () => {
     await create(store, RUNS + 1, { slot: { key: "free", max: 1 }, head: waiting(NOW) });
     const taken = await store.take(request);
 
@@ -102,7 +102,7 @@ describe("runs and entries are read", () => {
   const owners = ["cadenza_runs_by_owner (owner=?)", "cadenza_runs_by_owner (owner>?)"];
   const listed = ["entries (rowid=?)", "runs (rowid=?)"];
 
-  test.each<[what: string, ask: () => unknown, allowed: readonly string[]]>([
+  it.each<[what: string, ask: () => unknown, allowed: readonly string[]]>([
     ["find", () => store.find(runKey(1)), found],
     [
       "findByIdempotencyKey",
@@ -252,7 +252,7 @@ describe("runs and entries are read", () => {
   });
 });
 
-test("a list by status reads no run that is not in its page", async () => {
+it("a list by status reads no run that is not in its page", async () => {
   const query = page({ tenant: "acme", statuses: ["awaiting"], agent_name: "echo", roots: true });
   const steps = (await plansOf(async () => store.list(query))).flatMap((plan) => plan.steps);
   const searches = steps.filter((step) => /cadenza_runs_by_/.test(step));
@@ -262,7 +262,7 @@ test("a list by status reads no run that is not in its page", async () => {
 });
 
 describe("an append", () => {
-  test("that changes only the length of the log writes to no index", async () => {
+  it("that changes only the length of the log writes to no index", async () => {
     const alive = head({ owner: "alive" });
     const key = await create(store, RUNS + 10, { head: alive });
     db.statements.length = 0;
@@ -271,7 +271,7 @@ describe("an append", () => {
     expect(updates()).toEqual(["UPDATE cadenza_runs SET position = ? WHERE id = ?"]);
   });
 
-  test("writes the columns that change", async () => {
+  it("writes the columns that change", async () => {
     const key = await create(store, RUNS + 11, { head: head({ owner: "alive" }) });
     db.statements.length = 0;
     await store.append(key, { epoch: 1, position: 1 }, write(parts("a"), { head: waiting(NOW + 9, { takeovers: 1 }) }));
@@ -282,7 +282,7 @@ describe("an append", () => {
 });
 
 describe("leases", () => {
-  test("of owners that are gone and have no runs are removed", async () => {
+  it("of owners that are gone and have no runs are removed", async () => {
     const key = await create(store, RUNS + 20, { head: head({ owner: "leaves a run" }) });
     await store.renew("leaves a run", LEASE_MS);
     await store.renew("leaves nothing", LEASE_MS);

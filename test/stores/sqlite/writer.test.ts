@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CadenzaError } from "../../../src/core/errors.ts";
 import type { StoreConflict } from "../../../src/core/ports.ts";
 import {
@@ -33,7 +33,7 @@ afterEach(() => {
 });
 
 describe("group commit", () => {
-  test("the writes of one turn are one transaction, and acknowledged after its commit", async () => {
+  it("the writes of one turn are one transaction, and acknowledged after its commit", async () => {
     const { store, db } = open();
     const acknowledged: number[] = [];
     const writes = numbers(50).map(async (n) => {
@@ -48,14 +48,14 @@ describe("group commit", () => {
     expect(acknowledged).toEqual(numbers(50).map(() => 1));
   });
 
-  test("sequential writes are one transaction each", async () => {
+  it("sequential writes are one transaction each", async () => {
     const { store, db } = open();
     for (const n of numbers(3)) await store.create(runKey(n), write([created(n)]), null);
 
     expect(db.count("COMMIT")).toBe(3);
   });
 
-  test("nothing is read before it is committed", async () => {
+  it("nothing is read before it is committed", async () => {
     const { store } = open();
     const writing = store.create(runKey(1), write([created(1)]), null);
     expect(store.find(runKey(1))).toBeUndefined();
@@ -64,7 +64,7 @@ describe("group commit", () => {
     expect(store.find(runKey(1))?.position).toBe(1);
   });
 
-  test("a great many writes are spread over several turns", async () => {
+  it("a great many writes are spread over several turns", async () => {
     const { store, db } = open();
     await Promise.all(numbers(600).map((n) => store.create(runKey(n), write([created(n)]), null)));
 
@@ -72,7 +72,7 @@ describe("group commit", () => {
     expect(store.list({ tenant: "acme", limit: 1_000, offset: 0 })).toHaveLength(600);
   });
 
-  test("a write that is refused does not affect the others of its transaction", async () => {
+  it("a write that is refused does not affect the others of its transaction", async () => {
     const { store, db } = open();
     const answers = await Promise.all([1, 2, 1, 3].map((n) => store.create(runKey(n), write([created(n)]), null)));
 
@@ -81,7 +81,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(0);
   });
 
-  test("a value that is not JSON fails before it is in a transaction", async () => {
+  it("a value that is not JSON fails before it is in a transaction", async () => {
     const { store, db } = open();
     const unspeakable = created(2, { principal: 1n as unknown as number });
     const outcomes = await Promise.allSettled([
@@ -95,7 +95,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(0);
   });
 
-  test("a write that fails is rolled back alone, and the others keep their order", async () => {
+  it("a write that fails is rolled back alone, and the others keep their order", async () => {
     const { store, db } = open();
     const broken = () => {
       throw new Error("no messages today");
@@ -122,7 +122,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(2);
   });
 
-  test("a full disk fails only the write that does not fit on it", async () => {
+  it("a full disk fails only the write that does not fit on it", async () => {
     const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
     const { store } = open({}, (sql, values) =>
       sql.includes("INSERT INTO cadenza_entries") && String(values[2]).includes("big") ? full : undefined,
@@ -138,7 +138,7 @@ describe("group commit", () => {
     expect(store.findByIdempotencyKey("acme", "key")).toBeUndefined();
   });
 
-  test("no write of a commit that fails is acknowledged", async () => {
+  it("no write of a commit that fails is acknowledged", async () => {
     const broken = new Error("disk I/O error");
     let failures = 0;
     const { store } = open({}, (sql) => (sql === "COMMIT" && failures++ < 1 ? broken : undefined));
@@ -148,7 +148,7 @@ describe("group commit", () => {
     expect(await store.create(runKey(1), write([created(1)]), null)).toBeUndefined();
   });
 
-  test("close commits the pending writes, and no write is taken after it", async () => {
+  it("close commits the pending writes, and no write is taken after it", async () => {
     const { store } = open();
     const writing = store.create(runKey(1), write([created(1)]), null);
     store.close();
@@ -161,7 +161,7 @@ describe("group commit", () => {
 });
 
 describe("another process that writes", () => {
-  test("is waited for without blocking the event loop", async () => {
+  it("is waited for without blocking the event loop", async () => {
     const { store } = open();
     const other = openDatabase(join(folder.path, "runs.db"));
     other.exec("BEGIN IMMEDIATE");
@@ -181,27 +181,24 @@ describe("another process that writes", () => {
     expect(store.read(runKey(1), 1, 10)).toEqual(parts("a", "b"));
   });
 
-  test.each(drivers)(
-    "is seen by reads as soon as it has committed, also while a write waits ($name)",
-    async (driver) => {
-      const path = join(folder.path, "runs.db");
-      const store = new SqliteStore(driver.open(path), { synchronous: "NORMAL", closeDatabase: true });
-      opened.push(store);
-      await store.create(runKey(1), write([created(1)]), null);
-      const other = driver.open(path);
-      other.exec("BEGIN IMMEDIATE");
-      other.exec("UPDATE cadenza_runs SET epoch = 7");
-      const writing = store.create(runKey(2), write([created(2)]), null);
-      await nextTurn();
-      expect(store.find(runKey(1))?.head.epoch).toBe(1);
-      other.exec("COMMIT");
-      other.close();
-      expect(store.find(runKey(1))?.head.epoch).toBe(7);
-      expect(await writing).toBeUndefined();
-    },
-  );
+  it.each(drivers)("is seen by reads as soon as it has committed, also while a write waits ($name)", async (driver) => {
+    const path = join(folder.path, "runs.db");
+    const store = new SqliteStore(driver.open(path), { synchronous: "NORMAL", closeDatabase: true });
+    opened.push(store);
+    await store.create(runKey(1), write([created(1)]), null);
+    const other = driver.open(path);
+    other.exec("BEGIN IMMEDIATE");
+    other.exec("UPDATE cadenza_runs SET epoch = 7");
+    const writing = store.create(runKey(2), write([created(2)]), null);
+    await nextTurn();
+    expect(store.find(runKey(1))?.head.epoch).toBe(1);
+    other.exec("COMMIT");
+    other.close();
+    expect(store.find(runKey(1))?.head.epoch).toBe(7);
+    expect(await writing).toBeUndefined();
+  });
 
-  test("for too long is an error that says so", async () => {
+  it("for too long is an error that says so", async () => {
     const { store } = open({ busyTimeoutMs: 50 });
     const other = openDatabase(join(folder.path, "runs.db"));
     other.exec("BEGIN IMMEDIATE");
@@ -217,7 +214,7 @@ describe("another process that writes", () => {
     expect(await store.create(runKey(1), write([created(1)]), null)).toBeUndefined();
   });
 
-  test.each([
+  it.each([
     ["better-sqlite3 and libsql", { code: "SQLITE_BUSY" }, true],
     ["better-sqlite3, in detail", { code: "SQLITE_BUSY_SNAPSHOT" }, true],
     ["node:sqlite", { code: "ERR_SQLITE_ERROR", errcode: 5 }, true],
@@ -229,7 +226,7 @@ describe("another process that writes", () => {
     expect(isBusy(Object.assign(new Error("database is locked"), words))).toBe(busy);
   });
 
-  test("is waited for by a read too", () => {
+  it("is waited for by a read too", () => {
     const busy = Object.assign(new Error("database is locked"), { code: "SQLITE_BUSY_RECOVERY" });
     let refusals = 0;
     const { store } = open({}, (sql) => (sql.includes("cadenza_counters") && refusals++ < 2 ? busy : undefined));
