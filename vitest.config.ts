@@ -4,38 +4,13 @@ import { ClosingLineReporter } from "./scripts/closing-line-reporter.ts";
 
 const source = fileURLToPath(new URL("./src", import.meta.url));
 
-/** The tests of the runtime that run a second time, with every agent replayed after each commit. */
-const repeatable = [
-  "declined-questions",
-  "bad-input",
-  "budgets",
-  "cancel",
-  "deleting",
-  "detailed-events",
-  "details",
-  "dropped-operations",
-  "events",
-  "forks",
-  "given",
-  "lists",
-  "interceptors",
-  "judged-messages",
-  "messages",
-  "misbehaving",
-  "questions",
-  "regressions",
-  "runs",
-  "sessions",
-  "shown-sub-runs",
-  "signals",
-  "sleeps",
-  "steps",
-  "stores",
-  "sub-runs",
-  "typed-agents",
-  "whole-life",
-  "yields",
-];
+/**
+ * The tests of the runtime run a second time, with every agent replayed after each commit. A test for which that cannot
+ * hold says so by `unlessReplayed(reason)`.
+ */
+const replayed = ["test/runtime/**/*.test.ts"];
+/** But for these: the model decides for itself how its agents run. */
+const trials = ["test/runtime/trials/**"];
 
 /**
  * The second stage: programs, servers and browsers in processes of their own. A test belongs to it by its name. It
@@ -47,25 +22,11 @@ const system = ["test/**/*.system.test.ts"];
 const postgres = ["test/postgres/**/*.test.ts"];
 
 /**
- * The files that get a process of their own: they reload or replace modules, replace the timers of a process, leave
- * servers open, measure time or memory, or take long and should begin first. All others share one process per processor,
+ * The files that get a process of their own, named `….alone.test.ts`: they reload or replace modules, replace the timers
+ * of a process, measure time or memory, or take long and should begin first. All others share one process per processor,
  * so that modules are loaded once.
  */
-const alone = [
-  "test/client/pauses.test.ts",
-  "test/client/troubles.test.ts",
-  "test/durable/waiting/evicted-runs.test.ts",
-  "test/durable/trials/worlds.test.ts",
-  "test/http/event-stream.test.ts",
-  "test/http/stalled-readers.test.ts",
-  "test/protocol/json-schema.test.ts",
-  "test/runtime/limits/leak.test.ts",
-  "test/runtime/limits/linear.test.ts",
-  "test/runtime/trials/model.test.ts",
-  "test/stores/sqlite/missing.test.ts",
-  "test/testing/examples.test.ts",
-  "test/testing/time.test.ts",
-];
+const alone = ["test/**/*.alone.test.ts"];
 
 export default defineConfig({
   resolve: {
@@ -91,8 +52,9 @@ export default defineConfig({
         extends: true,
         test: {
           name: "replayed",
+          include: replayed,
+          exclude: [...configDefaults.exclude, ...alone, ...system, ...trials],
           isolate: false,
-          include: repeatable.map((name) => `test/runtime/**/${name}.test.ts`),
           env: { CADENZA_REPLAY: process.env["CADENZA_REPLAY"] ?? "memory" },
         },
       },

@@ -280,8 +280,10 @@ it.each([
   const end = deferred();
   const options = { durable: true, concurrency: { max: 1, per: "session", whenFull: "queue" } } as const;
   const agent = async (input: readonly Message[], { step }: AgentContext): Promise<string> => {
-    started.push(nameIn(input));
-    await step("work", () => end.promise);
+    await step("work", () => {
+      started.push(nameIn(input));
+      return end.promise;
+    });
     return "done";
   };
   const worker = store === "of its own" ? setUp() : replicas.start();

@@ -26,7 +26,9 @@ it("a run that begins later takes no slot until then", async () => {
     { agent_name: "agent", input: "", mode: "async" },
     { startAt: new Date(clock.now() + 60_000).toISOString() },
   );
-  expect((await runtime.createRun({ agent_name: "agent", input: "" })).status).toBe("completed");
+  const creating = runtime.createRun({ agent_name: "agent", input: "" });
+  await clock.advance(1_000);
+  expect((await creating).status).toBe("completed");
   await clock.advance(62_000);
   expect(await runtime.listRuns({ status: "completed" })).toHaveLength(2);
 });

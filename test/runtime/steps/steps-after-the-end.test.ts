@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { deferred, never } from "../../harness/promises.ts";
 import { setUp } from "../../harness/runtimes.ts";
+import { HANDED_BACK, unlessReplayed } from "../../harness/unless-replayed.ts";
 
 /** An agent that begins a step when the test lets it, whether its run has ended by then or not. */
 function withLateStep() {
@@ -16,17 +17,20 @@ function withLateStep() {
   return { ...set, gate, begun, refused };
 }
 
-it("A step that a plain agent begins after its run was ended by close is refused, and its body does not run", async () => {
-  const { runtime, clock, gate, begun, refused } = withLateStep();
-  const creating = runtime.createRun({ agent_name: "agent", input: "" });
-  await clock.settle();
-  await runtime.close({ drainMs: 0 });
-  expect((await creating).status).toBe("failed");
-  gate.resolve();
-  await clock.settle();
-  expect(begun).toEqual([]);
-  expect(refused).toMatchObject([{ code: "interrupted" }]);
-});
+unlessReplayed(HANDED_BACK)(
+  "A step that a plain agent begins after its run was ended by close is refused, and its body does not run",
+  async () => {
+    const { runtime, clock, gate, begun, refused } = withLateStep();
+    const creating = runtime.createRun({ agent_name: "agent", input: "" });
+    await clock.settle();
+    await runtime.close({ drainMs: 0 });
+    expect((await creating).status).toBe("failed");
+    gate.resolve();
+    await clock.settle();
+    expect(begun).toEqual([]);
+    expect(refused).toMatchObject([{ code: "interrupted" }]);
+  },
+);
 
 it("A step that a plain agent begins after it was left behind is refused, and its body does not run", async () => {
   const { runtime, clock, gate, begun, refused } = withLateStep();

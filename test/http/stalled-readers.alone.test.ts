@@ -11,6 +11,8 @@ import { amount, LONG_MS } from "../harness/fuzz.ts";
 import { Client } from "./client.ts";
 import { listen } from "./mounts.ts";
 
+/* In a process of its own: it measures memory. */
+
 const MIB = 1024 * 1024;
 const STALL_MS = 12_345;
 

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { explain, playAll } from "../../harness/model/run.ts";
 
+/* In a process of its own: it takes long, and should begin first. */
+
 /** `npm run test:model` plays 200,000, with other seeds each time. */
 const FIRST_SEED = 1;
 

@@ -11,6 +11,8 @@ import { runOf } from "./facts/fact.ts";
 import { inProcess, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
+/* In a process of its own: it takes long, and should begin first. */
+
 const STREAM = { accept: "text/event-stream" };
 
 describe("a stream of events", () => {

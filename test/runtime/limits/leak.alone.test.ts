@@ -4,6 +4,8 @@ import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { KEPT_RUNS, watchForLeaks } from "../../harness/leak-watch.ts";
 
+/* In a process of its own: it measures memory. */
+
 /**
  * How many bytes a removed run may leave on the heap, on average. A retained run takes 1,000 and more, and the heap of
  * a test process varies. `npm run test:leak` runs a hundred times as many, and is stricter.

@@ -12,6 +12,8 @@ import { jury } from "../../examples/orchestrator.ts";
 import { dice } from "../../examples/statistics.ts";
 import { withoutTimers } from "../harness/without-timers.ts";
 
+/* In a process of its own: it replaces a module. */
+
 // Some examples wait to seem slow.
 vi.mock("node:timers/promises", () => ({ setTimeout: async () => undefined }));
 

@@ -9,6 +9,8 @@ import { runCreateRequestSchema, runResumeRequestSchema } from "../../src/protoc
 import { sessionDescriptorSchema } from "../../src/protocol/session.ts";
 import { event, manifest, runCreateRequest, runResumeRequest, sessionDescriptor } from "./arbitraries.ts";
 
+/* In a process of its own: it loads modules again. */
+
 const components = componentSchemas();
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
 ajv.addSchema({ $id: "protocol", components: { schemas: components } });

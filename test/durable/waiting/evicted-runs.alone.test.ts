@@ -1,6 +1,8 @@
 import { expect, it } from "vitest";
 import { evictAndAnswer } from "../../harness/world/evicted-runs.ts";
 
+/* In a process of its own: it measures memory. */
+
 /** Fewer runs than `npm run test:durable` evicts. */
 const RUNS = 1_500;
 

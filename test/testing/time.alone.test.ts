@@ -6,6 +6,8 @@ import * as z from "zod";
 import { deferred } from "../harness/promises.ts";
 import { withoutTimers } from "../harness/without-timers.ts";
 
+/* In a process of its own: it replaces the timers, and loads modules again. */
+
 const DAY_MS = 86_400_000;
 const confirm = z.object({ ok: z.boolean() });
 

@@ -5,6 +5,8 @@ import { nextTurn } from "../../harness/promises.ts";
 import type { Crash } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";
 
+/* In a process of its own: it looks at what is left in memory. */
+
 /** At so many calls of the store a process is killed, each time in a world of its own. */
 const KILLS = 12;
 

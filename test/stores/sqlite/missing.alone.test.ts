@@ -1,6 +1,8 @@
 import { expect, it, vi } from "vitest";
 import { openSqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 
+/* In a process of its own: it replaces a module. */
+
 vi.mock("node:process", () => ({ getBuiltinModule: () => undefined }));
 
 it("openSqliteStore names the package to install if Node has no SQLite", () => {

@@ -11,6 +11,8 @@ import { runChild } from "../../harness/run-child.ts";
 import { drain, setUp } from "../../harness/runtimes.ts";
 import { countingStore } from "../../harness/store-proxy.ts";
 
+/* In a process of its own: it measures time and memory. */
+
 const PARTS = 100_000;
 
 /** An agent that emits `count` parts. */

@@ -2,6 +2,8 @@ import type { ConnectionOptions } from "cadenza/client";
 import { chatOptions, createClient } from "cadenza/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
+/* In a process of its own: it replaces the timers. */
+
 /* When the client tries again, and when it gives up. Time passes only when a test lets it. */
 
 const RUN = "00000000-0000-4000-8000-000000000000";

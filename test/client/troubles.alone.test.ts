@@ -2,6 +2,8 @@ import { ClientError } from "cadenza/client";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { calls, plain, World } from "./calls.ts";
 
+/* In a process of its own: it replaces the timers. */
+
 /* Each way in which a response may break, in each request of each call. */
 
 /** A world with a network that does something else with some requests. */
