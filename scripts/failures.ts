@@ -9,8 +9,8 @@ import { once } from "node:events";
 import { setTimeout as after } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { AgentRuntime, defineAgent } from "cadenza";
-import type { Waker } from "cadenza/durable";
 import { openPostgresStore } from "cadenza/postgres";
+import type { Waker } from "cadenza/store";
 import pg from "pg";
 import { startServer } from "../test/harness/postgres-server.ts";
 

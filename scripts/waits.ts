@@ -13,9 +13,9 @@ import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { AgentRuntime } from "cadenza";
-import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { openDatabase, withFile } from "../test/harness/sqlite-files.ts";
 
 const AT_ONCE = 50;

@@ -1,25 +1,19 @@
-export type { WatchedEvent } from "./core/feed.ts";
 export type { Entry } from "./core/log.ts";
 export type {
-  AgentVersion,
   Backlog,
   BlockedQuery,
-  DamagedRun,
   Expected,
-  FeedItem,
   FeedPage,
   FeedQuery,
   FoundRun,
-  Mismatch,
   Retention,
   RunHead,
   RunKey,
   RunPosition,
   RunPost,
   RunWrite,
-  SessionChange,
+  SessionHead,
   SessionKey,
-  Slot,
   Store,
   StoreConflict,
   StoredRun,
@@ -28,6 +22,8 @@ export type {
   TakeRequest,
 } from "./core/ports.ts";
 export type { RunQuery } from "./core/run-query.ts";
-export type { LiveCount, LogTail, SurveyPage, SurveyQuery, Surveys, WorkerLease } from "./core/survey.ts";
-export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./stores/contract/check.ts";
+export type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "./core/survey.ts";
+export { durable } from "./durable/engine.ts";
+export type { DurabilityOptions, Waker } from "./durable/recovery/options.ts";
+export type { OpenStores, StoreCheck } from "./stores/contract/check.ts";
 export { storeContract } from "./stores/contract/store-contract.ts";

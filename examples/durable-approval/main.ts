@@ -5,7 +5,7 @@
 import { createInterface } from "node:readline";
 import type { Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { booking } from "./agent.ts";
 import { openStore } from "./store.ts";
 

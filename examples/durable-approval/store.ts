@@ -1,9 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { getBuiltinModule } from "node:process";
-import type { DurabilityOptions } from "cadenza/durable";
 import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
-import type { Store } from "cadenza/store";
+import type { DurabilityOptions, Store } from "cadenza/store";
 
 /** Keeps runs in a file: with Node's own SQLite if this version has it, else with the package `libsql`. */
 export async function openStore(path: string, durability?: DurabilityOptions): Promise<Store> {

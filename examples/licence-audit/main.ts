@@ -4,7 +4,7 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RunStatus } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { openStore } from "../durable-approval/store.ts";
 import { licenceAudit } from "./agent.ts";
 import { readArguments, USAGE } from "./arguments.ts";

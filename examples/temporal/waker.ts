@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { Context } from "@temporalio/activity";
 import { Client, Connection } from "@temporalio/client";
 import { NativeConnection, Worker } from "@temporalio/worker";
-import type { Waker } from "cadenza/durable";
+import type { Waker } from "cadenza/store";
 import type { Activities } from "./workflows.ts";
 import { attend, wake } from "./workflows.ts";
 

@@ -5,14 +5,7 @@ import type { RunState } from "../core/state.ts";
 import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
 import { measureAgain } from "../runtime/execution/wait.ts";
-import type {
-  BlockedRun,
-  DurableStore,
-  Engine,
-  Posted,
-  RemotePost,
-  RemoteReport,
-} from "../runtime/runs/remote-runs.ts";
+import type { BlockedRun, Engine, Posted, RemotePost, RemoteReport } from "../runtime/runs/remote-runs.ts";
 import { FollowedLog } from "./recovery/followed-log.ts";
 import { Lease } from "./recovery/lease.ts";
 import { LeasedResidence } from "./recovery/leased-residence.ts";
@@ -138,14 +131,14 @@ function blockedRun({ key, created, head: { blocked } }: FoundRun): BlockedRun |
  * @example
  * ```ts
  * import { AgentRuntime, MemoryStore } from "cadenza";
- * import { durable } from "cadenza/durable";
+ * import { durable } from "cadenza/store";
  *
  * const store = durable(new MemoryStore(), { leaseMs: 5_000 }); // yours
  * const runtime = new AgentRuntime({ store });
  * await runtime.close();
  * ```
  */
-export function durable(store: Store, options: DurabilityOptions = {}): DurableStore {
+export function durable(store: Store, options: DurabilityOptions = {}): Store {
   checkObject("store", store);
   const engine = durableEngine(options);
   const bound = new Map<unknown, unknown>();
@@ -158,5 +151,5 @@ export function durable(store: Store, options: DurabilityOptions = {}): DurableS
       if (!bound.has(member)) bound.set(member, member.bind(target));
       return bound.get(member);
     },
-  }) as DurableStore;
+  });
 }

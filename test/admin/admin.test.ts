@@ -1,8 +1,8 @@
 import { CadenzaError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import { createAdmin } from "cadenza/admin";
-import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import type { Open } from "../harness/operator-cases.ts";
 import { operatorCases } from "../harness/operator-cases.ts";

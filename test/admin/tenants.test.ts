@@ -1,6 +1,6 @@
 import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import { createAdmin } from "cadenza/admin";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";

@@ -2,7 +2,7 @@ import type { DurableAgentFunction } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { z } from "zod";

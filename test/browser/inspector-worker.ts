@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
-import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
+import { durable } from "cadenza/store";
 import Database from "libsql";
 import { slow } from "./inspector-agents.ts";
 

@@ -4,8 +4,8 @@ import { AgentRuntime, MemoryStore } from "cadenza";
 import { createChatHandler } from "cadenza/ai-sdk";
 import type { Agents, ChatClientOptions, Client, ClientRun, ConnectionOptions } from "cadenza/client";
 import { chatOptions, createClient, loadChat } from "cadenza/client";
-import { durable } from "cadenza/durable";
 import { createAcpHandler } from "cadenza/http";
+import { durable } from "cadenza/store";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 

@@ -1,8 +1,8 @@
 import { AgentError, AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { ClientOptions, RunView } from "cadenza/client";
 import { ClientError, createClient } from "cadenza/client";
-import { durable } from "cadenza/durable";
 import { createAcpHandler } from "cadenza/http";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";

@@ -1,5 +1,5 @@
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { setUp } from "../harness/runtimes.ts";
 import { lastingStore } from "../harness/store-proxy.ts";

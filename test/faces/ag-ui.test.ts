@@ -4,7 +4,7 @@ import type { AgentFunction, CadenzaError } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import type { AgUiOptions } from "cadenza/ag-ui";
 import { createAgUiHandler } from "cadenza/ag-ui";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";

@@ -1,8 +1,8 @@
 import type { Message, RuntimeOptions } from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, defineAgent } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { FaceOptions } from "cadenza/http";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 import { lastingStore } from "../harness/store-proxy.ts";

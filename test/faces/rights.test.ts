@@ -2,11 +2,11 @@ import type { AuditRecord } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
-import { durable } from "cadenza/durable";
 import type { Grant, Handler } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
 

@@ -3,7 +3,7 @@ import { AgentRuntime, MemoryStore } from "cadenza";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
 import { chatOptions } from "cadenza/client";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { chatWith } from "./chat-visitor.ts";
 

@@ -1,10 +1,10 @@
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { createAgUiHandler as agUi } from "cadenza/ag-ui";
 import { createChatHandler as chat } from "cadenza/ai-sdk";
-import { durable } from "cadenza/durable";
 import { createAcpHandler as acp } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import type { Method } from "../harness/store-proxy.ts";

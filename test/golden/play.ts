@@ -1,7 +1,7 @@
 import type { Clock, JsonValue, Message, Run, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { RunHead, RunPost, RunWrite, Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
 import { machineClock, silentLogger } from "../../src/runtime/log/system.ts";

@@ -1,7 +1,7 @@
 import type { AgentContext, AgentFunction } from "cadenza";
 import { AgentRuntime, awaitMessage } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { expect } from "vitest";
 import { never, nextTurn } from "./promises.ts";
 import { hookedStore } from "./store-proxy.ts";

@@ -1,7 +1,7 @@
 import type { RuntimeOptions } from "cadenza";
 import { MemoryStore } from "cadenza";
-import type { DurabilityOptions } from "cadenza/durable";
-import { durable } from "cadenza/durable";
+import type { DurabilityOptions } from "cadenza/store";
+import { durable } from "cadenza/store";
 
 /** The options of a runtime, with those of its durable store. */
 export interface DurableRuntimeOptions extends RuntimeOptions {

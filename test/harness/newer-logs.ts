@@ -1,8 +1,8 @@
 import type { Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { createAdmin } from "cadenza/admin";
-import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { record } from "cadenza/testing";
 import { describe, expect, it } from "vitest";
 import type { Entry } from "../../src/core/log.ts";

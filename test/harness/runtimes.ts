@@ -10,8 +10,8 @@ import type {
   StreamedEvent,
 } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { expect } from "vitest";
 import { makeDurable, openFile, openStore, REPLAY_TURNS, replays } from "./always-replay.ts";
 import { FakeClock } from "./clock.ts";

@@ -1,5 +1,4 @@
-import type { Waker } from "cadenza/durable";
-import type { RunKey } from "cadenza/store";
+import type { RunKey, Waker } from "cadenza/store";
 import type { FakeClock } from "./clock.ts";
 
 /** What a queue needs of a clock. */

@@ -1,8 +1,8 @@
 import { AgentError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import type { AdminQuestion, AdminRun, TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
-import { durable } from "cadenza/durable";
 import { createInspectorHandler } from "cadenza/inspector";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import type { ListEvent, RunEvent, SessionEvent } from "../../src/inspector/api.ts";

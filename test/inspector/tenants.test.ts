@@ -1,7 +1,7 @@
 import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
+import { durable } from "cadenza/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { stuckFeed } from "../../src/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";

@@ -11,9 +11,9 @@ import {
 import * as conventions from "@opentelemetry/semantic-conventions/incubating";
 import type { Interceptor } from "cadenza";
 import { AgentError, AgentRuntime, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { TraceOptions } from "cadenza/otel";
 import { traceRuns } from "cadenza/otel";
+import { durable } from "cadenza/store";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { create, given } from "../harness/world/calls.ts";
 import { World } from "../harness/world/world.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as after } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
-import type { Waker } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
+import type { Waker } from "cadenza/store";
 import Database from "libsql";
 import { temporalWaker } from "../../examples/temporal/waker.ts";
 

@@ -111,7 +111,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     this.#announcer = announcer;
     this.#warnOfStore = warningOnce(
       settings.logger,
-      'An agent is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite" or "cadenza/postgres", or durable(store) of "cadenza/durable".',
+      'An agent is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite" or "cadenza/postgres", or durable(store) of "cadenza/store".',
       ({ name }) => ({ agent_name: name }),
     );
     if (!Array.isArray(agents)) throw badArgument("options.agents", "a list of agents", agents);

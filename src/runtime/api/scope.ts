@@ -229,7 +229,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    * @example
    * ```ts
    * import { AgentRuntime, MemoryStore } from "cadenza";
-   * import { durable } from "cadenza/durable";
+   * import { durable } from "cadenza/store";
    *
    * let isUp = false;
    * const runtime = new AgentRuntime({ store: durable(new MemoryStore()) });

@@ -146,7 +146,7 @@ export interface RemoteRuns {
 /** Makes the remote runs of one runtime. */
 export type Engine = (runs: LiveRuns) => RemoteRuns;
 
-/** A store that brings what durable runs need. See `durable` in `cadenza/durable`. */
+/** A store that brings what durable runs need. See `durable` in `cadenza/store`. */
 export interface DurableStore extends Store {
   readonly [engineKey]: Engine;
 }

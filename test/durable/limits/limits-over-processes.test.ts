@@ -1,6 +1,6 @@
 import type { Message } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import type { DurableRuntimeOptions } from "../../harness/durable-runtime.ts";
 import { drain, refusal, textOf, textsOf } from "../../harness/runtimes.ts";

@@ -1,6 +1,6 @@
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
 import { createAcpHandler } from "cadenza/http";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../../harness/clock.ts";

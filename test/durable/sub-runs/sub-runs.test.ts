@@ -1,5 +1,5 @@
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { persistent } from "../../harness/store-proxy.ts";
 import type { Process } from "../../harness/world/world.ts";

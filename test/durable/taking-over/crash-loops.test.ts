@@ -1,5 +1,5 @@
 import type { AgentContext } from "cadenza";
-import type { DurabilityOptions } from "cadenza/durable";
+import type { DurabilityOptions } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import type { Outcome, Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";

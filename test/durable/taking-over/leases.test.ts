@@ -1,5 +1,5 @@
 import { AgentRuntime } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { FakeClock } from "../../harness/clock.ts";
 import { lastingStore } from "../../harness/store-proxy.ts";

@@ -1,6 +1,6 @@
 import { defineAgent } from "cadenza";
-import type { DurabilityOptions, Waker } from "cadenza/durable";
-import { durable } from "cadenza/durable";
+import type { DurabilityOptions, Waker } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { refusal, textsOf } from "../../harness/runtimes.ts";
 import type { Hook } from "../../harness/store-proxy.ts";

@@ -4,7 +4,7 @@ import type { AgentContext, Message, MessagePart, StreamedEvent } from "cadenza"
 import { AgentRuntime, CadenzaError, defineAgent } from "cadenza";
 import type { AiSdkOptions } from "cadenza/ai-sdk";
 import { aiSdk, idempotencyKeyOf } from "cadenza/ai-sdk";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { setUp } from "../../harness/runtimes.ts";

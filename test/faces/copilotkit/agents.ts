@@ -6,7 +6,7 @@ import type { Message } from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { createAgUiNodeListener } from "cadenza/ag-ui";
 import { aiSdk } from "cadenza/ai-sdk";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import * as z from "zod";
 import { FakeClock } from "../../harness/clock.ts";
 import { answer, pretend } from "../ai-sdk/models.ts";

@@ -1,7 +1,7 @@
 import { setImmediate as inNextTurn } from "node:timers";
 import type { Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import type { Entry, ReceivedEntry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
 import { NO_ANSWER, replyTo } from "../answers.ts";

@@ -5,8 +5,8 @@
 import { performance } from "node:perf_hooks";
 import type { Clock, Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
-import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
+import { durable } from "cadenza/store";
 import { machineClock, silentLogger } from "../../../src/runtime/log/system.ts";
 import { drivers } from "../sqlite-files.ts";
 import { hookedStore, isRead } from "../store-proxy.ts";

@@ -5,7 +5,7 @@
 
 import type { Run, RunStatus } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { openPlace } from "../crash/place.ts";
 import { Random } from "../random.ts";
 import { addAgents, hostileOf, laterText, planFor, schemaOf, TYPED } from "./agents.ts";

@@ -1,8 +1,8 @@
 import { nextTick } from "node:process";
 import type { Clock, Ids, Logger, Scope } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { foldEntries } from "../../../src/core/evolve.ts";
 import type { CreatedEntry, Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";

@@ -14,7 +14,7 @@ import type {
   RuntimeStats,
 } from "cadenza";
 import { defineAgent } from "cadenza";
-import type { DurabilityOptions, durable } from "cadenza/durable";
+import type { DurabilityOptions, durable } from "cadenza/store";
 import * as v from "valibot";
 import { expect, expectTypeOf, it } from "vitest";
 import * as z from "zod";

@@ -1,6 +1,6 @@
 import type { AuditRecord, RuntimeOptions } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { describe, expect, it, vi } from "vitest";
 import { refusal, setUp } from "../../harness/runtimes.ts";
 import { failingStore } from "../../harness/store-proxy.ts";

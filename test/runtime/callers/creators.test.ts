@@ -1,6 +1,6 @@
 import type { Message, RuntimeOptions, Scope } from "cadenza";
 import { MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { refusal, setUp, textOf } from "../../harness/runtimes.ts";
 import { lastingStore, persistent } from "../../harness/store-proxy.ts";

@@ -1,7 +1,7 @@
 import type { LimitOptions } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
-import { durable } from "cadenza/durable";
 import type { Retention, Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../harness/clock.ts";
 import { refusal } from "../../harness/runtimes.ts";
