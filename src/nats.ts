@@ -1,8 +1,1 @@
-export type {
-  NatsConsumer,
-  NatsJetStream,
-  NatsMessage,
-  NatsMessages,
-  NatsWakerOptions,
-} from "./durable/nats-waker.ts";
-export { natsWaker } from "./durable/nats-waker.ts";
+export { type NatsWakerOptions, natsWaker } from "./durable/nats-waker.ts";

@@ -1,7 +1,2 @@
-export type {
-  SqliteDatabase,
-  SqliteResult,
-  SqliteStatement,
-  SqliteStoreOptions,
-} from "./stores/sqlite/database.ts";
+export type { SqliteDatabase, SqliteStoreOptions } from "./stores/sqlite/database.ts";
 export { openSqliteStore, SqliteStore } from "./stores/sqlite/sqlite.ts";

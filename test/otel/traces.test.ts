@@ -11,7 +11,6 @@ import {
 import * as conventions from "@opentelemetry/semantic-conventions/incubating";
 import type { Interceptor } from "cadenza";
 import { AgentError, AgentRuntime, MemoryStore } from "cadenza";
-import type { TraceOptions } from "cadenza/otel";
 import { traceRuns } from "cadenza/otel";
 import { durable } from "cadenza/store";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -20,7 +19,7 @@ import { World } from "../harness/world/world.ts";
 
 const exporter = new InMemorySpanExporter();
 const tracer = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }).getTracer("test");
-const traced = (options?: TraceOptions): Interceptor => traceRuns({ tracer, ...options });
+const traced = (options?: Parameters<typeof traceRuns>[0]): Interceptor => traceRuns({ tracer, ...options });
 
 beforeAll(() => context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable()));
 afterAll(() => context.disable());
@@ -171,7 +170,7 @@ describe("the spans of a run", () => {
 });
 
 describe("the attributes of spans", () => {
-  const everything = async (options?: TraceOptions): Promise<void> => {
+  const everything = async (options?: Parameters<typeof traceRuns>[0]): Promise<void> => {
     const runtime = new AgentRuntime({ interceptors: [traced(options)] });
     runtime.register("desk", { version: "3" }, async (_input, { step, ask, run }) => {
       await step("look", () => ({ colour: "crimson" }));

@@ -3,18 +3,18 @@ import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { StoreCheck } from "cadenza/store";
 import { storeContract } from "cadenza/store";
 import type {
-  AwaitDriveEvent,
   CadenzaMatchers,
   Cassette,
   CrashReport,
   Drive,
   DriveEvent,
-  EndDriveEvent,
   FakeClock,
   InterruptionReport,
 } from "cadenza/testing";
 import { createFakeClock, drive, everyCrash, everyInterruption, matchers, record, replay } from "cadenza/testing";
 import { expect, expectTypeOf, it } from "vitest";
+
+type DriveEventOf<Type extends DriveEvent["type"]> = Extract<DriveEvent, { readonly type: Type }>;
 
 const agent = defineAgent("agent", () => "x");
 
@@ -25,7 +25,7 @@ it("the kit's results have precise types", () => {
   expectTypeOf<Drive["clock"]>().toEqualTypeOf<FakeClock>();
   expectTypeOf<Drive["answer"]>().parameter(0).toEqualTypeOf<unknown>();
   expectTypeOf<DriveEvent["type"]>().toEqualTypeOf<"part" | "message" | "generic" | "await" | "end">();
-  expectTypeOf<EndDriveEvent["status"]>().toEqualTypeOf<"completed" | "failed" | "cancelled">();
+  expectTypeOf<DriveEventOf<"end">["status"]>().toEqualTypeOf<"completed" | "failed" | "cancelled">();
   expectTypeOf(everyInterruption).returns.resolves.toEqualTypeOf<InterruptionReport>();
   expectTypeOf(everyCrash).returns.resolves.toEqualTypeOf<CrashReport>();
   expectTypeOf<CrashReport["results"][number]["kind"]>().toEqualTypeOf<"none" | "crash" | "lost reply" | "replay">();
@@ -53,8 +53,8 @@ it("the compiler takes valid arguments and refuses others", () => {
         },
       },
     });
-    expectTypeOf(await t.until("await")).toEqualTypeOf<AwaitDriveEvent>();
-    expectTypeOf(await t.until("end")).toEqualTypeOf<EndDriveEvent>();
+    expectTypeOf(await t.until("await")).toEqualTypeOf<DriveEventOf<"await">>();
+    expectTypeOf(await t.until("end")).toEqualTypeOf<DriveEventOf<"end">>();
     await t.clock.advance("1.5h");
     // @ts-expect-error a duration has a known unit
     await t.clock.advance("1 fortnight");

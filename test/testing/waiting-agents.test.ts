@@ -1,6 +1,6 @@
 import type { AgentFunction } from "cadenza";
 import { defineAgent } from "cadenza";
-import type { CrashOptions, Messages } from "cadenza/testing";
+import type { CrashOptions } from "cadenza/testing";
 import { decline, everyCrash, everyInterruption } from "cadenza/testing";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
@@ -87,7 +87,7 @@ describe.each([
       const [first, second] = await Promise.all([run("child", ""), run("child", "")]);
       return [first, second].map(({ output }) => output[0]?.parts[0]?.content).join(", ");
     };
-    const messages: Messages = (name, index) => `${name} ${index > 1 ? "two" : "one"}`;
+    const messages: CrashOptions["messages"] = (name, index) => `${name} ${index > 1 ? "two" : "one"}`;
     const report = await every(parent, "", { agents: { child }, messages });
     expect(report.problems).toEqual([]);
     const where = wheres(report).join("\n");
