@@ -1,9 +1,12 @@
 import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
 import { resultKey } from "../../../src/core/operation-keys.ts";
+import { deferred } from "../../harness/promises.ts";
 import { Random } from "../../harness/random.ts";
-import { textsOf } from "../../harness/runtimes.ts";
+import { reply, textsOf } from "../../harness/runtimes.ts";
 import { share } from "../../harness/share.ts";
+import { answerInWorld, answerKinds, sumOf } from "../../harness/world/deadline-answers.ts";
+import type { Replica } from "../../harness/world/replicas.ts";
 import { inMemory } from "../../harness/world/replicas.ts";
 import type { Outcome, Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";
@@ -280,3 +283,55 @@ it("a run that is claimed while it is loaded for an answer is cancelled, althoug
   await refused;
   expect((await third.runtime.getRun(run_id)).status).toBe("cancelled");
 });
+
+it("A question that another process has just written to a run can be answered in the process that executes the run", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const [work, ownWork] = [deferred(), deferred()];
+  const start = (): Replica => {
+    const replica = replicas.start({ durability: { evictAfterMs: 10 } });
+    replica.runtime.register("parent", { durable: true }, async (_input, { ask, run, step }) => {
+      const own = ask("Shall I?").then(() => step("own work", () => ownWork.promise));
+      await Promise.all([own, run("child", "Go.")]);
+    });
+    replica.runtime.register("child", { durable: true }, async (_input, { ask, sleep, step }) => {
+      await sleep(100_000);
+      await step("work", () => work.promise);
+      await ask("Well?");
+    });
+    return replica;
+  };
+  const first = start();
+  const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
+  await clock.advance(1_000);
+  first.kill();
+  // Executes the sub-run.
+  start();
+  await clock.advance(100_000);
+  const third = start();
+  const await_resume = reply("Yes.");
+  await third.runtime.resume({ run_id, await_id: "ask#1", await_resume, mode: "async" });
+  await clock.settle();
+  work.resolve();
+  await clock.settle();
+  await third.runtime.resume({ run_id, await_id: "run:child#1/ask#1", await_resume, mode: "async" });
+  ownWork.resolve();
+  await clock.advance(60_000);
+  expect(await third.runtime.getRun(run_id)).toMatchObject({ status: "completed" });
+});
+
+/* `npm run test:answers` tries 1,000 of each kind, here and with the machine's clock. */
+
+const COUNT = 60;
+
+it.each(answerKinds)(
+  "an answer $answer to a sub-run at its deadline is taken and reaches the agent, or is refused (durable: $durable)",
+  async (kind) => {
+    const verdicts = sumOf(await Promise.all(Array.from({ length: COUNT }, (_, seed) => answerInWorld(kind, seed))));
+    expect(verdicts.wrong).toEqual([]);
+    // Some of the answers come in time, and some come too late.
+    const inTime = kind.answer === "that does not match" ? "answer_rejected" : "taken";
+    expect(verdicts.outcomes[inTime]).toBeGreaterThan(COUNT / 10);
+    expect(verdicts.outcomes["not_awaiting"]).toBeGreaterThan(COUNT / 10);
+  },
+);

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import type { Program } from "../../harness/program.ts";
 import { anySeed, wholeSeed } from "../../harness/random.ts";
+import { forkAll } from "../../harness/world/forks.ts";
 import type { Trouble } from "../../harness/world/trials.ts";
 import { again, trial, tryAll } from "../../harness/world/trials.ts";
 
@@ -26,4 +27,14 @@ const kept = readFileSync(new URL("./kept-programs.jsonl", import.meta.url), "ut
 
 it.each(kept)("the program of seed $seed survives $trouble", async ({ seed, trouble, program }) => {
   for (let time = 0; time < TIMES; time++) expect((await trial(seed + time, trouble, { program })).wrong).toEqual([]);
+});
+
+/** A share of what `npm run test:durable -- --part forks` tries. */
+const FORKS = 150;
+
+it(`random forks of random programs end as they must (DURABLE_SEED=${seed})`, async () => {
+  const { trials, troubles, wrong } = await forkAll(seed, FORKS);
+  expect(wrong.map((one) => `seed ${one.seed}, ${one.trouble}\n${one.wrong.join("\n")}`)).toEqual([]);
+  expect(trials).toBeGreaterThanOrEqual(FORKS);
+  expect(troubles).toBeGreaterThan(FORKS / 10);
 });

@@ -8,7 +8,6 @@ import { mutant } from "./mutants.ts";
  */
 
 const runs = [
-  "test/durable/same-ids.test.ts",
   "test/durable/tenants.test.ts",
   "test/runtime/callers/tenants.test.ts",
   "test/durable/trials/isolation.test.ts",

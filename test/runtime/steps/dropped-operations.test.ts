@@ -79,11 +79,10 @@ describe.each([{ durable: false }, { durable: true }])(
         return "done";
       };
       runtime.register("agent", { durable }, agent as AgentFunction);
-      const creating = runtime.createRun({ agent_name: "agent", input: "x" });
+      const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
       await clock.settle();
       await clock.advance(10);
-      const { run_id, status } = await creating;
-      expect(status).toBe("completed");
+      expect((await runtime.getRun(run_id)).status).toBe("completed");
       const about = { run_id, tenant: "", agent_name: "agent", error: expect.objectContaining(error) };
       expect(linesOf(set)).toEqual([
         { level: "warn", message: LINE, fields: key === undefined ? about : { ...about, key } },
