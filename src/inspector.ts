@@ -1,8 +1,2 @@
 export { createInspectorHandler, createInspectorNodeListener } from "./inspector/handlers.ts";
-export type {
-  AuthorizeInspector,
-  InspectorGrant,
-  InspectorOptions,
-  InspectorRequest,
-  InspectorTarget,
-} from "./inspector/options.ts";
+export type { InspectorGrant, InspectorOptions } from "./inspector/options.ts";

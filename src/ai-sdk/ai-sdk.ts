@@ -2,6 +2,7 @@ import type { JsonObject } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "../runtime/agent/agent-schemas.ts";
+import type { StandardSchema } from "../runtime/agent/standard-schema.ts";
 import { ModelSteps } from "./model.ts";
 import type { ModelArgument, RecordedModel, SdkModel } from "./model-types.ts";
 import type { AiSdkOptions } from "./options.ts";
@@ -12,7 +13,7 @@ import { answerApprovals, consumed } from "./results.ts";
 import type { SdkContext } from "./sdk-context.ts";
 import type { MessagesOptions, SdkMessage } from "./sdk-messages.ts";
 import { sdkMessages } from "./sdk-messages.ts";
-import type { AgentTool, SdkTool, ToolsOptions } from "./tool-types.ts";
+import type { SdkTool, ToolsOptions } from "./tool-types.ts";
 import { ToolSteps } from "./tools.ts";
 
 /** The AI SDK within a run. Made by {@link aiSdk}. */
@@ -48,13 +49,17 @@ export interface AiSdk {
   agentTool<Called extends CallableAgent>(
     agent: Called,
     options: { readonly description: string },
-  ): AgentTool<AgentToolInput<Called>, AgentOutput<Called>>;
+  ): {
+    description: string;
+    inputSchema: StandardSchema<AgentToolInput<Called>>;
+    execute: (input: AgentToolInput<Called>, options: unknown) => Promise<AgentOutput<Called>>;
+  };
   /** In a replay: how many model calls had another prompt than the recorded one. The recorded answers were used. */
   readonly differences: number;
 }
 
 /** What a model gives to a tool that runs an agent: the input of the agent's schema, or without one a text. */
-export type AgentToolInput<Called extends CallableAgent> = Called["options"]["input"] extends undefined
+type AgentToolInput<Called extends CallableAgent> = Called["options"]["input"] extends undefined
   ? { readonly text: string }
   : AgentInput<Called>;
 

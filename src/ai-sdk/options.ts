@@ -22,15 +22,14 @@ export interface AiSdkOptions {
    */
   readonly stallMs?: number | undefined;
   /** What is recorded beside the answers. */
-  readonly record?: RecordOptions | undefined;
-}
-
-/** What is recorded beside the answers. */
-export interface RecordOptions {
-  /**
-   * Whether a model step holds what is new in its prompt. Without it only a hash of the prompt is kept. Default: true.
-   */
-  readonly prompts?: boolean | undefined;
+  readonly record?:
+    | {
+        /**
+         * Whether a model step holds what is new in its prompt. Without it only a hash of the prompt is kept. Default: true.
+         */
+        readonly prompts?: boolean | undefined;
+      }
+    | undefined;
 }
 
 /** The options with their defaults. */

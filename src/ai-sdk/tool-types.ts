@@ -1,5 +1,3 @@
-import type { StandardSchema } from "../runtime/agent/standard-schema.ts";
-
 /* Tools as far as they are used: those of `ai` 6 and 7, told structurally, since nothing here imports `ai`. */
 
 /** A tool. */
@@ -64,10 +62,3 @@ export interface ToolsOptions<Tools> {
 type InputOf<Tool> = Tool extends { execute?: infer Execute } ? FirstOf<Execute> : never;
 /** Distributes over `undefined`, and over the `never` of tools without a function. */
 type FirstOf<Execute> = Execute extends (input: infer Input, options: never) => unknown ? Input : never;
-
-/** A tool that runs another agent. */
-export interface AgentTool<Input, Output> {
-  description: string;
-  inputSchema: StandardSchema<Input, Input>;
-  execute: (input: Input, options: unknown) => Promise<Output>;
-}

@@ -2,7 +2,7 @@ import { inBackground, onceAborted } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
 import { WireError } from "./errors.ts";
-import type { FaceSettings } from "./options.ts";
+import type { HttpSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
 import type { Service } from "./service.ts";
 import type { BodyLimits, WireBody, WireHost, WireRequest, WireStream } from "./wire.ts";
@@ -11,7 +11,7 @@ import type { BodyLimits, WireBody, WireHost, WireRequest, WireStream } from "./
 export type Handler = (request: Request) => Promise<Response>;
 
 /** Answers web requests for a service. */
-export function handlerOf<Settings extends FaceSettings, Who>(service: Service<Settings, Who>): Handler {
+export function handlerOf<Settings extends HttpSettings, Who>(service: Service<Settings, Who>): Handler {
   return async (request) => {
     const { status, headers, body } = await answerRequest(service, new FetchWireRequest(request, service));
     if (request.method === "HEAD" || body === "") {
@@ -25,7 +25,7 @@ export function handlerOf<Settings extends FaceSettings, Who>(service: Service<S
 /** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is disconnected. */
 function bytesOf(
   stream: WireStream,
-  { clock, logger, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "logger" | "settings">,
+  { clock, logger, settings }: Pick<Service<HttpSettings, unknown>, "clock" | "logger" | "settings">,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> {
   const { stallMs } = settings;

@@ -2,7 +2,7 @@ import { inBackground, listen } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { NodeRequest, NodeResponse } from "./node-request.ts";
 import { NodeWireRequest } from "./node-request.ts";
-import type { FaceSettings } from "./options.ts";
+import type { HttpSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
 import type { Service } from "./service.ts";
 import type { WireResponse, WireStream } from "./wire.ts";
@@ -11,13 +11,13 @@ import type { WireResponse, WireStream } from "./wire.ts";
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
 
 /** Answers requests of `node:http` for a service. */
-export function listenerOf<Settings extends FaceSettings, Who>(service: Service<Settings, Who>): NodeListener {
+export function listenerOf<Settings extends HttpSettings, Who>(service: Service<Settings, Who>): NodeListener {
   return (request, response) => {
     inBackground(service.logger, serve(service, request, response));
   };
 }
 
-async function serve<Settings extends FaceSettings, Who>(
+async function serve<Settings extends HttpSettings, Who>(
   service: Service<Settings, Who>,
   request: NodeRequest,
   response: NodeResponse,
@@ -58,7 +58,7 @@ function sendText(response: NodeResponse, { status, headers }: WireResponse, tex
 
 /** Writes a stream as fast as the client takes it. */
 async function sendStream(
-  { clock, logger, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "logger" | "settings">,
+  { clock, logger, settings }: Pick<Service<HttpSettings, unknown>, "clock" | "logger" | "settings">,
   response: NodeResponse,
   { status, headers }: WireResponse,
   stream: WireStream,

@@ -111,7 +111,7 @@ export interface Denial {
 export type Authorize = (request: AuthorizeRequest) => Grant | Denial | false | Promise<Grant | Denial | false>;
 
 /** How runs are served over HTTP, whatever the protocol. Every property may be left out. */
-export interface FaceOptions {
+export interface HttpOptions {
   /**
    * The path below which the service is mounted, for example `/acp`. The service answers below it alone, also if its host
    * strips it and says so, as Express does. Leave it out for a host that strips it and does not say so, and set `baseUrl`.
@@ -196,7 +196,7 @@ export interface HttpLimits {
 }
 
 /** The options with their defaults. */
-export interface FaceSettings {
+export interface HttpSettings {
   /** Empty, or with a slash in front and none at the end. */
   readonly basePath: string;
   /** Without a slash at the end. */
@@ -240,11 +240,11 @@ const names = [
  * Reads the options of a handler. `others`: the names of the options of its protocol. `standard`: the limits for
  * which its protocol has other defaults. Throws `invalid_argument` for an invalid one.
  */
-export function readFaceOptions(
-  options: FaceOptions,
+export function readHttpOptions(
+  options: HttpOptions,
   others: readonly string[],
-  standard: Partial<FaceSettings["limits"]> = {},
-): FaceSettings {
+  standard: Partial<HttpSettings["limits"]> = {},
+): HttpSettings {
   checkKeys("options", options, [...names, ...others]);
   const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue" } = options;
   if (typeof basePath !== "string" || /[?#\s]/.test(basePath)) throw bad("basePath", "a path such as /acp");
@@ -265,7 +265,7 @@ export function readFaceOptions(
   };
 }
 
-function readOnDisconnect(onDisconnect: NonNullable<FaceOptions["onDisconnect"]>): number {
+function readOnDisconnect(onDisconnect: NonNullable<HttpOptions["onDisconnect"]>): number {
   if (onDisconnect === "continue") return Number.POSITIVE_INFINITY;
   if (onDisconnect === "cancel") return 0;
   if (typeof onDisconnect !== "object" || onDisconnect?.cancelAfterMs === undefined)

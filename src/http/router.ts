@@ -1,18 +1,18 @@
 import type { Growing } from "../core/log.ts";
 import { runIdSchema } from "../protocol/identifier.ts";
 import { WireError } from "./errors.ts";
-import type { AuthorizeRequest, FaceSettings, RequestedObjects } from "./options.ts";
+import type { AuthorizeRequest, HttpSettings, RequestedObjects } from "./options.ts";
 import { checkHost, checkOrigin, corsHeaders, preflightHeaders } from "./safety.ts";
 import type { Asked, Call, Route, Service } from "./service.ts";
 import type { WireRequest, WireResponse } from "./wire.ts";
 
 /** The route of a request, and the parts of its path that match the names in braces. */
-interface Match<Settings extends FaceSettings, Who> extends Pick<Call, "parameter" | "second"> {
+interface Match<Settings extends HttpSettings, Who> extends Pick<Call, "parameter" | "second"> {
   readonly found: Route<Settings, Who>;
 }
 
 /** Answers a request. Never rejects: an error gets an answer too. */
-export function answerRequest<Settings extends FaceSettings, Who>(
+export function answerRequest<Settings extends HttpSettings, Who>(
   service: Service<Settings, Who>,
   request: WireRequest,
 ): Promise<WireResponse> {
@@ -26,7 +26,7 @@ export function answerRequest<Settings extends FaceSettings, Who>(
   });
 }
 
-async function settle<Settings extends FaceSettings, Who>(
+async function settle<Settings extends HttpSettings, Who>(
   service: Service<Settings, Who>,
   request: WireRequest,
 ): Promise<WireResponse> {
@@ -54,7 +54,7 @@ async function settle<Settings extends FaceSettings, Who>(
   }
 }
 
-function asked<Settings extends FaceSettings, Who>(
+function asked<Settings extends HttpSettings, Who>(
   { found, parameter, second }: Match<Settings, Who>,
   query: string,
   request: WireRequest,
@@ -112,7 +112,7 @@ function splitUrl(
 }
 
 /** The route of a request. Refuses an unknown path, and a method that the path does not have. */
-function findRoute<Settings extends FaceSettings, Who>(
+function findRoute<Settings extends HttpSettings, Who>(
   all: readonly Route<Settings, Who>[],
   method: string,
   segments: readonly string[],
@@ -155,7 +155,7 @@ function noSuchPath(): WireError {
 }
 
 /** Makes a route. A name in braces matches any part of a path. `asks`: the parameters of the query that name objects. */
-export function route<Settings extends FaceSettings, Who>(
+export function route<Settings extends HttpSettings, Who>(
   method: Route<Settings, Who>["method"],
   path: string,
   action: Route<Settings, Who>["action"],

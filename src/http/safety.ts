@@ -1,12 +1,12 @@
 import { WireError } from "./errors.ts";
-import type { FaceSettings } from "./options.ts";
+import type { HttpSettings } from "./options.ts";
 import type { WireRequest } from "./wire.ts";
 
 /**
  * Refuses a request to a host name that is not allowed: it may come from a name that an attacker bound to this machine
  * (DNS rebinding).
  */
-export function checkHost(request: WireRequest, { allowedHosts }: FaceSettings): void {
+export function checkHost(request: WireRequest, { allowedHosts }: HttpSettings): void {
   if (allowedHosts === undefined) return;
   const host = hostOf(request).toLowerCase();
   if (allowedHosts.has(host) || allowedHosts.has(host.replace(/:\d+$/, ""))) return;
@@ -14,7 +14,7 @@ export function checkHost(request: WireRequest, { allowedHosts }: FaceSettings):
 }
 
 /** Refuses a request that a page of another origin has sent, unless that origin is allowed. */
-export function checkOrigin(request: WireRequest, settings: FaceSettings): void {
+export function checkOrigin(request: WireRequest, settings: HttpSettings): void {
   const site = request.header("sec-fetch-site");
   const origin = request.header("origin");
   if (site === undefined && origin === undefined) return;
@@ -33,7 +33,7 @@ function isFollowedLink(request: WireRequest): boolean {
 }
 
 /** The CORS headers of a response; undefined where there are none. */
-export function corsHeaders(request: WireRequest, settings: FaceSettings): Record<string, string> | undefined {
+export function corsHeaders(request: WireRequest, settings: HttpSettings): Record<string, string> | undefined {
   if (!settings.cors) return undefined;
   const origin = request.header("origin");
   if (origin === undefined || !settings.allowedOrigins.has(origin)) return { vary: "Origin" };
@@ -62,7 +62,7 @@ function hostOf(request: WireRequest): string {
  * Behind a proxy only the host can be compared, unless `baseUrl` is set: the scheme that the client used is not known. A
  * connection that is encrypted here is so for the client too.
  */
-function isSameOrigin(origin: string, request: WireRequest, { baseUrl }: FaceSettings): boolean {
+function isSameOrigin(origin: string, request: WireRequest, { baseUrl }: HttpSettings): boolean {
   if (!URL.canParse(origin)) return false;
   if (baseUrl !== undefined && new URL(baseUrl).origin === origin) return true;
   const { host, protocol } = new URL(origin);

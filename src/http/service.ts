@@ -10,13 +10,13 @@ import { callerOf } from "./caller.ts";
 import { Disconnects } from "./disconnects.ts";
 import type { WireError } from "./errors.ts";
 import { unfitAt } from "./errors.ts";
-import type { Action, AuthorizeRequest, FaceSettings, RequestedObjects } from "./options.ts";
+import type { Action, AuthorizeRequest, HttpSettings, RequestedObjects } from "./options.ts";
 import { Readers } from "./readers.ts";
 import { Refusals } from "./refusals.ts";
 import type { WireBody, WireRequest, WireResponse } from "./wire.ts";
 
 /** A protocol over HTTP: its endpoints, and its answers to requests that are refused. */
-export interface Face<Settings extends FaceSettings = FaceSettings, Who = Caller> {
+export interface Face<Settings extends HttpSettings = HttpSettings, Who = Caller> {
   /** The most frequent ones first. */
   readonly routes: readonly Route<Settings, Who>[];
   /** Why a client is refused whom the protocol lets in to tell it so. Left out: it lets in no such client. */
@@ -26,7 +26,7 @@ export interface Face<Settings extends FaceSettings = FaceSettings, Who = Caller
 }
 
 /** An endpoint. */
-export interface Route<Settings extends FaceSettings = FaceSettings, Who = Caller> {
+export interface Route<Settings extends HttpSettings = HttpSettings, Who = Caller> {
   readonly method: "GET" | "POST" | "DELETE";
   /** The parts of the path between slashes. A name in braces matches any part. */
   readonly segments: readonly string[];
@@ -46,7 +46,7 @@ export type Asked = Exclude<keyof RequestedObjects, "question">;
 export type Admit<Who> = (request: WireRequest, asked: () => AuthorizeRequest) => MaybePromise<Who>;
 
 /** What all requests of one handler share. */
-export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller> {
+export class Service<Settings extends HttpSettings = HttpSettings, Who = Caller> {
   readonly face: Face<Settings, Who>;
   readonly settings: Settings;
   readonly clock: Clock;
@@ -75,7 +75,7 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
 }
 
 /** The service of a protocol whose clients see the runs of a runtime. */
-export function runtimeService<Settings extends FaceSettings>(
+export function runtimeService<Settings extends HttpSettings>(
   runtime: AgentRuntime,
   face: Face<Settings>,
   settings: Settings,
@@ -86,7 +86,7 @@ export function runtimeService<Settings extends FaceSettings>(
 }
 
 /** One request while it is answered. */
-export interface Call<Settings extends FaceSettings = FaceSettings, Who = Caller> {
+export interface Call<Settings extends HttpSettings = HttpSettings, Who = Caller> {
   readonly service: Service<Settings, Who>;
   readonly request: WireRequest;
   readonly caller: Who;
@@ -99,7 +99,7 @@ export interface Call<Settings extends FaceSettings = FaceSettings, Who = Caller
 }
 
 /** The call with the rights that the host gives the client now that the body has said what the request is about. */
-export async function askAbout<Settings extends FaceSettings>(
+export async function askAbout<Settings extends HttpSettings>(
   call: Call<Settings>,
   about: About,
 ): Promise<Call<Settings>> {
@@ -108,7 +108,7 @@ export async function askAbout<Settings extends FaceSettings>(
 }
 
 /** The body of a request, within the limits. */
-export function takeBody({ service, request }: Call<FaceSettings, unknown>): MaybePromise<WireBody> {
+export function takeBody({ service, request }: Call<HttpSettings, unknown>): MaybePromise<WireBody> {
   checkContentType(request.header("content-type"));
   return request.body(service.settings.limits);
 }
@@ -154,7 +154,7 @@ export function serverUrl(call: Call): string {
 }
 
 /** The path below which the service is mounted. */
-export function mountPath({ service, request }: Call<FaceSettings, unknown>): string {
+export function mountPath({ service, request }: Call<HttpSettings, unknown>): string {
   const { basePath } = service.settings;
   const mount = request.mount();
   // A host that strips the base path may report it.

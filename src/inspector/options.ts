@@ -1,6 +1,6 @@
 import type { OperatedStore } from "../admin/admin.ts";
-import type { Action, Denial, FaceOptions, FaceSettings, Grant, RequestedObjects } from "../http/options.ts";
-import { amounts, bad, checkKeys, readFaceOptions } from "../http/options.ts";
+import type { AuthorizeRequest, Denial, Grant, HttpOptions, HttpSettings } from "../http/options.ts";
+import { amounts, bad, checkKeys, readHttpOptions } from "../http/options.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 
@@ -11,14 +11,9 @@ export type InspectorTarget = AgentRuntime | OperatedStore;
  * A request to an inspector: before its body is read with what its query names, and again when the body has named more. The
  * page and its lists are asked about as `list`, a run with its log as `read`, and a session as `session`.
  */
-export interface InspectorRequest extends RequestedObjects {
-  readonly action: Action;
+export interface InspectorRequest extends AuthorizeRequest {
   /** The tenant that the request names. */
   readonly tenant?: string | undefined;
-  /** The headers, by their names in lower case. */
-  readonly headers: Readonly<Record<string, string | undefined>>;
-  /** The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. */
-  readonly request: unknown;
 }
 
 /** What a user of an inspector may do. */
@@ -43,7 +38,7 @@ export type AuthorizeInspector = (
 /** How an inspector is served. Every property may be left out. */
 export interface InspectorOptions
   extends Pick<
-    FaceOptions,
+    HttpOptions,
     "basePath" | "baseUrl" | "allowedHosts" | "allowedOrigins" | "heartbeatMs" | "stallMs" | "limits"
   > {
   /**
@@ -61,7 +56,7 @@ export interface InspectorOptions
 }
 
 /** The options with their defaults. */
-export interface InspectorSettings extends FaceSettings {
+export interface InspectorSettings extends HttpSettings {
   readonly authorizes: AuthorizeInspector | undefined;
   readonly token: string | undefined;
   /** Host names beside those of this machine, for a listener with a token. */
@@ -83,7 +78,7 @@ export function readInspectorOptions(options: InspectorOptions, takesToken: bool
     throw bad("token", "at least 16 visible ASCII characters");
   if (token !== undefined && (authorize !== undefined || !takesToken))
     throw bad("token", "no token beside authorize or for a fetch handler");
-  const read = readFaceOptions(others, []);
+  const read = readHttpOptions(others, []);
   const isGuarded = authorize !== undefined;
   return {
     ...read,

@@ -2,8 +2,8 @@ import type { AgentSubscriber, BaseEvent, RunAgentParameters } from "@ag-ui/clie
 import { EventSchemas } from "@ag-ui/core/schemas";
 import type { AgentFunction, CadenzaError } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import type { AgUiOptions } from "cadenza/ag-ui";
 import { createAgUiHandler } from "cadenza/ag-ui";
+import type { HttpOptions } from "cadenza/http";
 import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import * as z from "zod";
@@ -20,7 +20,7 @@ class Host {
   readonly agent: ThreadAgent;
   events: readonly (BaseEvent & Record<string, unknown>)[] = [];
 
-  constructor(agent: AgentFunction, options: AgUiOptions = {}) {
+  constructor(agent: AgentFunction, options: HttpOptions = {}) {
     const store = durable(lastingStore(this.clock), { scanMs: 50 });
     this.runtime = new AgentRuntime({ clock: this.clock, store }).register("desk", { durable: true }, agent);
     const handler = createAgUiHandler(this.runtime, options);

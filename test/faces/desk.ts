@@ -1,6 +1,6 @@
 import type { Message, RuntimeOptions } from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, defineAgent } from "cadenza";
-import type { FaceOptions } from "cadenza/http";
+import type { HttpOptions } from "cadenza/http";
 import type { Store } from "cadenza/store";
 import { durable } from "cadenza/store";
 import * as z from "zod";
@@ -29,7 +29,7 @@ export class Desk {
   gate = new Gate();
   runtime: AgentRuntime;
   /** How its faces are served, beside their paths. */
-  readonly host: Pick<FaceOptions, "authorize">;
+  readonly host: Pick<HttpOptions, "authorize">;
   readonly #options: RuntimeOptions;
 
   constructor(options: RuntimeOptions = {}, host: Desk["host"] = {}) {

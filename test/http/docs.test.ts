@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import type { CadenzaErrorCode } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { readHttpOptions } from "../../src/faces/acp/options.ts";
+import { readAcpOptions } from "../../src/faces/acp/options.ts";
 import { errorResponse } from "../../src/http/errors.ts";
 import { checkSchema, extendedOpenApi } from "./openapi-check.ts";
 
@@ -28,7 +28,7 @@ const number = (cell: string | undefined): number => Number((cell ?? "").replace
 
 describe("the documentation of the HTTP part", () => {
   it("has every limit with its default", () => {
-    const { limits, sessions, heartbeatMs, stallMs } = readHttpOptions({});
+    const { limits, sessions, heartbeatMs, stallMs } = readAcpOptions({});
     const rows = new Map(
       [...rowsOf(page("securing")), ...rowsOf(page("mounting"))].map(([name = "", value]) => [name, value]),
     );

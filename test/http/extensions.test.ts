@@ -1,5 +1,5 @@
 import type { RuntimeOptions } from "cadenza";
-import type { AuthorizeRequest, HttpOptions } from "cadenza/http";
+import type { AcpOptions, AuthorizeRequest } from "cadenza/http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { onDurableStore } from "../harness/durable-runtime.ts";
@@ -34,7 +34,7 @@ describe.each(mounts)("the extensions, $name", ({ open, keeps }) => {
 });
 
 /** Two services of one runtime: one without extensions, one with. */
-async function pair(options: HttpOptions = {}, world: RuntimeOptions = {}) {
+async function pair(options: AcpOptions = {}, world: RuntimeOptions = {}) {
   const clock = new FakeClock();
   const runtime = makeWorld({ clock, ...world });
   const plain = new Client(await inProcess.open(runtime, options));

@@ -7,7 +7,7 @@ import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import type { NestExpressApplication } from "@nestjs/platform-express";
 import type { AgentRuntime } from "cadenza";
-import type { HttpOptions } from "cadenza/http";
+import type { AcpOptions } from "cadenza/http";
 import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import express from "express";
 import fastify from "fastify";
@@ -37,7 +37,7 @@ export interface Mount {
   readonly name: string;
   /** The requests that the host answers by itself. */
   readonly keeps: readonly Kept[];
-  readonly open: (runtime: AgentRuntime, options?: HttpOptions) => Promise<OpenPlace>;
+  readonly open: (runtime: AgentRuntime, options?: AcpOptions) => Promise<OpenPlace>;
 }
 
 /** Calls the handler without a server. */

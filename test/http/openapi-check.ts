@@ -1,7 +1,7 @@
 import type { ValidateFunction } from "ajv/dist/2020.js";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { AgentRuntime } from "cadenza";
-import type { HttpOptions } from "cadenza/http";
+import type { AcpOptions } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import { expect } from "vitest";
 
@@ -27,7 +27,7 @@ const ajv = new Ajv2020({ strict: false, validateFormats: false });
 ajv.addSchema({ $id: "service", components: closed(extendedOpenApi.components) });
 const compiled = new Map<string, ValidateFunction>();
 
-async function documentOf(options: HttpOptions): Promise<OpenApi> {
+async function documentOf(options: AcpOptions): Promise<OpenApi> {
   const handler = createAcpHandler(new AgentRuntime(), options);
   return (await (await handler(new Request("http://service/openapi.json"))).json()) as OpenApi;
 }

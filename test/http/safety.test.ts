@@ -8,7 +8,7 @@ import { text as textOf } from "node:stream/consumers";
 import { CadenzaError } from "cadenza";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
-import type { HttpOptions } from "cadenza/http";
+import type { AcpOptions } from "cadenza/http";
 import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
@@ -22,7 +22,7 @@ import { makeWorld } from "./world.ts";
 
 const origin = "https://app.example.com";
 
-async function clientOf(options: HttpOptions = {}): Promise<Client> {
+async function clientOf(options: AcpOptions = {}): Promise<Client> {
   return new Client(await inProcess.open(makeWorld(), options));
 }
 
@@ -140,7 +140,7 @@ describe("authorize", () => {
       ],
     ];
     for (const [answer, status] of answers) {
-      const client = await clientOf({ authorize: answer as HttpOptions["authorize"] });
+      const client = await clientOf({ authorize: answer as AcpOptions["authorize"] });
       const reply = await client.run("echo", "x");
       refused(reply, status, "invalid_input");
       expect(reply.text).not.toContain("secret");
@@ -151,7 +151,7 @@ describe("authorize", () => {
   it("names the principal, and the visible agents", async () => {
     const runtime = makeWorld();
     runtime.register("who", (_, { principal }) => JSON.stringify(principal));
-    const authorize: HttpOptions["authorize"] = () => ({ principal: { user: 7 }, agents: ["who"] });
+    const authorize: AcpOptions["authorize"] = () => ({ principal: { user: 7 }, agents: ["who"] });
     const client = new Client(await inProcess.open(runtime, { authorize }));
     expect((await client.run("who", "x")).text).toContain('{\\"user\\":7}');
     refused(await client.run("echo", "x"), 404, "not_found", "agent_not_found");
@@ -312,7 +312,7 @@ describe("a client that stops reading", () => {
 describe.each([inProcess, nodeHttp])("the limit on readers, $name", (mount) => {
   const stream = { headers: { accept: "text/event-stream" } };
 
-  async function open(options: HttpOptions, clock = new FakeClock()) {
+  async function open(options: AcpOptions, clock = new FakeClock()) {
     const runtime = makeWorld({ clock });
     const place = await mount.open(runtime, { limits: { maxReaders: 1 }, ...options });
     const { run_id } = await runtime.createRun({ agent_name: "waiter", input: [], mode: "async" });
@@ -519,7 +519,7 @@ describe("options", () => {
     ["sessions", { fetch: true }],
     ["basepath", "/x"],
   ])("a bad %s (%j) is refused when the handler is created", (name, value) => {
-    const options = { [name]: value } as HttpOptions;
+    const options = { [name]: value } as AcpOptions;
     expect(() => createAcpHandler(makeWorld(), options)).toThrow(CadenzaError);
     expect(() => createAcpNodeListener(makeWorld(), options)).toThrow(/expected/);
   });

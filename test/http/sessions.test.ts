@@ -1,6 +1,6 @@
 import type { RequestListener } from "node:http";
 import { createServer } from "node:http";
-import type { HttpOptions, NodeListener } from "cadenza/http";
+import type { AcpOptions, NodeListener } from "cadenza/http";
 import { createAcpNodeListener } from "cadenza/http";
 import express from "express";
 import { afterEach, describe, expect, it } from "vitest";
@@ -119,7 +119,7 @@ describe("a session on the wire", () => {
 });
 
 describe("the addresses of a session's contents", () => {
-  it.each<[what: string, options: HttpOptions, mount: (listener: NodeListener) => RequestListener, path: string]>([
+  it.each<[what: string, options: AcpOptions, mount: (listener: NodeListener) => RequestListener, path: string]>([
     ["below a path that Express strips", {}, (listener) => mounted("/acp", listener), "/acp"],
     ["below a path that Express strips and the host knows", { basePath: "/acp" }, (l) => mounted("/acp", l), "/acp"],
     ["below two paths", { basePath: "/acp" }, (listener) => mounted("/api", listener), "/api/acp"],
@@ -259,7 +259,7 @@ function mounted(path: string, listener: NodeListener): RequestListener {
   return app as RequestListener;
 }
 
-async function serve(options: HttpOptions = {}): Promise<Client> {
+async function serve(options: AcpOptions = {}): Promise<Client> {
   const place = await nodeHttp.open(makeWorld(), options);
   places.push(place);
   return new Client(place);

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import { AgentRuntime } from "cadenza";
-import type { HttpOptions } from "cadenza/http";
+import type { AcpOptions } from "cadenza/http";
 import { describe, expect, it } from "vitest";
 import { mounts } from "./mounts.ts";
 
@@ -19,7 +19,7 @@ describe.each(shells)("a reader that reads a little now and then, over $name,", 
     const content = "x".repeat(8_000_000);
     runtime.register("long", () => content);
     const { run_id } = await runtime.createRun({ agent_name: "long", input: "" });
-    const options: HttpOptions = { stallMs: STALL_MS };
+    const options: AcpOptions = { stallMs: STALL_MS };
     const place = await open(runtime, options);
     const url = new URL(`${place.base}/runs/${run_id}${path}`);
     const text = await readSlowly(url, () => time.advance(PAUSE_MS));

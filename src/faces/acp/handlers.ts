@@ -11,8 +11,8 @@ import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
 import { getAgent, listAgents } from "./agents.ts";
 import { getDetails, sendMessage } from "./extensions.ts";
 import { openApiText } from "./openapi.ts";
-import type { HttpOptions, HttpSettings } from "./options.ts";
-import { readHttpOptions } from "./options.ts";
+import type { AcpOptions, AcpSettings } from "./options.ts";
+import { readAcpOptions } from "./options.ts";
 import { cancelRun, createRun, getEvents, getRun, listRuns, resumeRun } from "./runs.ts";
 import { getResource, getSession } from "./sessions.ts";
 
@@ -32,7 +32,7 @@ import { getResource, getSession } from "./sessions.ts";
  * console.log(response.status); // → 200
  * ```
  */
-export function createAcpHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
+export function createAcpHandler(runtime: AgentRuntime, options: AcpOptions = {}): Handler {
   return handlerOf(serviceOf(runtime, options));
 }
 
@@ -50,17 +50,17 @@ export function createAcpHandler(runtime: AgentRuntime, options: HttpOptions = {
  * createServer(createAcpNodeListener(runtime)).listen(8000);
  * ```
  */
-export function createAcpNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
+export function createAcpNodeListener(runtime: AgentRuntime, options: AcpOptions = {}): NodeListener {
   return listenerOf(serviceOf(runtime, options));
 }
 
-function serviceOf(runtime: AgentRuntime, options: HttpOptions): Service<HttpSettings> {
-  const settings = readHttpOptions(options);
+function serviceOf(runtime: AgentRuntime, options: AcpOptions): Service<AcpSettings> {
+  const settings = readAcpOptions(options);
   return runtimeService(runtime, settings.extensions ? extendedAcp : acp, settings);
 }
 
 /** Every endpoint of ACP, the most frequent ones first. */
-const routes: readonly Route<HttpSettings>[] = [
+const routes: readonly Route<AcpSettings>[] = [
   route("POST", "runs", "create", createRun),
   route("GET", "runs/{run_id}", "read", getRun),
   route("POST", "runs/{run_id}", "answer", resumeRun),
@@ -78,10 +78,10 @@ const routes: readonly Route<HttpSettings>[] = [
   }),
 ];
 
-const acp: Face<HttpSettings> = { routes, refuse: errorResponse };
+const acp: Face<AcpSettings> = { routes, refuse: errorResponse };
 
 /** Every endpoint, with those that are not part of ACP. */
-const extendedAcp: Face<HttpSettings> = {
+const extendedAcp: Face<AcpSettings> = {
   routes: [
     ...routes,
     route("GET", "runs/{run_id}/details", "read", getDetails),

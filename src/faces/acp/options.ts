@@ -1,9 +1,9 @@
-import type { FaceOptions, FaceSettings } from "../../http/options.ts";
-import { amounts, bad, checkKeys, readFaceOptions, readOrigins } from "../../http/options.ts";
+import type { HttpOptions, HttpSettings } from "../../http/options.ts";
+import { amounts, bad, checkKeys, readHttpOptions, readOrigins } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 
 /** How runs are served over HTTP. Every property may be left out. */
-export interface HttpOptions extends FaceOptions {
+export interface AcpOptions extends HttpOptions {
   /**
    * Also serves what is not part of ACP: clients may decline a question (`decline` instead of `await_resume`), read the
    * details of a run, which include its `metadata` and `labels` (`GET /runs/{run_id}/details`), read its events with
@@ -34,7 +34,7 @@ export interface SessionOptions {
 }
 
 /** The options with their defaults. */
-export interface HttpSettings extends FaceSettings {
+export interface AcpSettings extends HttpSettings {
   readonly extensions: boolean;
   readonly sessions: {
     readonly allowOrigins: ReadonlySet<string>;
@@ -45,13 +45,13 @@ export interface HttpSettings extends FaceSettings {
 }
 
 /** A request of ACP while it is answered. */
-export type AcpCall = Call<HttpSettings>;
+export type AcpCall = Call<AcpSettings>;
 
 const sessionDefaults = { timeoutMs: 10_000, maxBytes: 10 * 1024 * 1024 };
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
-export function readHttpOptions(options: HttpOptions): HttpSettings {
-  const settings = readFaceOptions(options, ["extensions", "sessions"]);
+export function readAcpOptions(options: AcpOptions): AcpSettings {
+  const settings = readHttpOptions(options, ["extensions", "sessions"]);
   const { extensions = false, sessions = {} } = options;
   if (typeof extensions !== "boolean") throw bad("extensions", "true or false");
   checkKeys("options.sessions", sessions, ["allowOrigins", "fetch", "timeoutMs", "maxBytes"]);

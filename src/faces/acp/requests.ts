@@ -8,7 +8,7 @@ import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { RunCreateRequest, RunResumeRequest } from "../../protocol/requests.ts";
 import { runCreateRequestSchema, runResumeRequestSchema } from "../../protocol/requests.ts";
 import { isMessageResume } from "../../protocol/run.ts";
-import type { HttpSettings } from "./options.ts";
+import type { AcpSettings } from "./options.ts";
 
 /** Reads the body that starts a run. */
 export function readCreateRequest(body: unknown, limits: Limits): RunCreateRequest {
@@ -31,7 +31,7 @@ export function checkCreateRequest(body: unknown): void {
 export function readReplyRequest(
   body: unknown,
   runId: string,
-  { extensions, limits }: HttpSettings,
+  { extensions, limits }: AcpSettings,
 ): RunResumeRequest | RunDeclineRequest {
   const declines = isJsonObject(body) && body["decline"] !== undefined && body["decline"] !== null;
   if (declines && !extensions && (body["await_resume"] ?? null) === null) {
@@ -117,7 +117,7 @@ function isPlainPart(part: unknown): boolean {
   return "content" in part;
 }
 
-type Limits = HttpSettings["limits"];
+type Limits = AcpSettings["limits"];
 
 /** Refuses too many messages or parts. What is no list of messages is left to the schema, which would look at each part. */
 export function checkCounts(path: Issue["path"], messages: unknown, { maxMessages, maxParts }: Limits): void {

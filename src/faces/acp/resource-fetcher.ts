@@ -6,14 +6,14 @@ import { unfitAt } from "../../http/errors.ts";
 import type { WireHost } from "../../http/wire.ts";
 import type { JsonLimits } from "../../protocol/json-text.ts";
 import { parseJson } from "../../protocol/json-text.ts";
-import type { HttpSettings } from "./options.ts";
+import type { AcpSettings } from "./options.ts";
 
 /**
  * Fetches the contents of a session, only from origins that the host allows. One time limit and one size limit hold for
  * all of them.
  */
 export class ResourceFetcher {
-  readonly #settings: HttpSettings["sessions"];
+  readonly #settings: AcpSettings["sessions"];
   readonly #limits: JsonLimits;
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -21,7 +21,7 @@ export class ResourceFetcher {
   #stop: (() => void) | undefined;
   #bytesLeft: number;
 
-  constructor(settings: HttpSettings["sessions"], limits: JsonLimits, { clock, logger }: WireHost) {
+  constructor(settings: AcpSettings["sessions"], limits: JsonLimits, { clock, logger }: WireHost) {
     this.#settings = settings;
     this.#limits = limits;
     this.#logger = logger;

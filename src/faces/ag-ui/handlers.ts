@@ -3,12 +3,13 @@ import type { Handler } from "../../http/fetch.ts";
 import { handlerOf } from "../../http/fetch.ts";
 import type { NodeListener } from "../../http/node.ts";
 import { listenerOf } from "../../http/node.ts";
+import type { HttpOptions } from "../../http/options.ts";
+import { readHttpOptions } from "../../http/options.ts";
 import { route } from "../../http/router.ts";
 import type { Face } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
-import type { AgUiOptions } from "./options.ts";
-import { readAgUiOptions } from "./options.ts";
+import { chatLimits } from "../chat/chat.ts";
 import { followThread, postRun, stopThread } from "./threads.ts";
 
 /**
@@ -30,8 +31,8 @@ import { followThread, postRun, stopThread } from "./threads.ts";
  * console.log(response.status); // → 200
  * ```
  */
-export function createAgUiHandler(runtime: AgentRuntime, options: AgUiOptions = {}): Handler {
-  return handlerOf(runtimeService(runtime, agUi, readAgUiOptions(options)));
+export function createAgUiHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
+  return handlerOf(runtimeService(runtime, agUi, readHttpOptions(options, [], chatLimits)));
 }
 
 /**
@@ -47,8 +48,8 @@ export function createAgUiHandler(runtime: AgentRuntime, options: AgUiOptions = 
  * createServer(createAgUiNodeListener(runtime, { basePath: "/ag-ui" })).listen(8000);
  * ```
  */
-export function createAgUiNodeListener(runtime: AgentRuntime, options: AgUiOptions = {}): NodeListener {
-  return listenerOf(runtimeService(runtime, agUi, readAgUiOptions(options)));
+export function createAgUiNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
+  return listenerOf(runtimeService(runtime, agUi, readHttpOptions(options, [], chatLimits)));
 }
 
 const agUi: Face = {

@@ -1,6 +1,6 @@
 import { CALL_ID } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
-import type { FaceSettings } from "../../http/options.ts";
+import type { HttpSettings } from "../../http/options.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
@@ -66,7 +66,7 @@ type Path = readonly (string | number)[];
 const HANDED = ["runId", "parentRunId", "state", "tools", "context", "forwardedProps"] as const;
 
 /** Reads what a client posts. Refuses anything else, with what was wrong and where. */
-export function readRunInput(body: unknown, limits: FaceSettings["limits"]): RunInput {
+export function readRunInput(body: unknown, limits: HttpSettings["limits"]): RunInput {
   if (!isJsonObject(body)) throw unfitAt([], "expected an object");
   const { threadId, runId, messages, resume, tools, context } = body;
   if (typeof threadId !== "string") throw unfitAt(["threadId"], "expected the id of the thread");
@@ -106,7 +106,7 @@ function listIn(name: string, list: unknown, most: number): readonly JsonObject[
 function newMessages(
   messages: readonly JsonObject[],
   results: readonly ToolResult[],
-  limits: FaceSettings["limits"],
+  limits: HttpSettings["limits"],
 ): readonly GivenMessage[] {
   const first = messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const read = messages.slice(first).flatMap((given, index): GivenMessage[] => {

@@ -2,7 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { WireError } from "../../http/errors.ts";
 import { visibleEvents } from "../../http/event-stream.ts";
-import type { FaceSettings } from "../../http/options.ts";
+import type { HttpSettings } from "../../http/options.ts";
 import { MIB } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 import { askAbout } from "../../http/service.ts";
@@ -26,7 +26,7 @@ export async function checkChat({ caller, parameter: name }: Call, chatId: strin
 }
 
 /** The call with a chat that its body has named: the host learns of the chat with what it is asked later. */
-export function inChat<Settings extends FaceSettings>(
+export function inChat<Settings extends HttpSettings>(
   call: Call<Settings>,
   chat_id: string,
   session_id: string,
@@ -37,7 +37,7 @@ export function inChat<Settings extends FaceSettings>(
 }
 
 /** Asks the host whether the client may talk in the chat of a call. */
-export async function admitTalk<Settings extends FaceSettings>(call: Call<Settings>): Promise<Call<Settings>> {
+export async function admitTalk<Settings extends HttpSettings>(call: Call<Settings>): Promise<Call<Settings>> {
   return askAbout(call, { action: "create", agent_name: call.parameter });
 }
 

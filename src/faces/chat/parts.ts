@@ -1,6 +1,6 @@
 import { MESSAGE_ID } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
-import type { FaceSettings } from "../../http/options.ts";
+import type { HttpSettings } from "../../http/options.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { parsedJson } from "../../protocol/json-text.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
@@ -87,7 +87,7 @@ export function checkParts(messages: readonly { readonly parts: readonly unknown
 export function checkMetadata(
   names: readonly string[],
   handed: object,
-  { maxMetadataLength }: FaceSettings["limits"],
+  { maxMetadataLength }: HttpSettings["limits"],
 ): void {
   if (maxMetadataLength === Number.POSITIVE_INFINITY || JSON.stringify(handed).length <= maxMetadataLength) return;
   throw unfitAt([], `expected at most ${maxMetadataLength} characters of JSON in ${names.join(", ")} together`);

@@ -1,5 +1,5 @@
 import { unfitAt } from "../../http/errors.ts";
-import type { FaceSettings } from "../../http/options.ts";
+import type { HttpSettings } from "../../http/options.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { checkMetadata, checkParts, messageIdIn } from "../chat/parts.ts";
 import type { MessageMetadata } from "./chunks.ts";
@@ -31,7 +31,7 @@ export interface ChatRequest {
 const roles: readonly unknown[] = ["user", "assistant", "system"] satisfies ChatMessage["role"][];
 
 /** Reads what a chat page posts. Refuses anything else, with what was wrong and where. */
-export function readChatRequest(body: unknown, limits: FaceSettings["limits"]): ChatRequest {
+export function readChatRequest(body: unknown, limits: HttpSettings["limits"]): ChatRequest {
   if (!isJsonObject(body)) throw unfitAt([], "expected an object");
   const { id, messages, trigger = "submit-message", messageId = null, ...extra } = body;
   if (typeof id !== "string") throw unfitAt(["id"], "expected the id of the chat");

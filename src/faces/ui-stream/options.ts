@@ -1,10 +1,10 @@
-import type { FaceOptions, FaceSettings } from "../../http/options.ts";
-import { bad, readFaceOptions } from "../../http/options.ts";
+import type { HttpOptions, HttpSettings } from "../../http/options.ts";
+import { bad, readHttpOptions } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 import { chatLimits } from "../chat/chat.ts";
 
 /** How agents are served to chat pages. Every property may be left out. */
-export interface ChatOptions extends FaceOptions {
+export interface ChatOptions extends HttpOptions {
   /**
    * Whether questions of the kind `approval` are shown as approvals of a tool, which pages answer with
    * `addToolApprovalResponse`. Clients of `ai` 5 do not know these. Default: false.
@@ -13,7 +13,7 @@ export interface ChatOptions extends FaceOptions {
 }
 
 /** The options with their defaults. */
-export interface ChatSettings extends FaceSettings {
+export interface ChatSettings extends HttpSettings {
   readonly approvals: boolean;
 }
 
@@ -22,7 +22,7 @@ export type ChatCall = Call<ChatSettings>;
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
 export function readChatOptions(options: ChatOptions): ChatSettings {
-  const settings = readFaceOptions(options, ["approvals"], chatLimits);
+  const settings = readHttpOptions(options, ["approvals"], chatLimits);
   const { approvals = false } = options;
   if (typeof approvals !== "boolean") throw bad("approvals", "true or false");
   return { ...settings, approvals };
