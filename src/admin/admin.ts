@@ -34,12 +34,6 @@ export interface OperatedStore {
   readonly store: Store;
 }
 
-/** Who operates. */
-export interface AdminOptions {
-  /** In whose name forks, cancels and deletions are made: logs and `onAudit` have it as `by`. Default: null. */
-  readonly principal?: JsonValue | undefined;
-}
-
 /** How many runs `changes` compares in one call at most. */
 const MAX_COMPARED = 10_000;
 
@@ -194,7 +188,7 @@ export class Admin {
    * and an index on it: with PostgreSQL each append would then touch every index, and numbers become visible in
    * another order than they are drawn. A reader knows what it shows. What it does not show yet is on the first page.
    */
-  async changes(shown: readonly ShownRun[]): Promise<readonly records.AdminChange[]> {
+  async changes(shown: readonly records.AdminChange[]): Promise<readonly records.AdminChange[]> {
     if (!Array.isArray(shown) || shown.length > MAX_COMPARED)
       throw badArgument("shown", `a list of at most ${MAX_COMPARED} runs`, shown);
     const known = shown.map(({ tenant, run_id, epoch, position }): RunPosition => {
@@ -205,7 +199,12 @@ export class Admin {
   }
 
   /** As {@link Scope.watch}, for the runs of all tenants, or of one. Made of a store alone, it ends with its `signal` only. */
-  watch<const Type extends WatchedType = WatchedType>(options: AdminWatchOptions<Type> = {}): Watch<Type> {
+  watch<const Type extends WatchedType = WatchedType>(
+    options: WatchOptions<Type> & {
+      /** Only events of this tenant. Default: of all. */
+      readonly tenant?: string | undefined;
+    } = {},
+  ): Watch<Type> {
     const { tenant, ...others } = options;
     return this.#feed.watch(others, tenant);
   }
@@ -245,15 +244,6 @@ export class Admin {
   }
 }
 
-/** Which events to watch, of which tenants. */
-export interface AdminWatchOptions<Type extends WatchedType = WatchedType> extends WatchOptions<Type> {
-  /** Only events of this tenant. Default: of all. */
-  readonly tenant?: string | undefined;
-}
-
-/** A run as it was when it was shown. */
-export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "position">;
-
 /**
  * Makes the operator's side of a runtime, or of a store alone: then it only reads, and knows no code. Throws
  * `invalid_argument` for anything else. An `Admin` costs little: make one for each operator, with the operator's `principal`.
@@ -273,7 +263,13 @@ export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "p
  * await runtime.close();
  * ```
  */
-export function createAdmin(operated: OperatedRuntime | OperatedStore, options: AdminOptions = {}): Admin {
+export function createAdmin(
+  operated: OperatedRuntime | OperatedStore,
+  options: {
+    /** In whose name forks, cancels and deletions are made: logs and `onAudit` have it as `by`. Default: null. */
+    readonly principal?: JsonValue | undefined;
+  } = {},
+): Admin {
   checkObject("operated", operated);
   const isKnown = insideKey in operated || typeof operated.store?.find === "function";
   if (!isKnown) throw badArgument("operated", "a runtime, or an object with a `store`", operated);

@@ -38,21 +38,18 @@ export interface AdminRun {
   /** Where the code and the log disagree; null for a run that is not blocked. */
   readonly blocked: Mismatch | null;
   /** What its first entry says; null if the store cannot read it. */
-  readonly created: AdminRunOrigin | null;
-}
-
-/** How a run began. */
-export interface AdminRunOrigin {
-  readonly at: string;
-  readonly agent_name: string;
-  readonly version: string | null;
-  readonly durable: boolean;
-  readonly session_id: string;
-  readonly labels: Labels;
-  readonly metadata: JsonValue;
-  readonly parent_run_id: string | null;
-  /** The run that it is a fork of, and who has made the fork; null for no fork. */
-  readonly origin: Required<ForkOrigin> | null;
+  readonly created: {
+    readonly at: string;
+    readonly agent_name: string;
+    readonly version: string | null;
+    readonly durable: boolean;
+    readonly session_id: string;
+    readonly labels: Labels;
+    readonly metadata: JsonValue;
+    readonly parent_run_id: string | null;
+    /** The run that it is a fork of, and who has made the fork; null for no fork. */
+    readonly origin: Required<ForkOrigin> | null;
+  } | null;
 }
 
 /** An open question. */
@@ -129,7 +126,7 @@ export interface AdminTree extends AdminRun {
   readonly children: readonly AdminTree[];
 }
 
-/** A run that has changed. Both figures are 0 for one that was deleted. */
+/** How far a run is. Of one that has changed, both figures are 0 if it was deleted. */
 export interface AdminChange extends Omit<RunPosition, "key"> {
   readonly tenant: string;
   readonly run_id: string;
@@ -146,7 +143,7 @@ export function adminRun({ key, created, head, position }: FoundRun): AdminRun {
   };
 }
 
-function originOf(created: NonNullable<FoundRun["created"]>): AdminRunOrigin {
+function originOf(created: NonNullable<FoundRun["created"]>): NonNullable<AdminRun["created"]> {
   const { at, agent_name, session_id, version = null, durable = false, labels = {}, metadata = null } = created;
   const parent_run_id = created.parent?.run_id ?? null;
   const origin = originRecord(created);

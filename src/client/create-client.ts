@@ -4,7 +4,7 @@ import { ClientRun } from "./client-run.ts";
 import type { ConnectionOptions } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { messagesOf } from "./input.ts";
-import type { Agents, InputTo, Named, NameOf, OutputOf } from "./types.ts";
+import type { InputTo, Named, NameOf, OutputOf } from "./types.ts";
 import { isRun } from "./wire.ts";
 
 /** How a client reaches its server. */
@@ -21,8 +21,8 @@ export interface ClientRunOptions extends WaitingOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
-/** The agents of a server, for its callers. */
-export interface Client<Known extends Agents> {
+/** The agents of a server, for its callers. `Known` is the type of the list that its runtime is made with. */
+export interface Client<Known extends readonly CallableAgent[]> {
   /** Creates a run. Resolves when the server has accepted it. */
   run<Name extends NameOf<Known>>(
     agent: Name,
@@ -67,7 +67,9 @@ export interface Client<Known extends Agents> {
  * console.log(category); // → refund
  * ```
  */
-export function createClient<Known extends Agents = Agents>(options: ClientOptions): Client<Known> {
+export function createClient<Known extends readonly CallableAgent[] = readonly CallableAgent[]>(
+  options: ClientOptions,
+): Client<Known> {
   const connection = new Connection(options.url, options);
   const runs = new Map<string, WeakRef<ClientRun>>();
   const forget = new FinalizationRegistry<string>((run_id) => {
@@ -96,11 +98,12 @@ export function createClient<Known extends Agents = Agents>(options: ClientOptio
     return runOf(created.run_id);
   }
 
-  const client: Client<Agents> = {
-    run: run as Client<Agents>["run"],
-    call: (async (agent, input, options) =>
-      (await run(agent, input, options)).result(options)) as Client<Agents>["call"],
-    attach: ((_agent, run_id) => runOf(run_id)) as Client<Agents>["attach"],
+  const client: Client<readonly CallableAgent[]> = {
+    run: run as Client<readonly CallableAgent[]>["run"],
+    call: (async (agent, input, options) => (await run(agent, input, options)).result(options)) as Client<
+      readonly CallableAgent[]
+    >["call"],
+    attach: ((_agent, run_id) => runOf(run_id)) as Client<readonly CallableAgent[]>["attach"],
   };
   return client as unknown as Client<Known>;
 }

@@ -7,14 +7,6 @@ import type { RunStatus } from "../protocol/run.ts";
 /** An event of a run as a client gets it. Those of ACP have a number. */
 export type ClientEvent = (RunEvent & { readonly id: number }) | DetailEvent;
 
-/** A sub-run that a run has started. */
-export interface SubRunView {
-  readonly run_id: string;
-  readonly agent_name: string;
-  /** Null while it goes on. */
-  readonly status: RunStatus | null;
-}
-
 /** What a page shows of a run. */
 export interface RunView {
   readonly status: RunStatus;
@@ -24,7 +16,12 @@ export interface RunView {
   readonly parts: readonly MessagePart[];
   /** The open questions, in the order in which they were asked. */
   readonly questions: readonly OpenQuestionDetails[];
-  readonly subRuns: readonly SubRunView[];
+  /** The sub-runs that it has started. Their status is null while they go on. */
+  readonly subRuns: readonly {
+    readonly run_id: string;
+    readonly agent_name: string;
+    readonly status: RunStatus | null;
+  }[];
   /** What it has used; null for nothing. */
   readonly usage: Usage | null;
   /** Why it has failed; null if it has not. */

@@ -2,14 +2,11 @@ import type { Message, MessageInput, MessagePartInput } from "../protocol/messag
 import type { CallableAgent, SchemasByName } from "../runtime/agent/agent-schemas.ts";
 import type { SchemaInput, StandardSchema } from "../runtime/agent/standard-schema.ts";
 
-/** The agents of a server: `typeof agents`, where `agents` is the list that its runtime is made with. */
-export type Agents = readonly CallableAgent[];
-
 /** The name of one of the agents. */
-export type NameOf<Known extends Agents> = Known[number]["name"];
+export type NameOf<Known extends readonly CallableAgent[]> = Known[number]["name"];
 
 /** The agent with a name. Without the type of the list, any agent. */
-export type Named<Known extends Agents, Name extends string> = string extends Known[number]["name"]
+export type Named<Known extends readonly CallableAgent[], Name extends string> = string extends Known[number]["name"]
   ? CallableAgent
   : Extract<Known[number], { readonly name: Name }>;
 

@@ -1,8 +1,9 @@
 import type { UIMessage, UIMessageChunk } from "ai";
 import { readUIMessageStream } from "ai";
+import type { CallableAgent } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { createChatHandler } from "cadenza/ai-sdk";
-import type { Agents, ChatClientOptions, Client, ClientRun, ConnectionOptions } from "cadenza/client";
+import type { ChatClientOptions, Client, ClientRun, ConnectionOptions } from "cadenza/client";
 import { chatOptions, createClient, loadChat } from "cadenza/client";
 import { createAcpHandler } from "cadenza/http";
 import { durable } from "cadenza/store";
@@ -20,7 +21,7 @@ export class World {
   readonly runtime = new AgentRuntime({ clock: this.clock, store: durable(new MemoryStore({ clock: this.clock })) });
   readonly #handlers: Readonly<Record<"acp" | "chat", (request: Request) => Promise<Response>>>;
   readonly #connection: ConnectionOptions & { readonly url: string };
-  readonly client: Client<Agents>;
+  readonly client: Client<readonly CallableAgent[]>;
   run!: ClientRun;
 
   /** `connect`: how its clients reach it. `url`: below it lie the agents, and `/chat` for pages. */
