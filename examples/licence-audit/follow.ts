@@ -1,4 +1,4 @@
-import type { AgentRuntime, Run, RunStatus } from "cadenza";
+import type { AgentRuntime, Run } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { licenceAudit } from "./agent.ts";
 import type { Answers } from "./terminal.ts";
@@ -6,7 +6,7 @@ import type { Answers } from "./terminal.ts";
 /** A run that was followed to its end, or to an interruption, and the statuses that it had meanwhile. */
 export interface Followed {
   readonly run: Run;
-  readonly statuses: readonly RunStatus[];
+  readonly statuses: readonly Run["status"][];
 }
 
 /** Prints a run, answers its questions, and may interrupt it. */
@@ -56,7 +56,7 @@ async function follow(
   if (viewer.signal.aborted) stop();
   viewer.signal.addEventListener("abort", stop, { once: true });
   try {
-    const statuses: RunStatus[] = [];
+    const statuses: Run["status"][] = [];
     for await (const event of events) {
       // A part with a name is an artifact. Here it is the report, which is printed at the end.
       if (event.type === "message.part" && event.part.name === undefined) viewer.print(event.part.content ?? "");

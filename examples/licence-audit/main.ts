@@ -2,7 +2,7 @@
 import { mkdirSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { RunStatus } from "cadenza";
+import type { Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/store";
 import { openStore } from "../durable-approval/store.ts";
@@ -74,8 +74,8 @@ function fromUser(path: string): string {
 }
 
 /** The statuses in the order of their first occurrence, with their counts. */
-function way(statuses: readonly RunStatus[]): string {
-  const counts = new Map<RunStatus, number>();
+function way(statuses: readonly Run["status"][]): string {
+  const counts = new Map<Run["status"], number>();
   for (const status of statuses) counts.set(status, (counts.get(status) ?? 0) + 1);
   return [...counts].map(([status, count]) => (count === 1 ? status : `${status} (${count} times)`)).join(" → ");
 }

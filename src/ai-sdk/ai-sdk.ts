@@ -59,9 +59,9 @@ export interface AiSdk {
 }
 
 /** What a model gives to a tool that runs an agent: the input of the agent's schema, or without one a text. */
-type AgentToolInput<Called extends CallableAgent> = Called["options"]["input"] extends undefined
-  ? { readonly text: string }
-  : AgentInput<Called>;
+type AgentToolInput<Called extends CallableAgent> = Called["options"]["input"] extends StandardSchema
+  ? AgentInput<Called>
+  : { readonly text: string };
 
 const textSchema = /* @__PURE__ */ schemaOf<{ readonly text: string }>(
   { type: "object", properties: { text: { type: "string" } }, required: ["text"], additionalProperties: false },

@@ -5,7 +5,7 @@ import type { RunState } from "../core/state.ts";
 import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
 import { measureAgain } from "../runtime/execution/wait.ts";
-import type { BlockedRun, Engine, Posted, RemotePost, RemoteReport } from "../runtime/runs/remote-runs.ts";
+import type { Engine, Posted, RemotePost, RemoteReport } from "../runtime/runs/remote-runs.ts";
 import { FollowedLog } from "./recovery/followed-log.ts";
 import { Lease } from "./recovery/lease.ts";
 import { LeasedResidence } from "./recovery/leased-residence.ts";
@@ -117,7 +117,7 @@ async function reportOf(
   };
 }
 
-function blockedRun({ key, created, head: { blocked } }: FoundRun): BlockedRun | undefined {
+function blockedRun({ key, created, head: { blocked } }: FoundRun): RemoteReport["blocked"][number] | undefined {
   if (created === null || blocked === null) return undefined;
   const { agent_name, version = null } = created;
   return { run_id: key.run_id, agent_name, version, ...blocked };

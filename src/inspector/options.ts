@@ -42,8 +42,8 @@ export interface InspectorOptions
     "basePath" | "baseUrl" | "allowedHosts" | "allowedOrigins" | "heartbeatMs" | "stallMs" | "limits"
   > {
   /**
-   * Authorizes every request, as {@link InspectorRequest} says. Default: the Node listener needs its token and serves this
-   * machine alone; the fetch handler refuses everything.
+   * Authorizes every request: before its body is read, and again when the body has named more. Default: the Node
+   * listener needs its token and serves this machine alone; the fetch handler refuses everything.
    */
   readonly authorize?: AuthorizeInspector | undefined;
   /**

@@ -13,7 +13,7 @@ export const AttributeName = {
   status: "cadenza.run.status",
   tenant: "cadenza.tenant",
   /** How a call of an agent function or a question has ended. */
-  passage: "cadenza.passage",
+  outcome: "cadenza.outcome",
   stepKey: "cadenza.step.key",
   stepAttempt: "cadenza.step.attempt",
   stepResult: "cadenza.step.result",

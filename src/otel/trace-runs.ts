@@ -86,8 +86,8 @@ class RunTracer {
     const inside = trace.setSpan(above, span).setValue(RUN, keyOf(info));
     this.#calls.set(info, inside);
     try {
-      const passage = await context.with(inside, next);
-      span.setAttribute(AttributeName.passage, passage);
+      const outcome = await context.with(inside, next);
+      span.setAttribute(AttributeName.outcome, outcome);
     } catch (error) {
       fail(span, error, info.signal);
       throw error;
@@ -117,7 +117,7 @@ class RunTracer {
     const name = info.name === null ? "ask" : `ask ${info.name}`;
     const span = this.#tracer.startSpan(name, { attributes }, this.#contextOf(info));
     try {
-      span.setAttribute(AttributeName.passage, await next());
+      span.setAttribute(AttributeName.outcome, await next());
     } finally {
       span.end();
     }

@@ -1,4 +1,4 @@
-import type { DurableAgentFunction } from "cadenza";
+import type { AgentFunction, DurableContext } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
@@ -136,7 +136,10 @@ it("what a timeline tells since a position, put on what it told before, is what 
 });
 
 /** The items that a run of an agent shows, once it rests. */
-async function itemsOf(fn: DurableAgentFunction, end?: (runtime: AgentRuntime, run_id: string) => Promise<unknown>) {
+async function itemsOf(
+  fn: AgentFunction<DurableContext>,
+  end?: (runtime: AgentRuntime, run_id: string) => Promise<unknown>,
+) {
   const clock = new FakeClock();
   const runtime = new AgentRuntime({ store: durable(persistent(new MemoryStore({ clock }))), clock });
   runtime.register("agent", { durable: true }, fn);

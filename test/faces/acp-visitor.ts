@@ -1,4 +1,4 @@
-import type { Run, RunEvent } from "cadenza";
+import type { Run, StreamedEvent } from "cadenza";
 import { createAcpHandler } from "cadenza/http";
 import { Connection } from "./connection.ts";
 import type { Desk } from "./desk.ts";
@@ -46,12 +46,12 @@ class AcpVisitor implements Visitor {
     const reader = response.body?.getReader();
     for (;;) {
       const next = await reader?.read().catch(() => undefined);
-      for (; taken < items.length; taken++) this.#take(items[taken] as RunEvent);
+      for (; taken < items.length; taken++) this.#take(items[taken] as StreamedEvent);
       if (next === undefined || next.done) return;
     }
   }
 
-  #take(event: RunEvent): void {
+  #take(event: StreamedEvent): void {
     if ("run" in event) this.#run = event.run as Run;
     if (event.type === "message.part") this.#text += event.part.content ?? "";
     if (event.type === "run.failed") this.#error = event.run.error?.message ?? "";

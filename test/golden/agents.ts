@@ -1,4 +1,4 @@
-import type { AgentFunction, AwaitResume, BudgetOptions } from "cadenza";
+import type { AgentFunction, AgentOptions, AwaitResume } from "cadenza";
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 
@@ -18,7 +18,7 @@ export interface GoldenAgent {
   /** The run that is kept is a fork of the first one, and has this input. */
   readonly forkedWith?: string;
   /** What the run may use. */
-  readonly budget?: BudgetOptions;
+  readonly budget?: AgentOptions["budget"];
   /** The session of the run has earlier messages. */
   readonly inSession?: true;
 }

@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Agent, AgentFunction, AgentRuntime, Clock, RegisterOptions } from "cadenza";
+import type { Agent, AgentFunction, AgentOptions, AgentRuntime, Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
@@ -54,8 +54,8 @@ export function makeDurable(runtime: AgentRuntime): AgentRuntime {
       const [first, second, third] = given;
       if (typeof first === "object") return register(...(given.map(madeDurable) as [Agent]));
       if (typeof second === "function") return register(first as string, { durable: true }, second as AgentFunction);
-      const options = (second as RegisterOptions | undefined) && { durable: true, ...(second as RegisterOptions) };
-      return register(first as string, options as RegisterOptions, third as AgentFunction);
+      const options = (second as AgentOptions | undefined) && { durable: true, ...(second as AgentOptions) };
+      return register(first as string, options as AgentOptions, third as AgentFunction);
     },
   });
 }

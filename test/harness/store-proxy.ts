@@ -1,6 +1,7 @@
-import type { Clock, FeedOptions } from "cadenza";
+import type { Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
+import type { FeedOptions } from "../../src/core/feed.ts";
 import { systemClock } from "../../src/runtime/log/system.ts";
 import { withMembers } from "./port-proxy.ts";
 import { nextTurn } from "./promises.ts";

@@ -1,4 +1,4 @@
-import type { AgentContext, AgentFunction, Message, RegisterOptions, Run } from "cadenza";
+import type { AgentContext, AgentFunction, AgentOptions, Message, Run } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Setup } from "./runtimes.ts";
 import { textsOf } from "./runtimes.ts";
@@ -9,9 +9,9 @@ import { textsOf } from "./runtimes.ts";
 export type Body = (context: AgentContext, input: readonly Message[]) => unknown;
 
 /** Registers an agent, and creates a run of it that has got as far as it can. */
-export async function begin(set: Setup, body: Body, options: RegisterOptions = {}, name = "agent"): Promise<string> {
+export async function begin(set: Setup, body: Body, options: AgentOptions = {}, name = "agent"): Promise<string> {
   const fn = (input: readonly Message[], context: AgentContext): unknown => body(context, input);
-  set.runtime.register(name, { ...options, replace: true } as RegisterOptions, fn as AgentFunction);
+  set.runtime.register(name, { ...options, replace: true } as AgentOptions, fn as AgentFunction);
   return again(set, name);
 }
 

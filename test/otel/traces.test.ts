@@ -48,7 +48,7 @@ function line({ name, attributes, status, links }: ReadableSpan): string {
   const linked = links.map((link) => spans().find((span) => span.spanContext().spanId === link.context.spanId)?.name);
   const notes = [
     attributes["cadenza.step.attempt"],
-    attributes["cadenza.passage"],
+    attributes["cadenza.outcome"],
     attributes["error.type"],
     status.code === SpanStatusCode.ERROR ? "an error" : undefined,
     ...linked.map((to) => `linked to ${to}`),

@@ -5,7 +5,7 @@ import { messageOf } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
 import type { FoundRun, Mismatch, RunHead, RunKey, RunPosition, RunWrite } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
-import type { DamageReport } from "../../runtime/runs/remote-runs.ts";
+import type { RemoteReport } from "../../runtime/runs/remote-runs.ts";
 import type { Worker } from "./worker.ts";
 
 const FIRST_RETRY_MS = 1_000;
@@ -17,7 +17,7 @@ const MAX_RUNS = 1_000;
 
 /** A run that could not be loaded. */
 interface Damaged {
-  readonly report: DamageReport;
+  readonly report: RemoteReport["damaged"][number];
   /** How it was when this process owned it. */
   readonly owned: RunPosition;
 }
@@ -37,7 +37,7 @@ export class DamagedRuns {
   }
 
   /** The runs that have not been loaded since, here or elsewhere: the store is asked. */
-  async report(): Promise<readonly DamageReport[]> {
+  async report(): Promise<RemoteReport["damaged"]> {
     const all = Array.from(this.#runs.values(), ({ owned }) => owned);
     for (let from = 0; from < all.length; from += MAX_RUNS) {
       const known = all.slice(from, from + MAX_RUNS);

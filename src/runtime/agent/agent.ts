@@ -3,7 +3,7 @@ import type { Metadata } from "../../protocol/agent.ts";
 import { agentNameSchema, metadataSchema } from "../../protocol/agent.ts";
 import type { Message, MessageInput, MessagePartInput } from "../../protocol/message.ts";
 import type { AwaitResume } from "../../protocol/run.ts";
-import type { AgentContext, DurableContext } from "./agent-context.ts";
+import type { AgentContext } from "./agent-context.ts";
 import type { AgentSchemas } from "./agent-schemas.ts";
 import { checkSchemas } from "./agent-schemas.ts";
 import type { Question } from "./agent-waits.ts";
@@ -26,12 +26,13 @@ import { readBudget } from "./usage.ts";
  * returns. A value's kind is decided in this order: null or undefined closes the open message; a string is appended to
  * it; an await request (see {@link awaitMessage}) asks the client; an `AgentError` fails the run; an iterable emits its
  * items; an object with `parts` is a message; one with a string `content` or `content_url` is a part; any other plain
- * object is a generic event. Anything else fails the run with `invalid_yield`.
+ * object is a generic event. Anything else fails the run with `invalid_yield`. The function of a durable agent is an
+ * `AgentFunction<DurableContext>`.
  */
-export type AgentFunction = (input: readonly Message[], context: AgentContext) => AgentResult;
-
-/** The same for a durable agent: see {@link DurableContext}. */
-export type DurableAgentFunction = (input: readonly Message[], context: DurableContext) => AgentResult;
+export type AgentFunction<Context extends AgentContext = AgentContext> = (
+  input: readonly Message[],
+  context: Context,
+) => AgentResult;
 
 /**
  * The result of an agent function. `yield` returns the client's answer to an await request, and undefined for all other
@@ -102,8 +103,8 @@ export interface ConcurrencyOptions {
   readonly whenFull?: "queue" | "reject" | undefined;
 }
 
-/** The options of `register`. */
-export interface RegisterOptions extends AgentOptions {
+/** How an agent is registered. */
+export interface Registration {
   /**
    * Whether to replace a registered agent of the same name and version, for hot reload. Loaded runs keep the old
    * function. Default: false.
@@ -126,14 +127,15 @@ export interface Agent<Name extends string = string, Schemas extends AgentSchema
 }
 
 /** What is known of an agent that another process executes: see {@link AgentRuntime.declare}. */
-export interface AgentDeclaration<Name extends string = string> extends AgentOptions, AgentSchemas {
+export interface AgentDeclaration<Name extends string = string>
+  extends AgentOptions,
+    AgentSchemas,
+    Pick<Registration, "current"> {
   /** 1 to 63 letters, digits, `-` or `_`. */
   readonly name: Name;
-  /** See {@link RegisterOptions}. */
-  readonly current?: boolean | undefined;
 }
 
-const optionNames: readonly (keyof RegisterOptions)[] = [
+const optionNames: readonly (keyof AgentOptions | keyof Registration)[] = [
   "description",
   "metadata",
   "inputContentTypes",
@@ -179,7 +181,7 @@ export function awaitMessage(
 }
 
 /** Throws `invalid_argument` for an invalid name or option of an agent. */
-export function checkAgent(name: string, options: RegisterOptions & AgentSchemas, kind: AgentKind): void {
+export function checkAgent(name: string, options: AgentOptions & AgentSchemas, kind: AgentKind): void {
   if (!agentNameSchema.safeParse(name).success) throw badArgument("name", "1 to 63 letters, digits, - or _", name);
   checkObject("options", options);
   checkKeys("options", options, kind === "typed" ? [...optionNames, ...schemaNames] : optionNames);

@@ -2,7 +2,7 @@ import { isPromise } from "../../core/promises.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { AwaitResume } from "../../protocol/run.ts";
-import type { Agent, AgentFunction, AgentOptions, AgentValue, DurableAgentFunction } from "./agent.ts";
+import type { Agent, AgentFunction, AgentOptions, AgentValue } from "./agent.ts";
 import { checkAgent, newAgent } from "./agent.ts";
 import type { AgentContext, DurableContext } from "./agent-context.ts";
 import type { AgentSchemas, SchemasByName } from "./agent-schemas.ts";
@@ -12,33 +12,6 @@ import { checkFunction } from "./check.ts";
 import type { Generator as Driven } from "./generator.ts";
 import { isGenerator } from "./generator.ts";
 import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
-
-/** The options of a typed agent: the options of every agent, and its schemas. */
-export interface TypedAgentOptions<
-  Input extends StandardSchema | undefined = StandardSchema | undefined,
-  Output extends StandardSchema | undefined = StandardSchema | undefined,
-  Questions extends SchemasByName | undefined = SchemasByName | undefined,
-  Messages extends SchemasByName | undefined = SchemasByName | undefined,
-  Durable extends boolean = boolean,
-> extends AgentOptions,
-    AgentSchemas {
-  readonly input?: Input | undefined;
-  readonly output?: Output | undefined;
-  readonly questions?: Questions | undefined;
-  readonly messages?: Messages | undefined;
-  readonly durable?: Durable | undefined;
-}
-
-/** The schemas of a typed agent. */
-export interface DeclaredSchemas<Input, Output, Questions, Messages> {
-  readonly input: Input;
-  readonly output: Output;
-  readonly questions: Questions;
-  readonly messages: Messages;
-}
-
-/** The schemas of an agent that declares none. */
-type NoSchemas = DeclaredSchemas<undefined, undefined, undefined, undefined>;
 
 /** An agent that has its name and its options. `run` adds the function, whose types follow from the schemas. */
 export interface AgentDraft<Name extends string, Schemas extends AgentSchemas, Durable extends boolean> {
@@ -97,7 +70,7 @@ type TypedResult<Returned> =
  * console.log(category); // → refund
  * ```
  */
-export function defineAgent<const Name extends string>(name: Name, fn: AgentFunction): Agent<Name, NoSchemas>;
+export function defineAgent<const Name extends string>(name: Name, fn: AgentFunction): Agent<Name>;
 export function defineAgent<
   const Name extends string,
   Input extends StandardSchema | undefined = undefined,
@@ -107,28 +80,38 @@ export function defineAgent<
   Durable extends boolean = false,
 >(
   name: Name,
-  options: TypedAgentOptions<Input, Output, Questions, Messages, Durable>,
-): AgentDraft<Name, DeclaredSchemas<Input, Output, Questions, Messages>, Durable>;
+  options: AgentOptions & {
+    readonly input?: Input | undefined;
+    readonly output?: Output | undefined;
+    readonly questions?: Questions | undefined;
+    readonly messages?: Messages | undefined;
+    readonly durable?: Durable | undefined;
+  },
+): AgentDraft<
+  Name,
+  { readonly input: Input; readonly output: Output; readonly questions: Questions; readonly messages: Messages },
+  Durable
+>;
 export function defineAgent<const Name extends string>(
   name: Name,
   options: AgentOptions & { readonly durable: true },
-  fn: DurableAgentFunction,
-): Agent<Name, NoSchemas>;
+  fn: AgentFunction<DurableContext>,
+): Agent<Name>;
 export function defineAgent<const Name extends string>(
   name: Name,
   options: AgentOptions,
   fn: AgentFunction,
-): Agent<Name, NoSchemas>;
+): Agent<Name>;
 export function defineAgent(
   name: string,
-  ...rest: [AgentFunction] | [TypedAgentOptions] | [AgentOptions, AgentFunction]
+  ...rest: [AgentFunction] | [AgentOptions & AgentSchemas] | [AgentOptions, AgentFunction]
 ): Agent | AgentDraft<string, AgentSchemas, boolean> {
   const [first] = rest;
   if (typeof first === "function") return newAgent(name, {}, first, "plain");
   if (rest.length > 1) return newAgent(name, first, rest[1] as AgentFunction, "plain");
   // A mistake for the function is likelier than one for the options.
   if (typeof first !== "object") checkFunction("fn", first);
-  const options: TypedAgentOptions = first;
+  const options: AgentOptions & AgentSchemas = first;
   checkAgent(name, options, "typed");
   return {
     run: (fn) => {

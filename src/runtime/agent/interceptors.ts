@@ -40,7 +40,7 @@ export interface Interceptor {
    * Around each call of an agent function. `next` resolves when the function is through, and rejects with what it throws.
    * The run fails with what this method rejects with. It completes when this method resolves.
    */
-  readonly run?: ((info: RunInfo, next: () => Promise<RunPassage>) => Promise<unknown>) | undefined;
+  readonly run?: ((info: RunInfo, next: () => Promise<RunOutcome>) => Promise<unknown>) | undefined;
   /**
    * Around each attempt of a step. `next` gives the result of its function. What this method resolves with is the
    * result of the step, and what it rejects with counts as thrown by the function.
@@ -50,14 +50,14 @@ export interface Interceptor {
    * Around each question, from when it is asked until it is settled. It observes: the agent does not wait for this
    * method, and what it rejects with goes to the logger.
    */
-  readonly ask?: ((info: AskInfo, next: () => Promise<AskPassage>) => Promise<unknown>) | undefined;
+  readonly ask?: ((info: AskInfo, next: () => Promise<AskOutcome>) => Promise<unknown>) | undefined;
 }
 
 /** How a call of an agent function has ended. `left`: the run was evicted, or continues in another process. */
-export type RunPassage = "ended" | "left";
+export type RunOutcome = "ended" | "left";
 
 /** What has become of a question. `left`: it is still open, and the run is not in this process any more. */
-export type AskPassage = "answered" | "declined" | "expired" | "withdrawn" | "left";
+export type AskOutcome = "answered" | "declined" | "expired" | "withdrawn" | "left";
 
 /** A new run. */
 export interface CreateInfo {
@@ -109,9 +109,9 @@ type Wrap<Info, Value> = (info: Info, next: () => Promise<Value>) => Promise<unk
 /** The interceptors of a runtime as one. A method that none has is undefined, and costs nothing. */
 export interface Interceptors {
   readonly create: ((info: CreateInfo) => Carrier | undefined) | undefined;
-  readonly run: Wrap<RunInfo, RunPassage> | undefined;
+  readonly run: Wrap<RunInfo, RunOutcome> | undefined;
   readonly step: Wrap<StepInfo, unknown> | undefined;
-  readonly ask: Wrap<AskInfo, AskPassage> | undefined;
+  readonly ask: Wrap<AskInfo, AskOutcome> | undefined;
 }
 
 /** Reads the option. Throws `invalid_argument`. */

@@ -1,7 +1,7 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { AgentVersion } from "../../core/ports.ts";
 import type { AgentManifest, AgentStatus, Metadata } from "../../protocol/agent.ts";
-import type { Agent, RegisterOptions } from "./agent.ts";
+import type { Agent, Registration } from "./agent.ts";
 import { describeSchemas } from "./agent-schemas.ts";
 import { badArgument } from "./check.ts";
 
@@ -46,7 +46,7 @@ export class Registry {
     const marked = new Map([...this.#current].filter(([, agent]) => isMarked(agent)));
     for (const agent of agents) {
       const { name, options } = agent;
-      const { version, replace = false, current } = options as RegisterOptions;
+      const { version, replace = false, current } = options as Agent["options"] & Registration;
       if (typeof replace !== "boolean") throw badArgument("options.replace", "true or false", replace);
       if (current !== undefined && typeof current !== "boolean")
         throw badArgument("options.current", "true or false", current);
@@ -147,12 +147,12 @@ export interface Demotion {
 /** The version for new runs: the one that says so, or else the one that was registered last. Undefined: none may be. */
 function currentOf(versions: readonly Agent[], added: Agent): Agent | undefined {
   if (isMarked(added)) return added;
-  const may = versions.filter(({ options }) => (options as RegisterOptions).current !== false);
+  const may = versions.filter(({ options }) => (options as Registration).current !== false);
   return may.findLast(isMarked) ?? may.at(-1);
 }
 
 function isMarked({ options }: Agent): boolean {
-  return (options as RegisterOptions).current === true;
+  return (options as Registration).current === true;
 }
 
 function oneCurrent({ name, options: { version } }: Agent): string {

@@ -9,8 +9,9 @@ import { userOf } from "../../core/user.ts";
 import { eventTypes } from "../../protocol/event.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import type { Agent, AgentDeclaration, AgentFunction, DurableAgentFunction, RegisterOptions } from "../agent/agent.ts";
+import type { Agent, AgentDeclaration, AgentFunction, AgentOptions, Registration } from "../agent/agent.ts";
 import { newAgent } from "../agent/agent.ts";
+import type { DurableContext } from "../agent/agent-context.ts";
 import {
   badArgument,
   checkAmount,
@@ -48,17 +49,16 @@ export interface RuntimeStats extends RunsReport, RemoteReport {
 /** The runs that had not ended when a runtime was closed. */
 export interface CloseReport {
   /** Those that this process had loaded. */
-  readonly left: readonly LeftRun[];
+  readonly left: readonly {
+    readonly run_id: string;
+    readonly agent_name: string;
+    readonly status: RunStatus;
+    /** A description of what it waited for. */
+    readonly waits_for: string;
+  }[];
 }
 
-/** A run that had not ended when its runtime was closed. */
-export interface LeftRun {
-  readonly run_id: string;
-  readonly agent_name: string;
-  readonly status: RunStatus;
-  /** A description of what it waited for. */
-  readonly waits_for: string;
-}
+type LeftRun = CloseReport["left"][number];
 
 const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 
@@ -154,20 +154,17 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
    * runtime.register(defineAgent("bye", () => "Bye!"));
    * ```
    */
-  register<const Name extends string>(
-    agent: Agent<Name>,
-    options: { readonly replace?: boolean; readonly current?: boolean },
-  ): AgentRuntime<Names | Name>;
+  register<const Name extends string>(agent: Agent<Name>, options: Registration): AgentRuntime<Names | Name>;
   register<const Name extends string>(...agents: readonly Agent<Name>[]): AgentRuntime<Names | Name>;
   register<const Name extends string>(name: Name, fn: AgentFunction): AgentRuntime<Names | Name>;
   register<const Name extends string>(
     name: Name,
-    options: RegisterOptions & { readonly durable: true },
-    fn: DurableAgentFunction,
+    options: AgentOptions & Registration & { readonly durable: true },
+    fn: AgentFunction<DurableContext>,
   ): AgentRuntime<Names | Name>;
   register<const Name extends string>(
     name: Name,
-    options: RegisterOptions,
+    options: AgentOptions & Registration,
     fn: AgentFunction,
   ): AgentRuntime<Names | Name>;
   register(...given: readonly unknown[]): AgentRuntime<string> {
@@ -380,7 +377,7 @@ function readAgents(given: readonly unknown[]): readonly Agent[] {
   const [first, second, third] = given;
   if (typeof first === "string") {
     const [options, fn] = third === undefined ? [{}, second] : [second, third];
-    return [newAgent(first, options as RegisterOptions, fn as AgentFunction, "plain")];
+    return [newAgent(first, options as AgentOptions, fn as AgentFunction, "plain")];
   }
   if (given.length === 2 && !isAgent(second)) {
     const options = second ?? {};
@@ -411,7 +408,7 @@ function isAgent(value: unknown): value is Agent {
   return typeof value === "object" && value !== null && "fn" in value;
 }
 
-function readAgent(agent: unknown, extra: RegisterOptions): Agent {
+function readAgent(agent: unknown, extra: Registration): Agent {
   checkObject("agent", agent);
   const { name, options, fn } = agent as Agent;
   return newAgent(name, { ...options, ...extra }, fn, "typed");

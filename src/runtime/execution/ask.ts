@@ -18,7 +18,7 @@ import { readAnswer, replyCommand } from "../agent/answer.ts";
 import { badArgument, checkText } from "../agent/check.ts";
 import type { AwaitYield } from "../agent/generator.ts";
 import { readItem, textPart } from "../agent/input.ts";
-import type { AskInfo, AskPassage, Interceptors } from "../agent/interceptors.ts";
+import type { AskInfo, AskOutcome, Interceptors } from "../agent/interceptors.ts";
 import type { StandardSchema, Validate, Validated } from "../agent/standard-schema.ts";
 import { jsonSchemaOf, validateAccepted, validateFirst } from "../agent/standard-schema.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
@@ -315,8 +315,8 @@ function observe(
   { parts, name, kind = "input" }: Asked,
 ): void {
   const { agent_name } = createdEntry(log.state);
-  const settled = new Promise<AskPassage>((resolve) => {
-    ask.onRelease(() => resolve(passageOf(log.state, ask.key)));
+  const settled = new Promise<AskOutcome>((resolve) => {
+    ask.onRelease(() => resolve(outcomeOf(log.state, ask.key)));
   });
   const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
   const wrapped = (async () => wrap(info, () => settled))().catch((error: unknown) =>
@@ -326,7 +326,7 @@ function observe(
 }
 
 /** What has become of a question that is not asked here any more. */
-function passageOf(state: RunState, awaitId: string): AskPassage {
+function outcomeOf(state: RunState, awaitId: string): AskOutcome {
   const type = settledQuestion(state, awaitId)?.settled?.type;
   if (type === undefined) return isStopped(state) ? "withdrawn" : "left";
   if (type === "resumed") return "answered";

@@ -3,7 +3,7 @@ import { ignore } from "../../core/promises.ts";
 import { createdEntry } from "../../core/state.ts";
 import type { Generator } from "../agent/generator.ts";
 import { generatorOf, leave, nextOf, throwInto, unwind } from "../agent/generator.ts";
-import type { RunInfo, RunPassage } from "../agent/interceptors.ts";
+import type { RunInfo, RunOutcome } from "../agent/interceptors.ts";
 import { createInfo } from "../agent/interceptors.ts";
 import type { RunLog } from "../log/run-log.ts";
 
@@ -37,7 +37,7 @@ interface Request {
  */
 export class InterceptedAgent implements AsyncIterator<unknown, unknown, unknown> {
   readonly [Symbol.toStringTag] = "AsyncGenerator";
-  readonly #wrap: (next: () => Promise<RunPassage>) => Promise<unknown>;
+  readonly #wrap: (next: () => Promise<RunOutcome>) => Promise<unknown>;
   readonly #call: () => unknown;
   /** What was asked and not taken yet. */
   readonly #requests: Request[] = [];
@@ -50,7 +50,7 @@ export class InterceptedAgent implements AsyncIterator<unknown, unknown, unknown
   /** What the agent has returned. */
   #returned: unknown;
 
-  constructor(wrap: (next: () => Promise<RunPassage>) => Promise<unknown>, call: () => unknown) {
+  constructor(wrap: (next: () => Promise<RunOutcome>) => Promise<unknown>, call: () => unknown) {
     this.#wrap = wrap;
     this.#call = call;
   }
@@ -92,7 +92,7 @@ export class InterceptedAgent implements AsyncIterator<unknown, unknown, unknown
   }
 
   /** Drives the agent's code. Resolves when it is through. */
-  async #drive(): Promise<RunPassage> {
+  async #drive(): Promise<RunOutcome> {
     const generator = generatorOf(this.#call());
     for (;;) {
       const request = this.#requests.shift() ?? (await this.#nextRequest());

@@ -11,12 +11,10 @@ import { isNotAdmitted } from "../agent/answer.ts";
 /** What `onAudit` gets: a call that changes something, or a request that was refused for want of rights. */
 export type AuditRecord = AuditedCall | AuditedRefusal;
 
-/** What a call is for. */
-export type AuditedAction = "create" | "answer" | "decline" | "cancel" | "send" | "fork" | "delete" | "deleteSession";
-
 /** A call that changes something: who made it, and what came of it. */
 export interface AuditedCall extends AuditedObjects {
-  readonly action: AuditedAction;
+  /** What the call is for. */
+  readonly action: "create" | "answer" | "decline" | "cancel" | "send" | "fork" | "delete" | "deleteSession";
   /**
    * `done`: the store has it. `refused`: nothing has changed. `unknown`: the store, or the process that executes the run,
    * did not say whether it has it.
@@ -107,7 +105,7 @@ export class Trail {
    * the store has it.
    */
   follow<T>(
-    action: AuditedAction,
+    action: AuditedCall["action"],
     asked: AuditedObjects,
     call: () => MaybePromise<T>,
     endOf: (result: T) => Ended,
@@ -139,7 +137,7 @@ export class Trail {
   }
 
   /** A call with an invalid argument asks for nothing. */
-  #fail(action: AuditedAction, about: AuditedObjects, error: unknown): void {
+  #fail(action: AuditedCall["action"], about: AuditedObjects, error: unknown): void {
     const code = CadenzaError.is(error) ? error.code : "internal";
     if (code === "invalid_argument") return;
     const isUnknown = undecided.has(code) && !isNotAdmitted(error);
@@ -147,7 +145,7 @@ export class Trail {
   }
 
   #tell(
-    action: AuditedAction,
+    action: AuditedCall["action"],
     outcome: AuditedCall["outcome"],
     about: AuditedObjects & Pick<AuditedCall, "fork_run_id" | "repeated" | "code">,
   ): void {
@@ -158,7 +156,7 @@ export class Trail {
 /** Makes a call, and tells of it where the application has asked for that. See {@link Trail.follow}. */
 export function told<T>(
   trail: Trail | undefined,
-  action: AuditedAction,
+  action: AuditedCall["action"],
   asked: AuditedObjects,
   call: () => MaybePromise<T>,
   endOf: (result: T) => Ended = nothingMore,

@@ -13,7 +13,7 @@ import { closedError, lostError, refusalError } from "../log/refusals.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { KeyGiver } from "./remote-runs.ts";
 import { unlessLost } from "./remote-runs.ts";
-import type { LabelledRun, OutgoingMessage } from "./requests.ts";
+import type { OutgoingMessage } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 
 /** The runs that can still receive messages. */
@@ -97,7 +97,11 @@ export class MessageRouter {
     }
   }
 
-  async #find(tenant: string, { labels, agent_name }: LabelledRun, creator: string | undefined): Promise<RunKey> {
+  async #find(
+    tenant: string,
+    { labels, agent_name }: Exclude<OutgoingMessage["to"], string>,
+    creator: string | undefined,
+  ): Promise<RunKey> {
     await this.#runs.settled(tenant);
     const found = await this.#runs.shared.store.list({
       tenant,

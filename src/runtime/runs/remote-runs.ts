@@ -22,41 +22,41 @@ import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../log/store-failures.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
 
-/** A blocked run: its code does not match its log. Nothing is written to it until matching code is registered. */
-export interface BlockedRun {
-  readonly run_id: string;
-  readonly agent_name: string;
-  readonly version: string | null;
-  /** The index in the log, from 0, of the first entry that does not match. */
-  readonly position: number;
-  /** What the log holds there. */
-  readonly expected: string;
-  /** What the code did instead. */
-  readonly asked: string;
-  /** A newer version of the library has written the entry, and the one that has read it does not know it. */
-  readonly newer?: true;
-}
-
-/** A run whose log could not be read. Loading it is tried again after a pause. Other runs are not affected. */
-export interface DamageReport {
-  readonly run_id: string;
-  readonly tenant: string;
-  /** How often this process has tried to load it. */
-  readonly attempts: number;
-  readonly message: string;
-}
-
 /** The runs of the store that cannot continue. */
 export interface RemoteReport {
-  /** The oldest 1,000 blocked runs of all processes. */
-  readonly blocked: readonly BlockedRun[];
+  /**
+   * The oldest 1,000 blocked runs of all processes: their code does not match their log. Nothing is written to them until
+   * matching code is registered.
+   */
+  readonly blocked: readonly {
+    readonly run_id: string;
+    readonly agent_name: string;
+    readonly version: string | null;
+    /** The index in the log, from 0, of the first entry that does not match. */
+    readonly position: number;
+    /** What the log holds there. */
+    readonly expected: string;
+    /** What the code did instead. */
+    readonly asked: string;
+    /** A newer version of the library has written the entry, and the one that has read it does not know it. */
+    readonly newer?: true;
+  }[];
   /**
    * How many runs that no process executes have an agent or a version that is not registered here. It counts due and waiting
    * runs.
    */
   readonly unregistered: number;
-  /** The runs that this process took and could not load. Loading each is tried again after a pause. */
-  readonly damaged: readonly DamageReport[];
+  /**
+   * The runs that this process took and could not load, because their log cannot be read. Loading each is tried again
+   * after a pause. Other runs are not affected.
+   */
+  readonly damaged: readonly {
+    readonly run_id: string;
+    readonly tenant: string;
+    /** How often this process has tried to load it. */
+    readonly attempts: number;
+    readonly message: string;
+  }[];
   /** How many values durable agents emitted again that differ from the log. The log counts. */
   readonly differences: number;
   /**

@@ -147,7 +147,13 @@ export interface CancelOptions {
 /** A message to a run. */
 export interface SendRequest {
   /** The run's id, or the labels of the one run that has not ended. */
-  readonly to: string | LabelledRun;
+  readonly to:
+    | string
+    | {
+        readonly labels: Labels;
+        /** Only a run of this agent. Default: of any. */
+        readonly agent_name?: string | undefined;
+      };
   /** The name under which the agent receives it. */
   readonly name: string;
   /** The message: any JSON value. */
@@ -359,13 +365,6 @@ export function checkOptions(
 
 /** A message, and whom it is for. */
 export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key" | "bytes"> {
-  readonly to: string | LabelledRun;
+  readonly to: SendRequest["to"];
   readonly idempotency_key: string | undefined;
-}
-
-/** The one run with these labels that has not ended. */
-export interface LabelledRun {
-  readonly labels: Labels;
-  /** Only a run of this agent. Default: of any. */
-  readonly agent_name?: string | undefined;
 }

@@ -1,4 +1,4 @@
-import type { AgentContext, Clock, RegisterOptions } from "cadenza";
+import type { AgentContext, AgentOptions, Clock } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { FakeClock } from "../../harness/clock.ts";
 import { withMembers } from "../../harness/port-proxy.ts";
@@ -641,7 +641,7 @@ describe("the agent at work outside of steps", () => {
     async ({ wait, durable, persistent }) => {
       const { clock, runtime } = persistent ? inMemory().start({ durability }) : setUp();
       const concurrency = persistent ? ({ max: 1, per: "process" } as const) : undefined;
-      const options = { durable, timeoutMs: LIMIT_MS, concurrency } as RegisterOptions;
+      const options = { durable, timeoutMs: LIMIT_MS, concurrency } as AgentOptions;
       runtime.register("agent", options, async (_input: unknown, context: AgentContext) => {
         await wait(context);
         await new Promise<void>((resolve) => void clock.setTimeout(resolve, HOUR_MS));

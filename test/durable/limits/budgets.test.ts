@@ -1,4 +1,4 @@
-import type { BudgetOptions } from "cadenza";
+import type { AgentOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { Replica } from "../../harness/world/replicas.ts";
 import { inMemory, onFile } from "../../harness/world/replicas.ts";
@@ -23,7 +23,7 @@ interface Meter {
 }
 
 /** A run that starts many, each of which waits for an answer and then calls a model, again and again. */
-function register({ runtime, clock }: Replica, meter: Meter, budget?: BudgetOptions): void {
+function register({ runtime, clock }: Replica, meter: Meter, budget?: AgentOptions["budget"]): void {
   runtime.register("root", { durable: true, budget }, async (_input, { run }) => {
     await Promise.all(Array.from({ length: CHILDREN }, () => run("child", "")));
   });

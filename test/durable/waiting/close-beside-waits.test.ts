@@ -1,4 +1,4 @@
-import type { AgentContext, RegisterOptions } from "cadenza";
+import type { AgentContext, AgentOptions } from "cadenza";
 import type { RunWrite } from "cadenza/store";
 import { expect, it } from "vitest";
 import type { FakeClock } from "../../harness/clock.ts";
@@ -65,7 +65,7 @@ function register({ runtime }: Replica, bodies: Bodies): void {
   runtime.register("child", { durable: true }, async (_input: unknown, { sleep }: AgentContext) => {
     await sleep(300);
   });
-  const options = { durable: true, concurrency: { max: MAX } } as RegisterOptions;
+  const options = { durable: true, concurrency: { max: MAX } } as AgentOptions;
   runtime.register(
     "agent",
     options,

@@ -1,4 +1,4 @@
-import type { AgentContext, RegisterOptions } from "cadenza";
+import type { AgentContext, AgentOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { FakeClock } from "../../harness/clock.ts";
 import { setUp } from "../../harness/runtimes.ts";
@@ -46,11 +46,11 @@ function register(
   name: string,
   bodies: Bodies,
   wait: Wait,
-  options: RegisterOptions = {},
+  options: AgentOptions = {},
 ): void {
   runtime.register(
     "agent",
-    { durable: true, ...options } as RegisterOptions,
+    { durable: true, ...options } as AgentOptions,
     async (_input: unknown, context: AgentContext) => {
       await Promise.race([context.step("work", () => bodies.work(name)), wait(context)]);
     },
@@ -63,10 +63,10 @@ describe.each(Object.entries(waits))("a step at work beside %s", (_name, wait) =
     const { clock } = replicas;
     const bodies = new Bodies(clock);
     const [first, second] = [replicas.start({ durability }), replicas.start({ durability })];
-    register(first, "first", bodies, wait, { durable } as RegisterOptions);
+    register(first, "first", bodies, wait, { durable } as AgentOptions);
     const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
     await clock.advance(500);
-    register(second, "second", bodies, wait, { durable } as RegisterOptions);
+    register(second, "second", bodies, wait, { durable } as AgentOptions);
     let isClosed = false;
     const closing = first.runtime.close({ drainMs: 6 * STEP_MS }).then(() => {
       isClosed = true;
@@ -114,11 +114,11 @@ describe.each(Object.entries(waits))("a step at work beside %s", (_name, wait) =
     const bodies = new Bodies(clock);
     const started = Array.from({ length: processes }, () => replicas.start({ durability }));
     for (const { runtime } of started) {
-      runtime.register("child", { durable } as RegisterOptions, async (_input: unknown, context: AgentContext) => {
+      runtime.register("child", { durable } as AgentOptions, async (_input: unknown, context: AgentContext) => {
         await context.step("work", () => bodies.work("body"));
         await wait(context);
       });
-      const options = { durable, concurrency: { max: 1, per } } as RegisterOptions;
+      const options = { durable, concurrency: { max: 1, per } } as AgentOptions;
       runtime.register("agent", options, async (_input: unknown, context: AgentContext) => {
         // The sub-run is given up at the end of the sleep, which lasts longer than its work.
         await Promise.race([context.run("child", ""), wait(context)]);

@@ -1,4 +1,4 @@
-import type { RunMode, StreamedEvent } from "cadenza";
+import type { CreateRunRequest, StreamedEvent } from "cadenza";
 import type { QuestionText } from "./agents.ts";
 import type { ShownQuestion } from "./messages.ts";
 import type { MessageName, Plan } from "./plans.ts";
@@ -12,7 +12,7 @@ export interface RunRecord {
   readonly session_id: string | null;
   /** Without a key, a run whose creation was not acknowledged may exist or not. */
   readonly key: string | null;
-  readonly mode: RunMode;
+  readonly mode: NonNullable<CreateRunRequest["mode"]>;
   run_id: string | undefined;
   /** The events that readers have got, in the order of their numbers. */
   readonly seen: StreamedEvent[];

@@ -1,4 +1,4 @@
-import type { RunMode, StreamedEvent } from "cadenza";
+import type { CreateRunRequest, StreamedEvent } from "cadenza";
 import type { Random } from "../random.ts";
 import type { RunRecord } from "./acknowledged.ts";
 import { Acknowledged, UNKNOWN } from "./acknowledged.ts";
@@ -86,7 +86,7 @@ export class Client {
     ]);
     const id = `${this.#prefix}-${this.acknowledged.runs.length}`;
     const plan = randomPlan(random, id, agent !== "plain");
-    const mode = random.pick<RunMode>(["async", "async", "sync", "stream"]);
+    const mode = random.pick<NonNullable<CreateRunRequest["mode"]>>(["async", "async", "sync", "stream"]);
     const run = this.acknowledged.add({ plan, agent, session_id, key: random.chance(0.85) ? id : null, mode });
     if (random.chance(0.08)) setTimeout(() => void this.#cancel(run), random.below(3_000));
     const { key } = run;

@@ -1,4 +1,4 @@
-import type { RunMode, StreamedEvent } from "cadenza";
+import type { CreateRunRequest, StreamedEvent } from "cadenza";
 import type { Answer } from "../answers.ts";
 import type { Loss } from "../unreliable-store.ts";
 import type { MessageName } from "./plans.ts";
@@ -41,7 +41,7 @@ export type Task =
       readonly input: string;
       readonly session_id: string | null;
       readonly key: string | null;
-      readonly mode: RunMode;
+      readonly mode: NonNullable<CreateRunRequest["mode"]>;
       /** When the agent may begin, in milliseconds since 1970; null for at once. */
       readonly startAt: number | null;
       /** A label that only this run has. */
@@ -52,7 +52,7 @@ export type Task =
       readonly to: ShownQuestion;
       readonly reply: GivenReply;
       readonly key: string | null;
-      readonly mode: RunMode;
+      readonly mode: NonNullable<CreateRunRequest["mode"]>;
     }
   | {
       readonly do: "send";

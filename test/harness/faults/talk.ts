@@ -1,4 +1,4 @@
-import type { RunMode } from "cadenza";
+import type { CreateRunRequest } from "cadenza";
 import type { Random } from "../random.ts";
 import type { AnswerRecord, MailRecord, OpenQuestion, RunRecord } from "./acknowledged.ts";
 import { ACKNOWLEDGED, UNKNOWN } from "./acknowledged.ts";
@@ -144,7 +144,7 @@ export class Talk {
     const { nonce, question, outcomes } = record;
     const reply = this.#replyOf(record);
     const key = random.chance(0.4) ? nonce : null;
-    const mode = random.pick<RunMode>(["async", "sync", "stream"]);
+    const mode = random.pick<NonNullable<CreateRunRequest["mode"]>>(["async", "sync", "stream"]);
     const ask = (): Task => ({ do: "answer", to: random.pick(question.shown), reply, key, mode });
     await this.#insist(run, ask, outcomes, attempts, at);
   }

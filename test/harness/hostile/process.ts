@@ -3,7 +3,7 @@
  * it is told. Its one parameter holds its settings.
  */
 
-import type { Run, RunStatus } from "cadenza";
+import type { Run } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { durable } from "cadenza/store";
 import { openPlace } from "../crash/place.ts";
@@ -82,7 +82,7 @@ async function soon<T>(promise: Promise<T>, ms = PATIENCE_MS): Promise<T | undef
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-const isFinal = (status: RunStatus): boolean => ["completed", "failed", "cancelled"].includes(status);
+const isFinal = (status: Run["status"]): boolean => ["completed", "failed", "cancelled"].includes(status);
 
 /** One hostile value, or several, for one run. */
 class Case {
@@ -266,7 +266,7 @@ class Case {
       if (isInChat || !["ACP session", "chat stream"].includes(one.what)) this.#lookAt(one, status);
   }
 
-  #lookAt({ what, status, text }: Seen, run: RunStatus): void {
+  #lookAt({ what, status, text }: Seen, run: Run["status"]): void {
     // The session of a run that has not completed need not exist.
     const isMissing = what === "ACP session" && status === 404 && run !== "completed";
     if (status >= 300 && !isMissing) this.#wrong(`${what} is ${status}: ${text}`);

@@ -1,5 +1,5 @@
 import { nextTick } from "node:process";
-import type { CreateInfo, EventType, Interceptor, Scope } from "cadenza";
+import type { CreateInfo, Interceptor, Scope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Store } from "cadenza/store";
 import { isPromise } from "../../../src/core/promises.ts";
@@ -145,7 +145,13 @@ class Watch {
   }
 }
 
-const announced: readonly EventType[] = ["message.part", "generic", "run.awaiting", "run.completed", "run.failed"];
+const announced: readonly StreamedEvent["type"][] = [
+  "message.part",
+  "generic",
+  "run.awaiting",
+  "run.completed",
+  "run.failed",
+];
 
 /** What a tenant may ask for. */
 const reads: Readonly<Record<string, (scope: Scope, run_id: string) => Promise<unknown>>> = {

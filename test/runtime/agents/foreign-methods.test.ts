@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { AgentContext, AgentFunction, Interceptor, Logger, RunStatus } from "cadenza";
+import type { AgentContext, AgentFunction, Interceptor, Logger, Run } from "cadenza";
 import { AgentError, AgentRuntime, awaitMessage, defineAgent, MemoryStore } from "cadenza";
 import { createAcpHandler, createAcpNodeListener } from "cadenza/http";
 import { SqliteStore } from "cadenza/sqlite";
@@ -53,7 +53,7 @@ const forms: Readonly<Record<string, (foreign: ForeignMethods, act: Act) => Agen
 };
 
 /** How a run ends: what is done to it while it waits, and how it has ended then. */
-const ends: readonly (readonly [what: string, act: string, status: RunStatus, end: End])[] = [
+const ends: readonly (readonly [what: string, act: string, status: Run["status"], end: End])[] = [
   ["cancelled while it asks", "ends", "cancelled", ({ runtime, run_id }) => runtime.cancel(run_id)],
   [
     "cancelled while it works",

@@ -1,4 +1,4 @@
-import type { AgentContext, EventType, Interceptor, Message, Scope } from "cadenza";
+import type { AgentContext, Interceptor, Message, Scope, StreamedEvent } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { record } from "cadenza/testing";
 import { expect, it } from "vitest";
@@ -136,7 +136,7 @@ it("listeners and interceptors are told whose run it is", async () => {
     },
   };
   const { runtime, create } = await world({ interceptors: [interceptor] });
-  for (const type of ["run.awaiting", "message.part"] satisfies EventType[])
+  for (const type of ["run.awaiting", "message.part"] satisfies StreamedEvent["type"][])
     runtime.on(type, (event, { tenant }) => note(type, tenant, event));
   for (const tenant of TENANTS) await create(tenant);
   expect(new Set(told.map(([what]) => what)).size).toBe(6);

@@ -1,4 +1,4 @@
-import type { AgentContext, BudgetOptions, Run } from "cadenza";
+import type { AgentContext, AgentOptions, Run } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { refusal, setUp, setUpOnFile, textOf, textsOf } from "../../harness/runtimes.ts";
 import { AS_OF_RESULT, unlessReplayed } from "../../harness/unless-replayed.ts";
@@ -70,7 +70,7 @@ describe.each([
   it("the budget of a run goes before that of its agent", async () => {
     const { runtime } = make();
     runtime.register("works", budget(20), async (_input, context) => work(context, 4));
-    const end = async (options?: { budget: BudgetOptions }) =>
+    const end = async (options?: { budget: AgentOptions["budget"] }) =>
       (await runtime.createRun({ agent_name: "works", input: "" }, options)).status;
     expect(await end()).toBe("failed");
     expect(await end(budget(30))).toBe("failed");
@@ -215,7 +215,7 @@ describe.each([
     const { runtime } = make();
     runtime.register("ends", () => "Done.");
     for (const wrong of [{}, { totalTokens: -1 }, { totalTokens: 1.5 }, { totalTokens: "9" }, { total_tokens: 9 }, 9]) {
-      const options = { budget: wrong as BudgetOptions };
+      const options = { budget: wrong as AgentOptions["budget"] };
       expect((await refusal(runtime.createRun({ agent_name: "ends", input: "" }, options))).code).toBe(
         "invalid_argument",
       );

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import type { AgentContext, CreateRunOptions, Labels, ListRunsQuery } from "cadenza";
+import type { AgentContext, CreateRunOptions, ListRunsQuery } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import type { Store } from "cadenza/store";
 import { durable } from "cadenza/store";
@@ -136,7 +136,7 @@ describe.each([
   it("finds runs by all of the given labels", async () => {
     const { runtime } = make();
     runtime.register("asks", (_input, { ask }) => ask("?")).register("ends", () => "ok");
-    const create = async (agent_name: string, labels?: Labels) =>
+    const create = async (agent_name: string, labels?: CreateRunOptions["labels"]) =>
       (await runtime.createRun({ agent_name, input: "x" }, { labels })).run_id;
     const a = await create("asks", { order: "1", team: "a" });
     const b = await create("ends", { order: "1", team: "b" });

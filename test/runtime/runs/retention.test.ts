@@ -1,4 +1,4 @@
-import type { LimitOptions } from "cadenza";
+import type { RuntimeOptions } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import type { Retention, Store } from "cadenza/store";
 import { durable } from "cadenza/store";
@@ -144,7 +144,7 @@ describe("a store in memory", () => {
 });
 
 describe("what a store that persists keeps of each tenant", () => {
-  const limited = (clock: FakeClock, store: Store, perTenant: LimitOptions["perTenant"]) =>
+  const limited = (clock: FakeClock, store: Store, perTenant: NonNullable<RuntimeOptions["limits"]>["perTenant"]) =>
     new AgentRuntime({ store, clock, limits: { perTenant } });
 
   it("is limited in runs, although each process lives for seconds", async () => {
