@@ -370,6 +370,8 @@ export class SubRun {
     this.#parent.family.children.delete(child);
     child.follow(undefined);
     this.#parent.settleActiveTime();
+    // A parent that waits may have kept its slot for this sub-run alone.
+    this.#parent.settleSlot();
   }
 
   /**

@@ -27,7 +27,7 @@ interface Step {
   readonly more: number;
 }
 
-type Move = (world: World, step: Step) => void | Promise<void>;
+type Move = (world: World, step: Step, settle: () => Promise<void>) => void | Promise<void>;
 
 const moves: readonly (readonly [weight: number, move: Move])[] = [
   [9, create],
@@ -48,7 +48,7 @@ const table: readonly Move[] = moves.flatMap(([weight, move]) => Array.from({ le
 /** Carries out one step, and lets a shorter or longer moment pass after it. */
 export async function takeStep(world: World, bits: number, settle: () => Promise<void>): Promise<void> {
   const move = table[(bits & 63) % table.length] ?? takeTurn;
-  await move(world, { target: (bits >>> 6) & 15, detail: (bits >>> 10) & 255, more: (bits >>> 18) & 255 });
+  await move(world, { target: (bits >>> 6) & 15, detail: (bits >>> 10) & 255, more: (bits >>> 18) & 255 }, settle);
   const pause = (bits >>> 26) & 7;
   if (pause === 0) return;
   if (pause <= 2) for (let hop = 0; hop < pause * pause; hop++) await undefined;
@@ -248,12 +248,12 @@ function failStore(world: World, { detail, more }: Step): void {
 
 const waits = [0, 1, 20, 50, 60, 250, 600, 5_000];
 
-function passTime(world: World, { detail, more }: Step): Promise<void> {
+/** A machine calls no timer before it has done all that needs no turn of its event loop. */
+async function passTime(world: World, { detail, more }: Step, settle: () => Promise<void>): Promise<void> {
   const ms = waits[detail % waits.length] ?? 0;
   world.story.push(`${ms} ms pass`);
-  return world.clock.advance(ms, more % 4 === 0, async () => {
-    await undefined;
-  });
+  await settle();
+  await world.clock.advance(ms, more % 4 === 0, settle);
 }
 
 function at<Item>(items: readonly Item[], choice: number): Item | undefined {

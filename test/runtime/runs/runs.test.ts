@@ -495,6 +495,33 @@ describe("concurrency", () => {
     });
     expect(textsOf(run)).toEqual(["completed,completed,completed"]);
   });
+
+  it.each([
+    { end: "completes", durable: false },
+    { end: "fails", durable: false },
+    { end: "completes", durable: true },
+    { end: "fails", durable: true },
+  ])("is free when the last sub-run of a run that waits $end (durable: $durable)", async ({ end, durable }) => {
+    const { runtime, clock } = setUp();
+    const gate = deferred();
+    runtime.register("child", { durable }, () => gate.promise);
+    runtime.register("agent", { durable, concurrency: { max: 1 } }, async (input, { run, ask }) => {
+      if (input.map(textOf).join() === "first") {
+        run("child", "x").catch(() => undefined);
+        await ask("Well?");
+      }
+      return "done";
+    });
+    const first = await runtime.createRun({ agent_name: "agent", input: "first" });
+    const second = await runtime.createRun({ agent_name: "agent", input: "second", mode: "async" });
+    await clock.settle();
+    expect((await runtime.getRun(second.run_id)).status).toBe("created");
+    if (end === "fails") gate.reject(new Error("The child failed."));
+    else gate.resolve();
+    await clock.settle();
+    expect((await runtime.getRun(first.run_id)).status).toBe("awaiting");
+    expect((await runtime.getRun(second.run_id)).status).toBe("completed");
+  });
 });
 
 describe("the limits", () => {
