@@ -1,8 +1,7 @@
 import type { AgentRuntime, Message, Scope } from "cadenza";
-import type { FoundRun, RunKey, Store } from "cadenza/store";
+import type { FoundRun, RunKey, Store, StoredRun, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
 import { newerFormatError } from "../../src/core/format.ts";
-import type { StoredRun, StoreHint } from "../../src/core/ports.ts";
 import { DamagedRuns } from "../../src/durable/recovery/damaged-runs.ts";
 import { Follower } from "../../src/durable/recovery/follower.ts";
 import { UnloadedRuns } from "../../src/durable/recovery/recovery.ts";

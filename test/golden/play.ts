@@ -1,10 +1,8 @@
 import type { Clock, JsonValue, Message, Run, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
-import type { RunHead, RunPost, RunWrite, Store } from "cadenza/store";
+import type { Entry, RunHead, RunPost, RunWrite, Store } from "cadenza/store";
 import { durable } from "cadenza/store";
-import type { Entry } from "../../src/core/log.ts";
-import { isFinal } from "../../src/core/state.ts";
-import { machineClock, silentLogger } from "../../src/runtime/log/system.ts";
+import { isFinal, machineClock, silentLogger } from "../harness/internals.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { agents, helper, speaker, wait } from "./agents.ts";

@@ -2,9 +2,9 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Agent, AgentFunction, AgentOptions, AgentRuntime, Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { makeEmptyFile, openDatabase, temporaryFolder } from "./sqlite-files.ts";
 
 /*

@@ -1,4 +1,4 @@
-import { AgentError, AgentRuntime } from "../../src/index.ts";
+import { AgentError, AgentRuntime } from "cadenza";
 
 /*
  * Scenarios for a process of their own, since they may end it. The parameter is the name of a scenario.

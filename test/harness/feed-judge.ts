@@ -1,9 +1,6 @@
-import { DetailFold } from "../../src/core/detail.ts";
-import { evolve } from "../../src/core/evolve.ts";
-import type { WatchedEvent } from "../../src/core/feed.ts";
-import type { Entry } from "../../src/core/log.ts";
-import type { FeedItem } from "../../src/core/ports.ts";
-import { initialState } from "../../src/core/state.ts";
+import type { Entry } from "cadenza/store";
+import type { FeedItem, WatchedEvent } from "./internals.ts";
+import { DetailFold, evolve, initialState } from "./internals.ts";
 
 /**
  * What is wrong with the events that a feed has of a run, by the log of the run: what readers of its details are told is

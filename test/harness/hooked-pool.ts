@@ -1,5 +1,6 @@
+import type { PostgresPool } from "cadenza/postgres";
 import type pg from "pg";
-import type { PostgresClient, PostgresPool, PostgresResult } from "../../src/stores/postgres/options.ts";
+import type { PostgresClient, PostgresResult } from "./internals.ts";
 
 /** Decides what becomes of a statement. `run` sends it to the server. */
 export type Hook = (run: () => Promise<PostgresResult>, sql: string, parameter: unknown) => Promise<PostgresResult>;

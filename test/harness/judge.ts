@@ -1,12 +1,9 @@
 import { nextTick } from "node:process";
-import type { AgentContext, Message } from "cadenza";
+import type { AgentContext, CadenzaErrorCode, Message } from "cadenza";
 import { AgentError, CadenzaError } from "cadenza";
-import type { CadenzaErrorCode } from "../../src/core/errors.ts";
-import { foldEntries } from "../../src/core/evolve.ts";
-import type { EmittedEntry, Entry, ResultEntry } from "../../src/core/log.ts";
-import { resultKey } from "../../src/core/operation-keys.ts";
-import type { MaybePromise } from "../../src/core/promises.ts";
-import { SeededRandom, seedOf } from "../../src/runtime/execution/random.ts";
+import type { Entry } from "cadenza/store";
+import type { EmittedEntry, MaybePromise, ResultEntry } from "./internals.ts";
+import { foldEntries, resultKey, SeededRandom, seedOf } from "./internals.ts";
 import type { NamedProgram } from "./program.ts";
 import type { Player, WaitSchema } from "./program-player.ts";
 import { namedIn, perform } from "./program-player.ts";

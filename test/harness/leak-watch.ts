@@ -1,9 +1,9 @@
 import { getEventListeners } from "node:events";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { Clock } from "../../src/core/ports.ts";
-import { AgentRuntime } from "../../src/runtime/api/agent-runtime.ts";
-import { machineClock, silentLogger } from "../../src/runtime/log/system.ts";
+import type { Clock } from "cadenza";
+import { AgentRuntime } from "cadenza";
+import { machineClock, silentLogger } from "./internals.ts";
 
 /** How many runs to watch. */
 export interface Counts {

@@ -1,18 +1,18 @@
-import type { Command } from "../../src/core/commands.ts";
-import { decide, isRefusal } from "../../src/core/decide.ts";
-import { evolve, foldEntries } from "../../src/core/evolve.ts";
+import type { Message, MessagePart } from "cadenza";
+import type { Entry } from "cadenza/store";
 import type {
   AttemptFailedEntry,
   AwaitedEntry,
+  Command,
   CreatedEntry,
-  Entry,
   OfferedEntry,
   ReceivedEntry,
+  Replied,
+  RunState,
+  RunStatus,
   SettledEntry,
-} from "../../src/core/log.ts";
-import type { Replied, RunState } from "../../src/core/state.ts";
-import type { Message, MessagePart } from "../../src/protocol/message.ts";
-import type { RunStatus } from "../../src/protocol/run.ts";
+} from "./internals.ts";
+import { decide, evolve, foldEntries, isRefusal } from "./internals.ts";
 
 /* Logs written by hand, one for each situation that a rule of the core names. */
 

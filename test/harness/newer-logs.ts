@@ -1,12 +1,10 @@
 import type { Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { createAdmin } from "cadenza/admin";
-import type { Store } from "cadenza/store";
+import type { Entry, RunHead, RunKey, Store, StoredRun } from "cadenza/store";
 import { durable } from "cadenza/store";
 import { record } from "cadenza/testing";
 import { describe, expect, it } from "vitest";
-import type { Entry } from "../../src/core/log.ts";
-import type { RunHead, RunKey, StoredRun } from "../../src/core/ports.ts";
 import { FakeClock } from "./clock.ts";
 import { never } from "./promises.ts";
 import { drain } from "./runtimes.ts";

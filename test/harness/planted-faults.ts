@@ -1,5 +1,5 @@
-import type { Entry } from "../../src/core/log.ts";
-import type { Clock, RunWrite, Store } from "../../src/core/ports.ts";
+import type { Clock } from "cadenza";
+import type { Entry, RunWrite, Store } from "cadenza/store";
 import { withMembers } from "./port-proxy.ts";
 import { hookedStore } from "./store-proxy.ts";
 

@@ -1,11 +1,10 @@
+import type { PostgresPool, PostgresStore, PostgresStoreOptions } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
+import type { OpenStores, RunKey } from "cadenza/store";
 import pg from "pg";
 import { inject } from "vitest";
-import type { RunKey } from "../../src/core/ports.ts";
-import type { OpenedStores, OpenStores } from "../../src/stores/contract/check.ts";
-import type { PostgresPool, PostgresStoreOptions } from "../../src/stores/postgres/options.ts";
-import type { PostgresStore } from "../../src/stores/postgres/postgres.ts";
-import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
-import { quoteName } from "../../src/stores/postgres/schema.ts";
+import type { OpenedStores } from "./internals.ts";
+import { quoteName } from "./internals.ts";
 import type { Major } from "./postgres-server.ts";
 
 let schemas = 0;

@@ -1,7 +1,7 @@
 import type { AgentContext, AgentFunction, Message, StandardSchema, StepOptions, StepScope } from "cadenza";
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
+import type { Entry } from "cadenza/store";
 import * as z from "zod";
-import type { Entry } from "../../src/core/log.ts";
 import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn } from "./answers.ts";
 import type { Block, Emission, NamedProgram, Statement, Wait } from "./program.ts";
 import { contains, inputOf, parseInput } from "./program.ts";

@@ -1,7 +1,7 @@
-import type { Store } from "../../src/core/ports.ts";
+import type { Store } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import { NOW } from "../../src/stores/contract/check.ts";
 import { created, message, parts, runKey, sessionKey, waiting, write } from "../../src/stores/contract/samples.ts";
-import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import type { Method } from "./store-proxy.ts";
 import { isRead } from "./store-proxy.ts";
 

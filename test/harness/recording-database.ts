@@ -1,4 +1,5 @@
-import type { SqliteDatabase, SqliteStatement } from "../../src/stores/sqlite/database.ts";
+import type { SqliteDatabase } from "cadenza/sqlite";
+import type { SqliteStatement } from "./internals.ts";
 
 /** A handle that notes each statement that is run, and can fail it. */
 export class RecordingDatabase implements SqliteDatabase {

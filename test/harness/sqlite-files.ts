@@ -2,11 +2,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { getBuiltinModule } from "node:process";
+import type { SqliteDatabase, SqliteStoreOptions } from "cadenza/sqlite";
+import { SqliteStore } from "cadenza/sqlite";
+import type { RunKey } from "cadenza/store";
 import Libsql from "libsql";
-import type { RunKey } from "../../src/core/ports.ts";
-import type { OpenedStores } from "../../src/stores/contract/check.ts";
-import type { SqliteDatabase, SqliteStoreOptions } from "../../src/stores/sqlite/database.ts";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import type { OpenedStores } from "./internals.ts";
 
 const nodeSqlite = getBuiltinModule("node:sqlite") as
   | { readonly DatabaseSync: new (path: string, options?: { readonly readOnly: true }) => SqliteDatabase }

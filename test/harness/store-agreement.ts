@@ -1,11 +1,7 @@
+import { MemoryStore } from "cadenza";
+import type { LiveCount, RunHead, RunQuery, RunWrite, Store, SurveyQuery, WorkerLease } from "cadenza/store";
 import * as fc from "fast-check";
 import { expect } from "vitest";
-import type { FeedOptions, WatchedEvent } from "../../src/core/feed.ts";
-import { sameJson } from "../../src/core/json.ts";
-import type { AgentVersion, RunHead, RunWrite, Store } from "../../src/core/ports.ts";
-import type { MaybePromise } from "../../src/core/promises.ts";
-import type { RunQuery } from "../../src/core/run-query.ts";
-import type { LiveCount, SurveyQuery, WorkerLease } from "../../src/core/survey.ts";
 import { CheckClock } from "../../src/stores/contract/check.ts";
 import {
   counters,
@@ -20,7 +16,8 @@ import {
   sorted,
   waiting,
 } from "../../src/stores/contract/samples.ts";
-import { MemoryStore } from "../../src/stores/memory/memory.ts";
+import type { AgentVersion, FeedOptions, MaybePromise, WatchedEvent } from "./internals.ts";
+import { sameJson } from "./internals.ts";
 
 const TENANTS = ["", "acme"];
 const SESSIONS = [sessionId(1), sessionId(2), runId(1)];

@@ -1,8 +1,8 @@
 import type { Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
-import type { FeedOptions } from "../../src/core/feed.ts";
-import { systemClock } from "../../src/runtime/log/system.ts";
+import type { FeedOptions } from "./internals.ts";
+import { systemClock } from "./internals.ts";
 import { withMembers } from "./port-proxy.ts";
 import { nextTurn } from "./promises.ts";
 

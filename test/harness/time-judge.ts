@@ -1,5 +1,5 @@
-import type { StepFailure } from "../../src/core/failure.ts";
-import type { Entry } from "../../src/core/log.ts";
+import type { Entry } from "cadenza/store";
+import type { StepFailure } from "./internals.ts";
 
 /*
  * Judges the times of a log by those at which the store has taken its entries, by the store's clock. What a process writes

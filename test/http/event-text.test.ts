@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { eventStreamFormat } from "../../src/faces/acp/event-formats.ts";
 import { EventText } from "../../src/http/event-text.ts";
-import { silentLogger } from "../../src/runtime/log/system.ts";
 import { FakeClock } from "../harness/clock.ts";
+import { silentLogger } from "../harness/internals.ts";
 
 it.each([
   ["at once", () => raise()],

@@ -1,7 +1,9 @@
+import type { AgentManifest } from "cadenza";
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import type { AgentManifest, AgentStatus, Capability, Metadata } from "../../src/protocol/agent.ts";
+import type { Capability } from "../../src/protocol/agent.ts";
 import { agentManifestSchema, agentNameSchema, agentStatusSchema, metadataSchema } from "../../src/protocol/agent.ts";
+import type { AgentStatus, Metadata } from "../harness/internals.ts";
 import { manifest, metadata } from "./arbitraries.ts";
 import { changed, itAccepts, itRefuses } from "./tables.ts";
 

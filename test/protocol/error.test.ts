@@ -1,7 +1,7 @@
+import type { JsonObject, ProtocolError } from "cadenza";
 import { describe, expectTypeOf, it } from "vitest";
-import type { ErrorCode, ProtocolError } from "../../src/protocol/error.ts";
 import { errorSchema } from "../../src/protocol/error.ts";
-import type { JsonObject } from "../../src/protocol/json.ts";
+import type { ErrorCode } from "../harness/internals.ts";
 import { itAccepts, itRefuses } from "./tables.ts";
 
 describe("an error", () => {

@@ -1,13 +1,10 @@
 import { createRequire } from "node:module";
+import type { JsonObject, Message, MessagePart, ProtocolError, Run } from "cadenza";
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import type { z } from "zod";
-import type { ProtocolError } from "../../src/protocol/error.ts";
-import type { EventType, RunEvent } from "../../src/protocol/event.ts";
 import { eventSchema, eventTypes } from "../../src/protocol/event.ts";
-import type { JsonObject } from "../../src/protocol/json.ts";
-import type { Message, MessagePart } from "../../src/protocol/message.ts";
-import type { Run } from "../../src/protocol/run.ts";
+import type { EventType, RunEvent } from "../harness/internals.ts";
 import { event } from "./arbitraries.ts";
 import { itAccepts, itRefuses } from "./tables.ts";
 

@@ -1,6 +1,7 @@
 import { runInNewContext } from "node:vm";
+import type { JsonObject, JsonValue } from "cadenza";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import type { DeepReadonly, JsonObject, JsonValue } from "../../src/protocol/json.ts";
+import type { DeepReadonly } from "../../src/protocol/json.ts";
 import { isJsonObject, jsonObjectSchema } from "../../src/protocol/json.ts";
 import { itAccepts, itRefuses } from "./tables.ts";
 

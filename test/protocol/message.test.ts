@@ -1,7 +1,8 @@
+import type { Message, MessageInput, MessagePart, MessagePartInput } from "cadenza";
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import type { Message, MessageInput, MessagePart, MessagePartInput, Role } from "../../src/protocol/message.ts";
 import { messagePartSchema, messageSchema } from "../../src/protocol/message.ts";
+import type { Role } from "../harness/internals.ts";
 import { message, messagePart } from "./arbitraries.ts";
 import { itAccepts, itRefuses } from "./tables.ts";
 

@@ -1,7 +1,7 @@
+import type { AwaitRequest, AwaitResume, Message, Run } from "cadenza";
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import type { Message } from "../../src/protocol/message.ts";
-import type { AwaitRequest, AwaitResume, MessageResume, Run, RunStatus } from "../../src/protocol/run.ts";
+import type { MessageResume } from "../../src/protocol/run.ts";
 import {
   awaitRequestSchema,
   awaitResumeSchema,
@@ -12,6 +12,7 @@ import {
   runStatuses,
   runStatusSchema,
 } from "../../src/protocol/run.ts";
+import type { RunStatus } from "../harness/internals.ts";
 import { awaitResume, run } from "./arbitraries.ts";
 import { changed, itAccepts, itRefuses, without } from "./tables.ts";
 

@@ -1,5 +1,5 @@
+import { SqliteStore } from "cadenza/sqlite";
 import { it } from "vitest";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 import { expectAgreement } from "../harness/store-agreement.ts";
 

@@ -1,7 +1,7 @@
+import { MemoryStore } from "cadenza";
+import type { OpenStores } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { OpenStores } from "../../src/stores/contract/check.ts";
-import { storeContract } from "../../src/stores/contract/store-contract.ts";
-import { MemoryStore } from "../../src/stores/memory/memory.ts";
 import { DamageableStore, damageable } from "../harness/planted-stores/damageable-store.ts";
 import { HintingStore } from "../harness/planted-stores/hinting-store.ts";
 import { drivers, openTwice } from "../harness/sqlite-files.ts";

@@ -1,5 +1,5 @@
+import { storeContract } from "cadenza/store";
 import { expect, it } from "vitest";
-import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import { creatorsFaults } from "../harness/planted-stores/creators.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";

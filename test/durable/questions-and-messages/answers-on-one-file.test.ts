@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { AgentRuntime } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { z } from "zod";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import type { Deferred } from "../../harness/promises.ts";
 import { deferred } from "../../harness/promises.ts";
 import { questionOf, refusal, textsOf } from "../../harness/runtimes.ts";

@@ -1,6 +1,6 @@
 import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
-import { resultKey } from "../../../src/core/operation-keys.ts";
+import { resultKey } from "../../harness/internals.ts";
 import { deferred } from "../../harness/promises.ts";
 import { Random } from "../../harness/random.ts";
 import { reply, textsOf } from "../../harness/runtimes.ts";

@@ -1,6 +1,6 @@
 import type { AgentContext } from "cadenza";
 import { describe, expect, it } from "vitest";
-import type { ReceivedEntry } from "../../../src/core/log.ts";
+import type { ReceivedEntry } from "../../harness/internals.ts";
 import { T0 } from "../../harness/logs.ts";
 import { deferred } from "../../harness/promises.ts";
 import type { Replica } from "../../harness/world/replicas.ts";

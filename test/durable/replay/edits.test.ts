@@ -1,13 +1,9 @@
 import type { AwaitRequest, AwaitResume } from "cadenza";
 import { CadenzaError } from "cadenza";
-
+import type { Entry, RunHead } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import { foldEntries } from "../../../src/core/evolve.ts";
-import type { Entry } from "../../../src/core/log.ts";
-import type { RunHead } from "../../../src/core/ports.ts";
-import { awaitRequest } from "../../../src/core/record.ts";
-import { createdEntry, isFinal } from "../../../src/core/state.ts";
 import { answerTo } from "../../harness/answers.ts";
+import { awaitRequest, createdEntry, foldEntries, isFinal } from "../../harness/internals.ts";
 import { textsOf } from "../../harness/runtimes.ts";
 import type { Edit } from "../../harness/world/edits.ts";
 import { edits, mismatchAt, original, register } from "../../harness/world/edits.ts";

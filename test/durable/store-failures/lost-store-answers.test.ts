@@ -1,9 +1,8 @@
 import { join } from "node:path";
 import type { Clock, Run, StreamedEvent } from "cadenza";
 import { MemoryStore } from "cadenza";
-import type { RunKey, RunPosition, Store } from "cadenza/store";
+import type { RunHead, RunKey, RunPosition, Store } from "cadenza/store";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { RunHead } from "../../../src/core/ports.ts";
 import { meaningOf } from "../../../src/durable/recovery/write-conflicts.ts";
 import { lostError } from "../../../src/runtime/log/refusals.ts";
 import type { Attempt } from "../../../src/runtime/log/run-write.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { isCopy } from "../../../src/core/emission-source.ts";
-import { runRecord } from "../../../src/core/record.ts";
+import { runRecord } from "../../harness/internals.ts";
 import { textOf } from "../../harness/runtimes.ts";
 import type { Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";

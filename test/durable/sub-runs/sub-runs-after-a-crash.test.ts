@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { resultKey } from "../../../src/core/operation-keys.ts";
+import { resultKey } from "../../harness/internals.ts";
 import { create } from "../../harness/world/calls.ts";
 import type { Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";

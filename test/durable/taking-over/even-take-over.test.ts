@@ -1,5 +1,5 @@
+import type { Store, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
-import type { Store, StoreHint } from "../../../src/core/ports.ts";
 import { withMembers } from "../../harness/port-proxy.ts";
 import { create, createMany, given, statuses } from "../../harness/world/calls.ts";
 import { World } from "../../harness/world/world.ts";

@@ -1,6 +1,5 @@
+import type { Entry, RunHead } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { Entry } from "../../../src/core/log.ts";
-import type { Mismatch, RunHead } from "../../../src/core/ports.ts";
 import type {
   Activity,
   ResidencyFacts,
@@ -10,6 +9,7 @@ import type {
 import { activities, activityOf, situations } from "../../../src/durable/recovery/keeping-owners.ts";
 import type { HeadFacts } from "../../../src/durable/recovery/leased-head.ts";
 import { LeasedHead } from "../../../src/durable/recovery/leased-head.ts";
+import type { Mismatch } from "../../harness/internals.ts";
 import { asked, created, ended, fold, logs, part, received, resumed, started, T0 } from "../../harness/logs.ts";
 
 const idle: ResidencyFacts = {

@@ -1,5 +1,6 @@
+import type { Entry } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { EmittedPart, Entry } from "../../../src/core/log.ts";
+import type { EmittedPart } from "../../harness/internals.ts";
 import { emittedIn, isAsEmitted, judge, misjudged } from "../../harness/judge.ts";
 import type { Block, Program, Statement } from "../../harness/program.ts";
 import { CHILD, inputOf } from "../../harness/program.ts";

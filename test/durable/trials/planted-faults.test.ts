@@ -1,7 +1,5 @@
-import type { Store } from "cadenza/store";
+import type { Entry, Expected, RunHead, RunWrite, Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { Entry } from "../../../src/core/log.ts";
-import type { Expected, RunHead, RunWrite } from "../../../src/core/ports.ts";
 import type { Plant } from "../../harness/planted-faults.ts";
 import {
   changedWrites,

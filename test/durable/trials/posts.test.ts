@@ -1,8 +1,6 @@
-import type { Entry } from "cadenza/store";
+import type { Entry, FoundRun, RunPost } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { FoundRun, RunPost } from "../../../src/core/ports.ts";
-import { awaitRequest } from "../../../src/core/record.ts";
-import { openQuestions } from "../../../src/core/state.ts";
+import { awaitRequest, openQuestions } from "../../harness/internals.ts";
 import type { Ending } from "../../harness/world/play.ts";
 import { play } from "../../harness/world/play.ts";
 import type { Scenario } from "../../harness/world/scenario.ts";

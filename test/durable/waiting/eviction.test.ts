@@ -1,5 +1,5 @@
+import type { RunWrite } from "cadenza/store";
 import { expect, it } from "vitest";
-import type { RunWrite } from "../../../src/core/ports.ts";
 import { setUp, textsOf } from "../../harness/runtimes.ts";
 import { lastingStore } from "../../harness/store-proxy.ts";
 import { inMemory } from "../../harness/world/replicas.ts";

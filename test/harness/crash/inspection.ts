@@ -1,10 +1,8 @@
 import type { Run, StreamedEvent } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import type { Store } from "cadenza/store";
-import { foldEntries } from "../../../src/core/evolve.ts";
-import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/operation-keys.ts";
-import { transcript } from "../../../src/core/record.ts";
+import type { Entry, Store } from "cadenza/store";
+import type { IntentEntry, StepEntry } from "../internals.ts";
+import { foldEntries, resultKey, transcript } from "../internals.ts";
 import { misjudged } from "../judge.ts";
 import type { NamedProgram } from "../program.ts";
 import { print } from "../program.ts";

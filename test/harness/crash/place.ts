@@ -1,11 +1,10 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Store } from "cadenza/store";
+import { openPostgresStore } from "cadenza/postgres";
+import { SqliteStore } from "cadenza/sqlite";
+import type { DurabilityOptions, Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import pg from "pg";
-import { durable } from "../../../src/durable/engine.ts";
-import type { DurabilityOptions } from "../../../src/durable/recovery/options.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { HookedPool } from "../hooked-pool.ts";
 import type { Losses } from "../outages/lossy-pool.ts";
 import { lossy } from "../outages/lossy-pool.ts";

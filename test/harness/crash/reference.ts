@@ -1,10 +1,11 @@
 import { setImmediate as inNextTurn } from "node:timers";
 import type { Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
+import type { Entry } from "cadenza/store";
 import { durable } from "cadenza/store";
-import type { Entry, ReceivedEntry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/operation-keys.ts";
 import { NO_ANSWER, replyTo } from "../answers.ts";
+import type { ReceivedEntry } from "../internals.ts";
+import { resultKey } from "../internals.ts";
 import type { NamedProgram } from "../program.ts";
 import { CHILD, inputOf } from "../program.ts";
 import type { Player, Receiving } from "../program-player.ts";

@@ -6,7 +6,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import type { RunWrite, Store } from "cadenza/store";
-import { isPromise } from "../../../src/core/promises.ts";
+import { isPromise } from "../internals.ts";
 import { CHILD, inputOf } from "../program.ts";
 import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";

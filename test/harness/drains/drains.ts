@@ -1,8 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { quoteName } from "../../../src/stores/postgres/schema.ts";
+import { quoteName } from "../internals.ts";
 import type { Listening } from "../outages/wire.ts";
 import type { BuiltProgram } from "../worker-process.ts";
 import { buildProgram, WorkerProcess } from "../worker-process.ts";

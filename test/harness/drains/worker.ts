@@ -4,8 +4,8 @@
  */
 
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import type { DrainReport, DrainSettings } from "./messages.ts";
 import { STEP_MS, STEPS } from "./messages.ts";
 

@@ -1,7 +1,7 @@
 import type { StreamedEvent } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
-import type { Entry } from "../../../src/core/log.ts";
+import type { Entry } from "cadenza/store";
 import { openDatabase } from "../sqlite-files.ts";
 import type { Line } from "./witness.ts";
 import { readWitness } from "./witness.ts";

@@ -1,6 +1,7 @@
 import type { StreamedEvent } from "cadenza";
-import type { EndedEntry, Entry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/operation-keys.ts";
+import type { Entry } from "cadenza/store";
+import type { EndedEntry } from "../internals.ts";
+import { resultKey } from "../internals.ts";
 import type { RunRecord } from "./acknowledged.ts";
 import { ACKNOWLEDGED } from "./acknowledged.ts";
 import type { Evidence, Known, RunEvidence } from "./evidence.ts";

@@ -1,4 +1,5 @@
-import type { Entry, ReceivedEntry } from "../../../src/core/log.ts";
+import type { Entry } from "cadenza/store";
+import type { ReceivedEntry } from "../internals.ts";
 import { DEFAULT, nonceOf, REJECTED, SLEPT } from "./agents.ts";
 import type { RunEvidence } from "./evidence.ts";
 import type { Complain } from "./judge-bodies.ts";

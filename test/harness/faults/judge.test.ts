@@ -1,5 +1,5 @@
+import type { Entry } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { Entry } from "../../../src/core/log.ts";
 import { asked, created, ended, relayed, resumed, started, T0 } from "../logs.ts";
 import type { AnswerRecord, MailRecord, RunRecord } from "./acknowledged.ts";
 import { ACKNOWLEDGED, Acknowledged } from "./acknowledged.ts";

@@ -2,12 +2,13 @@
  * A process that executes plans on the store, and may be killed, frozen or told to close at any moment. It uses the
  * library as an application would: create, resume, cancel, events. Its one parameter holds its settings.
  */
+
 import { performance } from "node:perf_hooks";
 import type { Clock, Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
 import { durable } from "cadenza/store";
-import { machineClock, silentLogger } from "../../../src/runtime/log/system.ts";
+import { machineClock, silentLogger } from "../internals.ts";
 import { drivers } from "../sqlite-files.ts";
 import { hookedStore, isRead } from "../store-proxy.ts";
 import { unreliableStore } from "../unreliable-store.ts";

@@ -1,12 +1,8 @@
-import { CadenzaError } from "../../../src/core/errors.ts";
-import { evolve, foldEntries } from "../../../src/core/evolve.ts";
-import { sameJson } from "../../../src/core/json.ts";
-import type { EmittedEntry, Entry } from "../../../src/core/log.ts";
-import type { StreamedEvent } from "../../../src/core/project.ts";
-import { project } from "../../../src/core/project.ts";
-import { runRecord, transcript } from "../../../src/core/record.ts";
-import { initialState, isFinal } from "../../../src/core/state.ts";
-import type { Run } from "../../../src/protocol/run.ts";
+import type { Run, StreamedEvent } from "cadenza";
+import { CadenzaError } from "cadenza";
+import type { Entry } from "cadenza/store";
+import type { EmittedEntry } from "../internals.ts";
+import { evolve, foldEntries, initialState, isFinal, project, runRecord, sameJson, transcript } from "../internals.ts";
 import { checkEdges, firstDeadline, workOf } from "./edges.ts";
 import type { Heard, Puppet } from "./puppet.ts";
 import type { WatchedLog } from "./store.ts";

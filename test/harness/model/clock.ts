@@ -1,4 +1,4 @@
-import type { Clock } from "../../../src/core/ports.ts";
+import type { Clock } from "cadenza";
 
 const START = Date.UTC(2030, 0, 1);
 

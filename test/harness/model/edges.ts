@@ -1,7 +1,6 @@
-import type { Entry } from "../../../src/core/log.ts";
-import { ignore } from "../../../src/core/promises.ts";
-import { isFinal } from "../../../src/core/state.ts";
-import type { RunStatus } from "../../../src/protocol/run.ts";
+import type { Entry } from "cadenza/store";
+import type { RunStatus } from "../internals.ts";
+import { ignore, isFinal } from "../internals.ts";
 import type { WatchedLog } from "./store.ts";
 
 /** What the checker knows of a run while it reads its log. It does not depend on the library's own rules. */

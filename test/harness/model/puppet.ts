@@ -1,8 +1,5 @@
-import { AgentError } from "../../../src/core/errors.ts";
-import type { AwaitResume } from "../../../src/protocol/run.ts";
-import { awaitMessage } from "../../../src/runtime/agent/agent.ts";
-import type { AgentContext } from "../../../src/runtime/agent/agent-context.ts";
-import type { StandardSchema } from "../../../src/runtime/agent/standard-schema.ts";
+import type { AgentContext, AwaitResume, StandardSchema } from "cadenza";
+import { AgentError, awaitMessage } from "cadenza";
 
 /** An order to a puppet. */
 export type Order =

@@ -1,4 +1,4 @@
-import type { StandardSchema } from "../../../src/runtime/agent/standard-schema.ts";
+import type { StandardSchema } from "cadenza";
 import { Random } from "../random.ts";
 import type { AskOrder, Order } from "./puppet.ts";
 import { puppetErrors } from "./puppet.ts";

@@ -1,28 +1,27 @@
-import { evolve } from "../../../src/core/evolve.ts";
-import type { Entry } from "../../../src/core/log.ts";
+import { MemoryStore } from "cadenza";
 import type {
   Backlog,
   BlockedQuery,
+  Entry,
   Expected,
   Retention,
   RunHead,
   RunKey,
   RunPosition,
   RunPost,
+  RunQuery,
   RunWrite,
-  SessionHead,
   SessionKey,
   Store,
   StoreConflict,
   StoredRun,
   StoredSession,
+  SurveyPage,
+  SurveyQuery,
   TakeRequest,
-} from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import type { RunState } from "../../../src/core/state.ts";
-import { initialState } from "../../../src/core/state.ts";
-import type { SurveyPage, SurveyQuery } from "../../../src/core/survey.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+} from "cadenza/store";
+import type { RunState, SessionHead } from "../internals.ts";
+import { evolve, initialState } from "../internals.ts";
 
 /** The committed entries of one run. They are kept when the store removes the run. */
 export interface WatchedLog {

@@ -1,9 +1,6 @@
-import { CadenzaError } from "../../../src/core/errors.ts";
-import type { Entry } from "../../../src/core/log.ts";
-import type { StreamedEvent } from "../../../src/core/project.ts";
-import type { Run } from "../../../src/protocol/run.ts";
-import { AgentRuntime } from "../../../src/runtime/api/agent-runtime.ts";
-import type { ResumeRequest } from "../../../src/runtime/runs/requests.ts";
+import type { ResumeRequest, Run, StreamedEvent } from "cadenza";
+import { AgentRuntime, CadenzaError } from "cadenza";
+import type { Entry } from "cadenza/store";
 import type { Plant } from "../planted-faults.ts";
 import { ModelClock } from "./clock.ts";
 import type { Manners } from "./puppet.ts";

@@ -1,9 +1,9 @@
 import { AgentRuntime } from "cadenza";
+import type { PostgresStore } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
+import type { Entry } from "cadenza/store";
 import pg from "pg";
-import type { Entry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/operation-keys.ts";
-import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
+import { resultKey } from "../internals.ts";
 import { Random } from "../random.ts";
 import type { Listening } from "./wire.ts";
 

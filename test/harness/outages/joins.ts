@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { textOf } from "../runtimes.ts";
 import type { Listening } from "./wire.ts";
 

@@ -1,7 +1,7 @@
-import type { Clock, Retention, RunHead, RunKey, Store, StoreConflict, StoredRun } from "../../../src/core/ports.ts";
-import type { OpenStoresOptions } from "../../../src/stores/contract/check.ts";
-import type { MemoryStoreOptions } from "../../../src/stores/memory/memory.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import type { Clock } from "cadenza";
+import { MemoryStore } from "cadenza";
+import type { Retention, RunHead, RunKey, Store, StoreConflict, StoredRun } from "cadenza/store";
+import type { MemoryStoreOptions, OpenStoresOptions } from "../internals.ts";
 
 /** A store with one fault that a custom store could have, and the check that has to find it. */
 export interface BrokenStore {

@@ -1,6 +1,6 @@
-import type { RunKey, RunWrite, SessionHead, SessionKey, StoredSession } from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { RunKey, RunQuery, RunWrite, SessionKey, StoredSession } from "cadenza/store";
+import type { SessionHead } from "../internals.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 import { withSession } from "./sessions.ts";

@@ -1,7 +1,5 @@
-import type { Entry } from "../../../src/core/log.ts";
-import type { FoundRun, RunKey, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import type { MemoryStoreOptions } from "../../../src/stores/memory/memory.ts";
+import type { Entry, FoundRun, RunKey, RunQuery, StoredRun, TakeRequest } from "cadenza/store";
+import type { MemoryStoreOptions } from "../internals.ts";
 import type { BrokenStore } from "./broken-store.ts";
 import { DamageableStore, damageable } from "./damageable-store.ts";
 

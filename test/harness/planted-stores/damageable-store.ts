@@ -1,9 +1,6 @@
-import { CadenzaError } from "../../../src/core/errors.ts";
-import type { Entry } from "../../../src/core/log.ts";
-import type { BlockedQuery, FoundRun, RunKey, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import type { OpenedStores } from "../../../src/stores/contract/check.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { CadenzaError, MemoryStore } from "cadenza";
+import type { BlockedQuery, Entry, FoundRun, RunKey, RunQuery, StoredRun, TakeRequest } from "cadenza/store";
+import type { OpenedStores } from "../internals.ts";
 
 /** A memory store whose entries can be made unreadable. */
 export class DamageableStore extends MemoryStore {

@@ -1,5 +1,5 @@
-import type { RunKey, RunWrite, SessionKey, StoredRun, StoredSession } from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { RunKey, RunWrite, SessionKey, StoredRun, StoredSession } from "cadenza/store";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, keepEverything, OpenStore } from "./broken-store.ts";
 

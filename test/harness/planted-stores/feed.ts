@@ -1,16 +1,6 @@
-import type { WatchedEvent } from "../../../src/core/feed.ts";
-import type {
-  Expected,
-  FeedItem,
-  FeedPage,
-  FeedQuery,
-  Retention,
-  RunKey,
-  RunPost,
-  RunWrite,
-} from "../../../src/core/ports.ts";
-import type { OpenStoresOptions } from "../../../src/stores/contract/check.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { Expected, FeedPage, FeedQuery, Retention, RunKey, RunPost, RunWrite } from "cadenza/store";
+import type { FeedItem, OpenStoresOptions, WatchedEvent } from "../internals.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 
 const ADDED = "feed: what creates, appends and posts add, with the run, its agent and the time";

@@ -1,5 +1,5 @@
-import type { Expected, RunKey, RunWrite, StoreHint } from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { Expected, RunKey, RunWrite, StoreHint } from "cadenza/store";
 import type { Conflict } from "./broken-store.ts";
 
 /** A memory store that gives hints. */

@@ -1,8 +1,6 @@
-import type { Labels } from "../../../src/core/log.ts";
-import type { Retention, RunKey, RunWrite, StoredRun } from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import type { RunStatus } from "../../../src/protocol/run.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { Retention, RunKey, RunQuery, RunWrite, StoredRun } from "cadenza/store";
+import type { Labels, RunStatus } from "../internals.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

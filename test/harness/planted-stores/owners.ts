@@ -1,6 +1,6 @@
-import type { Expected, RunHead, RunKey } from "../../../src/core/ports.ts";
+import { MemoryStore } from "cadenza";
+import type { Expected, RunHead, RunKey } from "cadenza/store";
 import { NOW } from "../../../src/stores/contract/check.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, OpenStore, StubbornClockStore } from "./broken-store.ts";
 

@@ -1,6 +1,6 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
-import type { Expected, RunHead, RunKey, RunPost, RunWrite } from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { Expected, RunHead, RunKey, RunPost, RunWrite } from "cadenza/store";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, OpenStore } from "./broken-store.ts";
 

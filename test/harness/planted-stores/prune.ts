@@ -1,14 +1,5 @@
-import type {
-  Retention,
-  RunKey,
-  RunWrite,
-  SessionKey,
-  Store,
-  StoredRun,
-  StoredSession,
-} from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { Retention, RunKey, RunQuery, RunWrite, SessionKey, Store, StoredRun, StoredSession } from "cadenza/store";
 import { withMembers } from "../port-proxy.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, keepEverything } from "./broken-store.ts";

@@ -1,7 +1,5 @@
-import type { Entry } from "../../../src/core/log.ts";
-import type { Expected, RunKey, RunWrite, SessionKey, StoredRun, StoredSession } from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { Entry, Expected, RunKey, RunQuery, RunWrite, SessionKey, StoredRun, StoredSession } from "cadenza/store";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

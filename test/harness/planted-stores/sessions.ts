@@ -1,16 +1,8 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
-import type {
-  Expected,
-  RunKey,
-  RunWrite,
-  SessionChange,
-  SessionHead,
-  SessionKey,
-  Store,
-  StoredSession,
-} from "../../../src/core/ports.ts";
-import type { Counters } from "../../../src/core/statistics.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import type { Counters } from "cadenza";
+import { MemoryStore } from "cadenza";
+import type { Expected, RunKey, RunWrite, SessionKey, Store, StoredSession } from "cadenza/store";
+import type { SessionChange, SessionHead } from "../internals.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

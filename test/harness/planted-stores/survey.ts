@@ -1,6 +1,5 @@
-import type { RunKey, StoredRun } from "../../../src/core/ports.ts";
-import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../../src/core/survey.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { LiveCount, LogTail, RunKey, StoredRun, SurveyPage, SurveyQuery, WorkerLease } from "cadenza/store";
 import type { BrokenStore } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 

@@ -1,7 +1,7 @@
 import { setImmediate as inNextTurn } from "node:timers";
-import type { RunHead, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
-import type { MemoryStoreOptions } from "../../../src/stores/memory/memory.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+import { MemoryStore } from "cadenza";
+import type { RunHead, StoredRun, TakeRequest } from "cadenza/store";
+import type { MemoryStoreOptions } from "../internals.ts";
 import type { BrokenStore } from "./broken-store.ts";
 import { broken, OpenStore, StubbornClockStore } from "./broken-store.ts";
 

@@ -1,4 +1,5 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
+import { MemoryStore } from "cadenza";
 import type {
   Backlog,
   BlockedQuery,
@@ -8,8 +9,7 @@ import type {
   StoredRun,
   StoredSession,
   StoreHint,
-} from "../../../src/core/ports.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
+} from "cadenza/store";
 import type { BrokenStore } from "./broken-store.ts";
 import { broken, OpenStore } from "./broken-store.ts";
 import { HintingStore } from "./hinting-store.ts";

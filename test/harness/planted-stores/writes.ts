@@ -1,8 +1,7 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
-import type { Entry } from "../../../src/core/log.ts";
-import type { Expected, RunKey, RunWrite, StoredRun, StoredSession } from "../../../src/core/ports.ts";
+import { MemoryStore } from "cadenza";
+import type { Entry, Expected, RunKey, RunWrite, StoredRun, StoredSession } from "cadenza/store";
 import { over, runKey } from "../../../src/stores/contract/samples.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, keepEverything } from "./broken-store.ts";
 

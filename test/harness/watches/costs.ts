@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { HookedPool } from "../hooked-pool.ts";
 import type { Listening } from "../outages/wire.ts";
 

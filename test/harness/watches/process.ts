@@ -4,9 +4,9 @@
  */
 
 import { AgentRuntime, CadenzaError } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import pg from "pg";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { quoteName } from "../../../src/stores/postgres/schema.ts";
+import { quoteName } from "../internals.ts";
 import type { Plan, WatchReport, WatchSettings } from "./messages.ts";
 import { TEAM } from "./messages.ts";
 

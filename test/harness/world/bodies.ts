@@ -1,5 +1,5 @@
 import type { AgentContext, StepScope } from "cadenza";
-import { isFinal } from "../../../src/core/state.ts";
+import { isFinal } from "../internals.ts";
 import type { Player } from "../program-player.ts";
 import { markOf } from "../tenants.ts";
 import type { Process } from "./world.ts";

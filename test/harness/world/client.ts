@@ -1,10 +1,9 @@
 import type { AwaitRequest, AwaitResume, Message, Scope } from "cadenza";
 import { CadenzaError } from "cadenza";
-import type { AwaitedEntry, Decline, Entry } from "../../../src/core/log.ts";
-import { awaitRequest } from "../../../src/core/record.ts";
-import type { RunState } from "../../../src/core/state.ts";
-import { isFinal, openQuestions } from "../../../src/core/state.ts";
+import type { Entry } from "cadenza/store";
 import type { Mail } from "../answers.ts";
+import type { AwaitedEntry, Decline, RunState } from "../internals.ts";
+import { awaitRequest, isFinal, openQuestions } from "../internals.ts";
 import { MAIL } from "../program.ts";
 import type { Random } from "../random.ts";
 import type { Family, Member } from "./family.ts";

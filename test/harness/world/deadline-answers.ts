@@ -1,7 +1,7 @@
 import type { AgentContext, AwaitResume, Message, StandardSchema } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
 import { z } from "zod";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { Random } from "../random.ts";
 import { openDatabase } from "../sqlite-files.ts";
 import { World } from "./world.ts";

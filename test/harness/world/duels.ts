@@ -1,5 +1,5 @@
 import { AgentRuntime, CadenzaError } from "cadenza";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
+import { SqliteStore } from "cadenza/sqlite";
 import { Random } from "../random.ts";
 import { openDatabase } from "../sqlite-files.ts";
 

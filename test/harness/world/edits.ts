@@ -1,4 +1,4 @@
-import type { Entry } from "../../../src/core/log.ts";
+import type { Entry } from "cadenza/store";
 import type { Block, Statement } from "../program.ts";
 import { perform } from "../program-player.ts";
 import { playerIn } from "./bodies.ts";

@@ -4,8 +4,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
 import { durable } from "cadenza/store";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
 
 export interface Eviction {

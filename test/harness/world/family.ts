@@ -1,7 +1,6 @@
-import { foldEntries } from "../../../src/core/evolve.ts";
-import type { Entry } from "../../../src/core/log.ts";
-import type { RunState } from "../../../src/core/state.ts";
-import { isFinal } from "../../../src/core/state.ts";
+import type { Entry } from "cadenza/store";
+import type { RunState } from "../internals.ts";
+import { foldEntries, isFinal } from "../internals.ts";
 import type { World } from "./world.ts";
 
 /** A run as it is in the store. */

@@ -1,7 +1,7 @@
 import type { Run } from "cadenza";
 import { CadenzaError } from "cadenza";
-import { operationsOf, stopOf } from "../../../src/core/fork.ts";
-import type { Entry } from "../../../src/core/log.ts";
+import type { Entry } from "cadenza/store";
+import { operationsOf, stopOf } from "../internals.ts";
 import { misjudged } from "../judge.ts";
 import { CHILD, print } from "../program.ts";
 import { agentOf } from "../program-player.ts";

@@ -2,7 +2,7 @@ import { nextTick } from "node:process";
 import type { CreateInfo, Interceptor, Scope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Store } from "cadenza/store";
-import { isPromise } from "../../../src/core/promises.ts";
+import { isPromise } from "../internals.ts";
 import { misjudged } from "../judge.ts";
 import type { Block, Program, Statement } from "../program.ts";
 import { CHILD, inputOf, parseInput, print } from "../program.ts";

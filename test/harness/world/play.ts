@@ -1,10 +1,8 @@
 import type { Message, Run, Scope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
-import { foldEntries } from "../../../src/core/evolve.ts";
-import type { Entry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/operation-keys.ts";
-import type { RunState } from "../../../src/core/state.ts";
-import { isFinal } from "../../../src/core/state.ts";
+import type { Entry } from "cadenza/store";
+import type { RunState } from "../internals.ts";
+import { foldEntries, isFinal, resultKey } from "../internals.ts";
 import type { ClientScript } from "./client.ts";
 import { Client } from "./client.ts";
 import { Family } from "./family.ts";

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import type { Clock } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { FakeClock } from "../clock.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import { never } from "../promises.ts";

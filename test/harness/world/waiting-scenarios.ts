@@ -1,6 +1,6 @@
 import { AgentError, CadenzaError } from "cadenza";
+import type { Entry } from "cadenza/store";
 import * as z from "zod";
-import type { Entry } from "../../../src/core/log.ts";
 import type { ScriptedMessage } from "./client.ts";
 import type { Scenario } from "./scenario.ts";
 import { agents, numberSchema } from "./scenario.ts";

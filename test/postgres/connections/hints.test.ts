@@ -1,9 +1,9 @@
+import type { PostgresStore } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
+import type { StoreHint } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import type { StoreHint } from "../../../src/core/ports.ts";
 import { append, create, parts, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
-import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";

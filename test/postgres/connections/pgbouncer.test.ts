@@ -1,10 +1,10 @@
 import type { Logger } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
+import type { OpenStores } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import type { OpenStores } from "../../../src/stores/contract/check.ts";
-import { storeContract } from "../../../src/stores/contract/store-contract.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingPgBouncer, startPgBouncer } from "../../harness/pgbouncer.ts";
 import { missingServer, newSchema, openTwice } from "../../harness/postgres-stores.ts";
 import { textsOf } from "../../harness/runtimes.ts";

@@ -1,7 +1,7 @@
+import type { OpenStores } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { OpenStores } from "../../../src/stores/contract/check.ts";
-import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 
 describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store contract", (major) => {

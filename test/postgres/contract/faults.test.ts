@@ -1,8 +1,8 @@
+import type { PostgresPool } from "cadenza/postgres";
+import type { OpenStores } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { OpenStores } from "../../../src/stores/contract/check.ts";
-import { storeContract } from "../../../src/stores/contract/store-contract.ts";
-import type { PostgresPool } from "../../../src/stores/postgres/options.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 

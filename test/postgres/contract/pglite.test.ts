@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { PGlite } from "@electric-sql/pglite";
+import type { PostgresPool } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
+import type { OpenStores } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { OpenStores } from "../../../src/stores/contract/check.ts";
-import { storeContract } from "../../../src/stores/contract/store-contract.ts";
-import type { PostgresPool } from "../../../src/stores/postgres/options.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { ForeignMethods } from "../../harness/foreign-methods.ts";
 import { newSchema, openTwice } from "../../harness/postgres-stores.ts";
 import { oneOf } from "../../harness/share.ts";

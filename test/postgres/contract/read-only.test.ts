@@ -1,10 +1,10 @@
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
+import type { OpenStores } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { create, runKey } from "../../../src/stores/contract/samples.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { quoteName } from "../../../src/stores/postgres/schema.ts";
+import { quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema, openTwice } from "../../harness/postgres-stores.ts";
 import { contractOfReads, readThrough, writesThatWereMade } from "../../harness/read-only.ts";
 

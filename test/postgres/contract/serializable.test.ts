@@ -1,5 +1,5 @@
+import { storeContract } from "cadenza/store";
 import { describe, it } from "vitest";
-import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);

@@ -1,9 +1,9 @@
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import { expect, inject, it, onTestFinished } from "vitest";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { quoteName } from "../../../src/stores/postgres/schema.ts";
 import { ROOT } from "../../docs/pages.ts";
 import { Browser, Command } from "../../harness/inspected/processes.ts";
+import { quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);

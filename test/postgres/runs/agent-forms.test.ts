@@ -1,5 +1,5 @@
+import { openPostgresStore } from "cadenza/postgres";
 import { describe, it } from "vitest";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { agentForms, fates, Place } from "../../harness/agent-forms.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 

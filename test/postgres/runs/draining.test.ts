@@ -1,9 +1,10 @@
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createAcpHandler } from "cadenza/http";
+import { openPostgresStore } from "cadenza/postgres";
 import { expect, inject, it } from "vitest";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { drainsBesideWaits } from "../../harness/drains/beside.ts";
 import { drains } from "../../harness/drains/drains.ts";
+import type {} from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
 import type { SentEvent } from "../../http/client.ts";

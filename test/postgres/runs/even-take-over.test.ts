@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import { expect, it, vi } from "vitest";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
 import { hookedStore } from "../../harness/store-proxy.ts";

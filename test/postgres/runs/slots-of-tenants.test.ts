@@ -1,6 +1,6 @@
+import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import { describe, expect, it } from "vitest";
-import { AgentRuntime } from "../../../src/runtime/api/agent-runtime.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
 

@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
+import { openPostgresStore } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { Random } from "../../harness/random.ts";
 import { refusal } from "../../harness/runtimes.ts";

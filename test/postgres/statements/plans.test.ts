@@ -1,7 +1,8 @@
+import type { PostgresStore } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
+import type { RunQuery, SurveyQuery } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import type { SurveyQuery } from "../../../src/core/survey.ts";
 import { NOW } from "../../../src/stores/contract/check.ts";
 import {
   append,
@@ -21,9 +22,7 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { quoteName } from "../../../src/stores/postgres/schema.ts";
+import { quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);

@@ -1,10 +1,9 @@
+import type { PostgresStoreOptions } from "cadenza/postgres";
+import { openPostgresStore, postgresSchemaSql } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { counterNames } from "../../../src/core/statistics.ts";
 import { append, create, ended, over, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
-import type { PostgresStoreOptions } from "../../../src/stores/postgres/options.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { postgresSchemaSql, quoteName } from "../../../src/stores/postgres/schema.ts";
+import { counterNames, quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(15);

@@ -1,3 +1,5 @@
+import type { PostgresStore } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
@@ -15,8 +17,6 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import type { PostgresStore } from "../../../src/stores/postgres/postgres.ts";
-import { openPostgresStore } from "../../../src/stores/postgres/postgres.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { nextTurn } from "../../harness/promises.ts";

@@ -1,8 +1,8 @@
 import type { Clock } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { ActiveTime } from "../../../src/runtime/log/active-time.ts";
-import { silentLogger } from "../../../src/runtime/log/system.ts";
 import { FakeClock } from "../../harness/clock.ts";
+import { silentLogger } from "../../harness/internals.ts";
 import type { Deferred } from "../../harness/promises.ts";
 import { deferred } from "../../harness/promises.ts";
 

@@ -1,8 +1,8 @@
 import type { AgentContext, ResumeRequest, Run } from "cadenza";
 import { awaitMessage } from "cadenza";
+import type { Entry } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
-import type { Entry } from "../../../src/core/log.ts";
 import { T0 } from "../../harness/logs.ts";
 import type { Setup } from "../../harness/runtimes.ts";
 import { drain, eventsOf, questionOf, refusal, setUp, textsOf, typesOf } from "../../harness/runtimes.ts";

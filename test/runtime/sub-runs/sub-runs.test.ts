@@ -1,8 +1,8 @@
 import type { AgentRuntime, Run } from "cadenza";
 import { CadenzaError } from "cadenza";
+import type { Entry } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import type { Entry } from "../../../src/core/log.ts";
 import { deferred } from "../../harness/promises.ts";
 import { eventsOf, questionOf, refusal, setUp, textOf, textsOf, typesOf } from "../../harness/runtimes.ts";
 import { hookedStore, lateStore } from "../../harness/store-proxy.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import type { CreatedEntry } from "../../../src/core/log.ts";
 import type { IndexedRun } from "../../../src/stores/memory/run-index.ts";
 import { RunIndex } from "../../../src/stores/memory/run-index.ts";
+import type { CreatedEntry } from "../../harness/internals.ts";
 
 const run = (order: number, created: Partial<CreatedEntry> = {}): IndexedRun => {
   const run_id = `run ${order}`;

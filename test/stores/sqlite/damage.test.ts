@@ -1,8 +1,10 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { CadenzaError } from "cadenza";
+import type { SqliteDatabase } from "cadenza/sqlite";
+import { SqliteStore } from "cadenza/sqlite";
+import type { FoundRun } from "cadenza/store";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { CadenzaError } from "../../../src/core/errors.ts";
-import type { FoundRun } from "../../../src/core/ports.ts";
 import {
   append,
   create,
@@ -14,8 +16,6 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import type { SqliteDatabase } from "../../../src/stores/sqlite/database.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { drivers, temporaryFolder } from "../../harness/sqlite-files.ts";
 
 const PAGE = 4_096;

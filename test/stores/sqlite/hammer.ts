@@ -3,6 +3,7 @@
  * share. Parameters: the file, the number of this process, how many runs.
  */
 
+import { SqliteStore } from "cadenza/sqlite";
 import {
   append,
   create,
@@ -17,7 +18,6 @@ import {
   sessionId,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { openDatabase } from "../../harness/sqlite-files.ts";
 
 const SHARED = 0;

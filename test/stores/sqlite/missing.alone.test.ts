@@ -1,5 +1,5 @@
+import { openSqliteStore } from "cadenza/sqlite";
 import { expect, it, vi } from "vitest";
-import { openSqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 
 /* In a process of its own: it replaces a module. */
 

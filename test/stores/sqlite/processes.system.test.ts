@@ -2,9 +2,9 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { SqliteStore } from "cadenza/sqlite";
 import { expect, it } from "vitest";
 import { runId, runKey, sessionKey } from "../../../src/stores/contract/samples.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
 
 const HAMMER = fileURLToPath(new URL("./hammer.ts", import.meta.url));

@@ -1,10 +1,10 @@
 import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { AgentRuntime } from "cadenza";
+import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
+import type { OpenStores } from "cadenza/store";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { OpenStores } from "../../../src/stores/contract/check.ts";
 import { append, create, parts, runKey, write } from "../../../src/stores/contract/samples.ts";
-import { openSqliteStore, SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { contractOfReads, readThrough, writesThatWereMade } from "../../harness/read-only.ts";
 import type { SqliteDriver } from "../../harness/sqlite-files.ts";
 import { drivers, openTwice, temporaryFolder } from "../../harness/sqlite-files.ts";

@@ -1,9 +1,10 @@
 import { join } from "node:path";
+import { CadenzaError } from "cadenza";
+import type { SqliteStoreOptions } from "cadenza/sqlite";
+import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
+import type { RunQuery } from "cadenza/store";
 import Libsql from "libsql";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { CadenzaError } from "../../../src/core/errors.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
-import { counterNames } from "../../../src/core/statistics.ts";
 import { NOW } from "../../../src/stores/contract/check.ts";
 import {
   append,
@@ -21,8 +22,7 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import type { SqliteStoreOptions } from "../../../src/stores/sqlite/database.ts";
-import { openSqliteStore, SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
+import { counterNames } from "../../harness/internals.ts";
 import { drivers, openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;

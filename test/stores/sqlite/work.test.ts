@@ -1,7 +1,8 @@
 import { join } from "node:path";
+import type { SqliteDatabase } from "cadenza/sqlite";
+import { SqliteStore } from "cadenza/sqlite";
+import type { RunQuery, TakeRequest } from "cadenza/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { TakeRequest } from "../../../src/core/ports.ts";
-import type { RunQuery } from "../../../src/core/run-query.ts";
 import { CheckClock, NOW } from "../../../src/stores/contract/check.ts";
 import {
   create,
@@ -20,9 +21,7 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import type { SqliteDatabase } from "../../../src/stores/sqlite/database.ts";
 import { firstId } from "../../../src/stores/sqlite/entries.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { RecordingDatabase } from "../../harness/recording-database.ts";
 import { openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
 

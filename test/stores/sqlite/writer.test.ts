@@ -1,8 +1,10 @@
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { CadenzaError } from "cadenza";
+import type { SqliteStoreOptions } from "cadenza/sqlite";
+import { SqliteStore } from "cadenza/sqlite";
+import type { StoreConflict } from "cadenza/store";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { CadenzaError } from "../../../src/core/errors.ts";
-import type { StoreConflict } from "../../../src/core/ports.ts";
 import {
   created,
   head,
@@ -13,9 +15,7 @@ import {
   sessionKey,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import type { SqliteStoreOptions } from "../../../src/stores/sqlite/database.ts";
 import { isBusy } from "../../../src/stores/sqlite/database.ts";
-import { SqliteStore } from "../../../src/stores/sqlite/sqlite.ts";
 import { RecordingDatabase } from "../../harness/recording-database.ts";
 import { drivers, openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
 
