@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { SeededRandom } from "../runtime/execution/random.ts";
 import type { Tracer } from "./cast.ts";
 
 /** The largest number below 1. */
@@ -11,14 +12,30 @@ const drawing = new AsyncLocalStorage<() => number>();
 let users = 0;
 let original = Math.random;
 
+/** The numbers that a run has drawn, from the first way that reached them, and where more come from. */
+interface Drawn {
+  readonly numbers: number[];
+  readonly source: SeededRandom;
+}
+
 /**
  * Draws the numbers that `Math.random()` returns to agents: the same ones in each run of an agent. A replay of an agent
  * within one run draws their mirror images, so that it takes the other side of a branch on them. With independent
  * numbers, half of such bugs would stay hidden.
  */
 export class Chance {
-  /** The numbers that each run has drawn, from the first way that reached them. */
-  readonly #drawn = new Map<string, number[]>();
+  /** What all numbers follow from. */
+  readonly seed: number;
+  readonly #runs = new Map<string, Drawn>();
+
+  constructor(seed: number = Math.floor(original() * 2 ** 32)) {
+    this.seed = seed;
+  }
+
+  /** Whether an agent has drawn a number. */
+  get isUsed(): boolean {
+    return [...this.#runs.values()].some(({ numbers }) => numbers.length > 0);
+  }
 
   /** Begins another way. Returns what calls the code of an agent that begins or is replayed. */
   begin(): (runId: string) => Tracer {
@@ -26,11 +43,11 @@ export class Chance {
     return (runId) => {
       const isAgain = begun.has(runId);
       begun.add(runId);
-      const numbers = this.#numbersOf(runId);
+      const { numbers, source } = this.#drawnBy(runId);
       let next = 0;
       const draw = (): number => {
         const index = next++;
-        const number = numbers[index] ?? original();
+        const number = numbers[index] ?? source.number();
         numbers[index] = number;
         return isAgain ? Math.min(1 - number, LARGEST) : number;
       };
@@ -38,10 +55,10 @@ export class Chance {
     };
   }
 
-  #numbersOf(runId: string): number[] {
-    const numbers = this.#drawn.get(runId) ?? [];
-    this.#drawn.set(runId, numbers);
-    return numbers;
+  #drawnBy(runId: string): Drawn {
+    const drawn = this.#runs.get(runId) ?? { numbers: [], source: new SeededRandom(`${this.seed}/${runId}`) };
+    this.#runs.set(runId, drawn);
+    return drawn;
   }
 
   /** Calls back while the numbers of agents come from here. Other code keeps the original function. */

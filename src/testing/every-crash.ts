@@ -14,7 +14,7 @@ import { readAgent } from "./drive-options.ts";
 import { describeOutside } from "./outside.ts";
 import { diffLines } from "./text-diff.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
-import { problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { chosenWays, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
 /** How an agent is crashed. `patienceMs` is 250 by default. */
 export interface CrashOptions extends WayOptions {
@@ -72,7 +72,8 @@ export async function everyCrash(
   if (world !== undefined) checkFunction("options.world", world);
   const settings = readWayOptions(rest);
   const { drive, answers, messages } = settings;
-  const play: CrashPlay = { agent: readAgent(agent), input, settings: drive, answers, messages, chance: new Chance() };
+  const chance = new Chance(settings.seed);
+  const play: CrashPlay = { agent: readAgent(agent), input, settings: drive, answers, messages, chance };
 
   const run = async (way: Way): Promise<Tried> => {
     await settings.before?.();
@@ -86,12 +87,13 @@ export async function everyCrash(
   return Chance.during(async () => {
     const alone = await run({ kind: "none" });
     const results = [resultOf(alone, alone, settings)];
-    for (const way of hasEnded(alone) ? waysOf(alone.outcome) : []) {
+    const ways = hasEnded(alone) ? chosenWays(waysOf(alone.outcome), alone.way, whereOf, settings) : [];
+    for (const way of ways) {
       const tried = await run(way);
       // An agent that uses real time may not reach that point again. Then there is no result.
       if (tried.outcome.isReached) results.push(resultOf(tried, alone, settings));
     }
-    return new CrashReport(play.agent.name, results);
+    return new CrashReport(play.agent.name, results, chance.isUsed ? chance.seed : undefined);
   });
 }
 

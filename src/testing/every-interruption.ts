@@ -1,5 +1,6 @@
 import type { Agent, AgentFunction } from "../runtime/agent/agent.ts";
 import type { RunInput } from "../runtime/agent/input.ts";
+import { Chance } from "./chance.ts";
 import { readAgent } from "./drive-options.ts";
 import type { Interruption, OperationPlace } from "./interruption.ts";
 import { describeInterruption } from "./interruption.ts";
@@ -9,7 +10,7 @@ import { brokenPromises, emittedAfterStop } from "./promises-kept.ts";
 import type { Outcome, Play } from "./rehearsal.ts";
 import { rehearse } from "./rehearsal.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
-import { problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { chosenWays, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
 /** How an agent is interrupted. `patienceMs` is 250 by default. */
 export interface InterruptionOptions extends WayOptions {}
@@ -46,6 +47,7 @@ export async function everyInterruption(
     settings: way.drive,
     answers: way.answers,
     messages: way.messages,
+    chance: new Chance(way.seed),
   };
 
   const run = async (interruption: Interruption): Promise<{ outcome: Outcome; problems: readonly string[] }> => {
@@ -54,24 +56,26 @@ export async function everyInterruption(
     return { outcome, problems: await problemsAfter(way, outcome.stage.run) };
   };
 
-  const alone = await run({ kind: "none" });
-  const uninterrupted = alone.outcome;
-  const results = [
-    resultOf(way, { kind: "none" }, uninterrupted, [
-      ...brokenPromises(uninterrupted, uninterrupted),
-      ...alone.problems,
-    ]),
-  ];
-  for (const interruption of interruptionsOf(uninterrupted)) {
-    const { outcome, problems } = await run(interruption);
-    const broken = [...brokenPromises(outcome, uninterrupted), ...problems];
-    if (broken.length === 0 && goesOn(outcome)) {
-      const twin = await run({ ...interruption, kind: "fail" } as Interruption);
-      broken.push(...indifference(outcome, twin.outcome));
+  return Chance.during(async () => {
+    const undisturbed: Interruption = { kind: "none" };
+    const alone = await run(undisturbed);
+    const uninterrupted = alone.outcome;
+    const results = [
+      resultOf(way, undisturbed, uninterrupted, [...brokenPromises(uninterrupted, uninterrupted), ...alone.problems]),
+    ];
+    const whereOf = (interruption: Interruption): string =>
+      describeInterruption(interruption, uninterrupted.driveEvents);
+    for (const interruption of chosenWays(interruptionsOf(uninterrupted), undisturbed, whereOf, way)) {
+      const { outcome, problems } = await run(interruption);
+      const broken = [...brokenPromises(outcome, uninterrupted), ...problems];
+      if (broken.length === 0 && goesOn(outcome)) {
+        const twin = await run({ ...interruption, kind: "fail" } as Interruption);
+        broken.push(...indifference(outcome, twin.outcome));
+      }
+      results.push(resultOf(way, interruption, outcome, broken));
     }
-    results.push(resultOf(way, interruption, outcome, broken));
-  }
-  return new InterruptionReport(play.agent.name, results);
+    return new InterruptionReport(play.agent.name, results, play.chance.isUsed ? play.chance.seed : undefined);
+  });
 }
 
 /** Every possible interruption of an agent that does this when it is left alone. */

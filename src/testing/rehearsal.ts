@@ -2,6 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
 import type { RunInput } from "../runtime/agent/input.ts";
 import { replyOf } from "./answer.ts";
+import type { Chance } from "./chance.ts";
 import { DriveError } from "./drive-error.ts";
 import type { AwaitDriveEvent, DriveEvent } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";
@@ -27,6 +28,7 @@ export interface Play {
   readonly settings: DriveSettings;
   readonly answers: Answers;
   readonly messages: Messages;
+  readonly chance: Chance;
 }
 
 /** The outcome of one run with one interruption. */
@@ -75,11 +77,15 @@ class Rehearsal {
     this.#play = play;
     this.#interruption = interruption;
     this.#supply = new Supply(play.messages);
+    const begin = play.chance.begin();
     if (interruption.kind === "message late" || interruption.kind === "expire")
       this.#withheld = interruption.during?.id;
     this.#stage = new Stage(play.agent, play.input, play.settings, {
       probes: true,
-      tracer: () => (callback) => this.#watch.trace(callback),
+      tracer: ({ run_id }) => {
+        const drawing = begin(run_id);
+        return (callback) => drawing(() => this.#watch.trace(callback));
+      },
       onOperation: (operation) => this.#onOperation(operation),
       onEmit: () => this.#onEmit(),
     });

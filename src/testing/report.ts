@@ -15,10 +15,13 @@ export interface WayResult {
 export abstract class Report<Result extends WayResult> {
   readonly agent_name: string;
   readonly results: readonly Result[];
+  /** What the numbers of `Math.random()` follow from; undefined if the agent has drawn none. */
+  readonly seed: number | undefined;
 
-  constructor(agentName: string, results: readonly Result[]) {
+  constructor(agentName: string, results: readonly Result[], seed?: number) {
     this.agent_name = agentName;
     this.results = results;
+    this.seed = seed;
   }
 
   /** Whether no way had a problem. */
@@ -43,8 +46,21 @@ export abstract class Report<Result extends WayResult> {
     const rest = ignored === 0 ? "" : ` (${ignored} ${ignored === 1 ? "problem" : "problems"} ignored)`;
     if (wrong.length === 0) return `${count}, all well${rest}: ${this.#tally()}.`;
     const lines = wrong.flatMap(({ where, problems }) => [`  ✗ ${where}`, ...problems.map(indented)]);
-    return [`${count}, ${wrong.length} went wrong${rest}:`, "", ...lines, ""].join("\n");
+    return [
+      `${count}, ${wrong.length} went wrong${rest}:`,
+      "",
+      ...lines,
+      "",
+      ...wrong.slice(0, 1).map(this.#again),
+      "",
+    ].join("\n");
   }
+
+  /** How to execute that way alone. */
+  readonly #again = ({ where }: Result): string => {
+    const seed = this.seed === undefined ? "" : `, seed: ${this.seed}`;
+    return `To run the first one alone, add to the options: only: ${JSON.stringify(where)}${seed}`;
+  };
 
   #tally(): string {
     const kinds = new Map<string, number>();

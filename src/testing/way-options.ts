@@ -33,6 +33,16 @@ export interface WayOptions extends DriveOptions {
    * `report.problems`. Ignored problems are in `ignored` of the result, and the text of the report counts them.
    */
   readonly ignore?: readonly (string | RegExp)[] | undefined;
+  /**
+   * The only way to execute, beside the undisturbed one: its words as the report has them, or a pattern that the words of
+   * several ways match. A failing report ends with those of its first one. Default: all ways.
+   */
+  readonly only?: string | RegExp | undefined;
+  /**
+   * What the numbers follow from that `Math.random()` gives to the agent, an integer. A failing report names it if the
+   * agent has drawn any. Default: another one each time.
+   */
+  readonly seed?: number | undefined;
 }
 
 /** The options with their defaults. */
@@ -43,6 +53,8 @@ export interface WaySettings {
   readonly before: (() => unknown) | undefined;
   readonly after: ((run: Run) => unknown) | undefined;
   readonly ignore: readonly (string | RegExp)[];
+  readonly only: string | RegExp | undefined;
+  readonly seed: number | undefined;
 }
 
 const PATIENCE_MS = 250;
@@ -50,14 +62,37 @@ const PATIENCE_MS = 250;
 /** Reads the options. Throws `invalid_argument` for an invalid one. */
 export function readWayOptions(options: WayOptions): WaySettings {
   checkObject("options", options);
-  const { answers = [], messages = [], before, after, ignore = [], ...drive } = options;
+  const { answers = [], messages = [], before, after, ignore = [], only, seed, ...drive } = options;
   if (typeof answers !== "function" && !Array.isArray(answers))
     throw badArgument("options.answers", "a list, or a function of the question", answers);
   checkMessages(messages);
   if (before !== undefined) checkFunction("options.before", before);
   if (after !== undefined) checkFunction("options.after", after);
   checkIgnore(ignore);
-  return { drive: readDriveOptions({ patienceMs: PATIENCE_MS, ...drive }), answers, messages, before, after, ignore };
+  if (only !== undefined && !(only instanceof RegExp) && typeof only !== "string")
+    throw badArgument("options.only", "the words of a way, or a pattern", only);
+  if (seed !== undefined && !Number.isSafeInteger(seed)) throw badArgument("options.seed", "an integer", seed);
+  const settings = readDriveOptions({ patienceMs: PATIENCE_MS, ...drive });
+  return { drive: settings, answers, messages, before, after, ignore, only, seed };
+}
+
+/**
+ * The ways to execute, of all that there are beside the undisturbed one.
+ * @throws `invalid_argument` if `only` names none of them: a test would pass that tries nothing.
+ */
+export function chosenWays<W>(
+  ways: readonly W[],
+  undisturbed: W,
+  whereOf: (way: W) => string,
+  { only }: WaySettings,
+): readonly W[] {
+  if (only === undefined) return ways;
+  const isChosen = (way: W): boolean =>
+    typeof only === "string" ? whereOf(way) === only : matches(whereOf(way), only);
+  const chosen = ways.filter(isChosen);
+  if (chosen.length === 0 && !isChosen(undisturbed))
+    throw badArgument("options.only", "the words of a way to run the agent, as the report has them", only);
+  return chosen;
 }
 
 /** The problems that the caller's own check reports. `run` is undefined if it was never created. */

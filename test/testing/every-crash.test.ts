@@ -122,6 +122,8 @@ describe("a difference is reported", () => {
         "          mails: []",
         "        }",
         "",
+        'To run the first one alone, add to the options: only: "crashed in step charge#1, when its work was done and its result was not stored"',
+        "",
       ].join("\n"),
     );
     expect(() => expect(report).toSurviveInterruptions()).toThrow("1 went wrong");
