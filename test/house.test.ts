@@ -6,7 +6,7 @@ it("no figure of the house is worse than it was", () => {
   expect(worseThanKnown(measureHouse(filesOfTheRooms()))).toEqual([]);
 });
 
-it("a worse figure is named", () => {
+it("a figure of the house that is worse than it was is named", () => {
   const house = measureHouse(filesOfTheRooms());
   expect(worseThanKnown({ ...house, "boolean fields": 1_000, folders: 1 })).toEqual(["boolean fields"]);
 });
@@ -63,6 +63,6 @@ it.each<[figure: keyof House, files: Readonly<Record<string, string>>, count: nu
     { "durable/a.ts": "function a(b: boolean, c = true) {} const d = (e: boolean) => e; class F { g(h: boolean) {} }" },
     3,
   ],
-])("%s are counted", (figure, files, count) => {
+])("the check of the house counts: %s", (figure, files, count) => {
   expect(measureHouse(new Map(Object.entries(files)))[figure]).toBe(count);
 });

@@ -10,12 +10,12 @@ it.each<[text: string, ...words: string[]]>([
   ["nobody’s run", "nobody"],
   ["an anybody-may-read file", "anybody"],
   ["const nobody_answers = 1;", "nobody"],
-])("%j holds %j", (text, ...words) => {
+])("in %j the words for persons are %j", (text, ...words) => {
   expect(findPersons(text).map(({ word }) => word)).toEqual(words);
 });
 
 it.each(["nobodys-business", "nobodyAnswers", "asNobody", "any one of them", "no body, some bodies", ""])(
-  "%j holds none",
+  "%j holds no word for a person",
   (text) => {
     expect(findPersons(text)).toEqual([]);
   },
@@ -33,7 +33,7 @@ it.each<[text: string, ...riddles: string[]]>([
   ["// Readers are told. The run goes on.", "are told", "goes on"],
   ["/** Undefined: there\n * is none. */", "there\n * is none"],
   ["// What it does Beside that\n// of the other", "Beside", "that\n// of"],
-])("%j holds %j", (text, ...riddles) => {
+])("in %j the riddles are %j", (text, ...riddles) => {
   expect(findRiddles(text).map(({ word }) => word)).toEqual(riddles);
 });
 

@@ -34,7 +34,7 @@ it.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, st
   ["a cursor beside runs", (admin) => admin.runs({ among: [], cursor: "MQ==" }), "no cursor"],
   ["too many runs", (admin) => admin.runs({ among: new Array(501).fill("x") }), "at most 500"],
   ["an id that is none", (admin) => admin.log("x"), "expected a UUID"],
-])("%s is refused", async (_what, call, message) => {
+])("an admin refuses %s", async (_what, call, message) => {
   const runtime = new Runtime();
   const refused = call(createAdmin(runtime));
   await expect(refused).rejects.toThrow(CadenzaError);

@@ -226,9 +226,12 @@ it("a view that cannot be read is told to its watcher", async () => {
   await expect(told).resolves.toMatchObject({ code: "run_not_found" });
 });
 
-it.each([{ attempts: 0 }, { attempts: 1.5 }, { backoffMs: -1 }, { url: 7 }])("refuses %o", (option) => {
-  expect(() => createClient({ url: "http://localhost", ...(option as object) })).toThrow(ClientError);
-});
+it.each([{ attempts: 0 }, { attempts: 1.5 }, { backoffMs: -1 }, { url: 7 }])(
+  "createClient refuses the option %o",
+  (option) => {
+    expect(() => createClient({ url: "http://localhost", ...(option as object) })).toThrow(ClientError);
+  },
+);
 
 it("a value that JSON cannot express is refused before it is sent", async () => {
   const client = createClient({

@@ -152,7 +152,7 @@ it.each([
   ["a date that is past", { "retry-after": later(-8_000) }, 250],
   ["nonsense", { "retry-after": "soon" }, 250],
   ["nothing", {}, 250],
-] as const)("Retry-After: %s", async (_what, headers, pauseMs) => {
+] as const)("a request is made again when the server's Retry-After says so: %s", async (_what, headers, pauseMs) => {
   expect(await passes(runOf([busy(headers), ok]).record())).toEqual(record);
   // The steps of the test are 50 ms long.
   expect(times).toEqual([0, Math.ceil(pauseMs / 50) * 50]);
@@ -173,7 +173,7 @@ it("a stream that says when to come back is left alone for so long", async () =>
 it.each([
   ["online", (): unknown => events.dispatchEvent(new Event("online"))],
   ["visibilitychange", (): unknown => page.dispatchEvent(new Event("visibilitychange"))],
-] as const)("%s ends a pause", async (_what, happens) => {
+] as const)("the event %s ends the pause before the next attempt", async (_what, happens) => {
   vi.stubGlobal("self", events);
   vi.stubGlobal("document", page);
   const done = read(runOf([...repeated(8, lost), whole(end)]).events());
@@ -261,7 +261,7 @@ it("headers that cannot be made are asked for again", async () => {
 });
 
 it.each([{ "no name": "x" }, { authorization: "two\nlines" }])(
-  "headers that are none are refused: %o",
+  "the option headers is refused if it gives no headers: %o",
   async (headers) => {
     await expect(runOf([ok], { headers: headers as never }).record()).rejects.toMatchObject({
       code: "invalid_argument",
@@ -275,12 +275,12 @@ it("an address that is none is refused, and not tried again", async () => {
   await expect(read(run.events())).rejects.toMatchObject({ code: "invalid_argument" });
 });
 
-it("no request follows a redirect", async () => {
+it("a request of the client follows no redirect", async () => {
   const fetch = vi.fn(async (..._request: Parameters<typeof globalThis.fetch>) => ok());
   await createClient({ url: "http://localhost", fetch }).attach("agent", RUN).record();
   expect(fetch.mock.calls[0]?.[1]).toMatchObject({ redirect: "manual" });
 });
 
-it.each([{ silenceMs: 0 }, { silenceMs: Number.NaN }, { attempts: -1 }])("refuses %o", (options) => {
+it.each([{ silenceMs: 0 }, { silenceMs: Number.NaN }, { attempts: -1 }])("attach refuses the option %o", (options) => {
   expect(() => runOf([ok], options)).toThrow(expect.objectContaining({ code: "invalid_argument" }));
 });

@@ -57,7 +57,7 @@ describe("durable(store)", () => {
 });
 
 describe("A durable agent on a store that is not durable", () => {
-  it("works, and the logger is told once", async () => {
+  it("completes its runs, and the logger is told once", async () => {
     const said: string[] = [];
     const { logger } = setUp().runtime;
     const runtime = new AgentRuntime({ logger: { ...logger, warn: (message) => void said.push(message) } });

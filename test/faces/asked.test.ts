@@ -63,7 +63,7 @@ async function waiting(runtime: AgentRuntime, options: { readonly sessionKey?: s
   return { run_id, session_id, question };
 }
 
-it("says which run, agent, session and message a request of ACP is about, with ids in their canonical form", async () => {
+it("authorize is told which run, agent, session and message a request of ACP is about, with ids in their canonical form", async () => {
   const { runtime, faces, send } = open();
   const { run_id, session_id, question } = await waiting(runtime);
   const odd = run_id.toUpperCase().replaceAll("-", "");
@@ -117,7 +117,7 @@ it("says which run, agent, session and message a request of ACP is about, with i
     expect([method, path, (await send(faces.acp, method, path, body)).asked]).toEqual([method, path, asked]);
 });
 
-it("tells talking from approving in a chat, though both are posted to one path", async () => {
+it("authorize can tell talking from approving in a chat, though both are posted to one path", async () => {
   const { runtime, faces, send } = open();
   const session_id = runtime.sessionId("chat-1");
   const where = { agent_name: "refund", chat_id: "chat-1", session_id };
@@ -168,7 +168,7 @@ it("tells talking from approving in a chat, though both are posted to one path",
   expect(named.asked).toEqual([{ action: "read", agent_name: "refund", chat_id: "chat-2", run_id: other.run_id }]);
 });
 
-it("tells talking from resuming an interrupt of AG-UI", async () => {
+it("authorize can tell talking from resuming an interrupt of AG-UI", async () => {
   const { runtime, faces, send } = open();
   const session_id = runtime.sessionId("thread-1");
   const where = { agent_name: "refund", chat_id: "thread-1", session_id };
@@ -202,7 +202,7 @@ it("tells talking from resuming an interrupt of AG-UI", async () => {
   ]);
 });
 
-it("speaks the same words about the inspector, with the tenant that the request names", async () => {
+it("authorize is told the same of requests to the inspector, with the tenant that the request names", async () => {
   const { runtime, faces, send } = open();
   const { run_id, session_id, question } = await waiting(runtime);
   const odd = run_id.toUpperCase();
@@ -241,7 +241,7 @@ it("speaks the same words about the inspector, with the tenant that the request 
     expect([method, path, (await send(faces.inspector, method, path, body)).asked]).toEqual([method, path, asked]);
 });
 
-it("refuses an answer of which the host learns too late, and the question stays open", async () => {
+it("an answer of which the host learns too late is refused, and the question stays open", async () => {
   const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund?", { kind: "approval" }));
   const { run_id } = await runtime.createRun({ agent_name: "refund", input: "" });
   const authorize = ({ question }: Pick<AuthorizeRequest, "question">) => (question?.kind === "approval" ? false : {});

@@ -397,7 +397,7 @@ const rows: readonly Row[] = [
   ),
 ];
 
-it.each(rows)("%s, over %s", async (_claim, _face, send, found) => {
+it.each(rows)("a client that claims %s gets no more than its user may, over %s", async (_claim, _face, send, found) => {
   const { world, look } = await open();
   const response = await send(world);
   await response.text();

@@ -196,7 +196,7 @@ describe.each(rows.map((one) => [`${one.face}: ${one.name}`, one] as const))("%s
   );
 });
 
-it("an inspector has no owners: such a grant is refused", async () => {
+it("the inspector refuses a grant of authorize that names an owner", async () => {
   const { faces } = await open(grants.owner);
   expect((await send(faces.inspector, ["GET", "/api/start"])).status).toBe(403);
 });

@@ -113,7 +113,7 @@ const faces: readonly (readonly [
   ],
 ];
 
-it.each(faces)("over %s", async (_name, make, asksOf) => {
+it.each(faces)("a failure of the store is told without its text over %s", async (_name, make, asksOf) => {
   const seen: string[] = [];
   for (const agent of ["desk", "leaks", "throws"]) {
     for (const method of agent === "throws" ? [undefined] : METHODS) {

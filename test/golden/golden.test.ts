@@ -9,7 +9,7 @@ const logs = readdirSync(FOLDER)
   .filter((file) => file.endsWith(".json"))
   .map((file) => [file, JSON.parse(readFileSync(new URL(file, FOLDER), "utf8")) as GoldenLog] as const);
 
-it("there is a log of every agent", () => {
+it("there is a golden log of every agent of test/golden", () => {
   expect(new Set(logs.map(([, { agent_name }]) => agent_name))).toEqual(new Set(Object.keys(agents)));
 });
 

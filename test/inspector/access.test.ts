@@ -287,6 +287,6 @@ it.each<[string, InspectorOptions, string]>([
   ["a token beside authorize", { token: TOKEN, authorize: () => false }, "beside authorize"],
   ["CORS", { cors: true } as InspectorOptions, "options.cors"],
   ["a negative time", { refreshMs: -1 }, "refreshMs"],
-])("%s is refused", (_what, options, message) => {
+])("createInspectorNodeListener refuses %s", (_what, options, message) => {
   expect(() => createInspectorNodeListener(new Runtime(), options)).toThrow(message);
 });

@@ -58,7 +58,7 @@ const names = [
 ];
 
 it(
-  "any request gets an answer",
+  "any request to the inspector gets an answer",
   async () => {
     const random = seededRandom();
     const runtime = new Runtime({ retention: { maxRuns: 100 } });
@@ -112,7 +112,7 @@ it.each<[string, string, Record<string, string>, number]>([
   ["a list", "[]", {}, 422],
   ["an unknown field", '{"mode":"sync"}', {}, 422],
   ["a key that changes prototypes", '{"__proto__":{}}', {}, 422],
-])("%s is refused", async (_what, body, headers, status) => {
+])("the inspector refuses a request to create a run with %s", async (_what, body, headers, status) => {
   const runtime = new Runtime().register("echo", (input) => input);
   const visitor = new Visitor(createInspectorHandler(runtime, { ...everything, limits: { maxBodyBytes: 1_000 } }));
   expect((await visitor.post("create", body, headers)).status).toBe(status);

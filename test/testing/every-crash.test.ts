@@ -102,7 +102,7 @@ describe("an agent is crashed", () => {
   });
 });
 
-describe("a difference is reported", () => {
+describe("everyCrash reports a difference", () => {
   it("of the world outside", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       await step("charge", () => done.push("30 €"));

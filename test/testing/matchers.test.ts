@@ -69,7 +69,7 @@ it("a failure gives the run's state in full", async () => {
   );
 });
 
-it("reports have matchers too", async () => {
+it("toSurviveInterruptions is about the reports of everyInterruption and everyCrash", async () => {
   const good = await everyInterruption(() => "x", "x");
   expect(good).toSurviveInterruptions();
   expect(String(good)).toBe(

@@ -20,7 +20,7 @@ it("an agent is driven", async () => {
   assert.equal((await replay(booking, await record(t))).status, "completed");
 });
 
-it("time passes", async () => {
+it("the clock of a drive is advanced", async () => {
   const t = drive(booking, "Paris");
   await t.until("await");
   await t.clock.advance("24h");

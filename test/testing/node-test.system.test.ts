@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 const fixture = fileURLToPath(new URL("./node-test.fixture.ts", import.meta.url));
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-it("the kit works with node:test", { timeout: 60_000 }, async () => {
+it("the testing kit and the store contract run under node --test", { timeout: 60_000 }, async () => {
   const { NODE_OPTIONS: _, NODE_TEST_CONTEXT: __, ...env } = process.env;
   const args = ["--import", "tsx", "--test-reporter", "tap", "--test", fixture];
   const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root, env });

@@ -606,7 +606,7 @@ it("a run that fails for what its agent has emitted fails for that, also if a su
   expect(await endOf({ runtime }, run_id)).toBe("failed: invalid_yield");
 });
 
-it("leaves no timer where a run is released at work", async () => {
+it("the active time of a run leaves no timer where the run is released at work", async () => {
   const replicas = inMemory();
   const { clock } = replicas;
   const { runtime } = replicas.start({ durability });

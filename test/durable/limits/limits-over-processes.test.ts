@@ -272,7 +272,7 @@ it("a process that closes hands its run on with its slot", async () => {
   expect(works.begun).toEqual(["first", "first"]);
 });
 
-it("a fork waits for a slot", async () => {
+it("a fork waits for a slot as other runs do", async () => {
   const replicas = inMemory();
   const works = new Works();
   const agent = agentOf(works, { max: 1 });

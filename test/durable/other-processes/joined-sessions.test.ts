@@ -56,7 +56,7 @@ async function joinedAtOnce(agent_name: string) {
   return { first, session_id };
 }
 
-it("keeps the messages of both", async () => {
+it("a session that two processes create at once, as runs join one of its runs, keeps the messages of both", async () => {
   const { first, session_id } = await joinedAtOnce("agent");
 
   const { history } = await first.getSession(session_id);
@@ -66,7 +66,7 @@ it("keeps the messages of both", async () => {
   expect(history).toHaveLength(6);
 });
 
-it("keeps a state that was set meanwhile", async () => {
+it("a session that two processes create at once keeps a state that was set meanwhile", async () => {
   const { first, session_id } = await joinedAtOnce("sets");
   expect((await first.getSession(session_id)).state).toEqual({ seats: 2 });
 });
@@ -93,7 +93,7 @@ async function joinedBefore(change: "deleted" | "replaced") {
 }
 
 it.each(["deleted", "replaced"] as const)(
-  "shows a run none of the later messages when its session was %s as it joined",
+  "a run that joins a session sees none of the later messages when the session was %s as it joined",
   async (change) => {
     const { first, run } = await joinedBefore(change);
     expect(run.status).toBe("completed");
@@ -103,7 +103,7 @@ it.each(["deleted", "replaced"] as const)(
   },
 );
 
-it("shows a run none of the later messages when the session that it had made was deleted before the store had the run", async () => {
+it("a run that makes a session sees none of the later messages when the session was deleted before the store had the run", async () => {
   const { clock, first, second, hold } = open();
   const { run_id: session_id } = await first.createRun({ agent_name: "agent", input: "one" });
   const letGo = hold("makeSession");

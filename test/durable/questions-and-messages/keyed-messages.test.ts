@@ -55,25 +55,28 @@ describe.each([
   { on: "in memory", open: () => inMemory() },
   { on: "on a file", open: () => onFile() },
 ])("$on", ({ open }) => {
-  it.each(ways)("is sent at $process to a $state run: once, and no other under its key", async (way) => {
-    const replicas = open();
-    const { owner, run_id, send, work } = await receiving(replicas, way);
-    expect(await send("one", "k1")).toEqual({ run_id });
-    expect(await send("one", "k1")).toEqual({ run_id });
-    expect(await refusal(send("other", "k1"))).toMatchObject({ code: "idempotency_conflict", run_id });
-    expect(await mailIn(owner.store, run_id)).toEqual(["one"]);
-    await replicas.clock.advance(3_000);
-    expect((await refusal(send("other", "k1"))).code).toBe("idempotency_conflict");
-    await send("two", "k2");
-    work.resolve();
-    await replicas.clock.advance(3_000);
-    expect(textsOf(await owner.runtime.getRun(run_id))).toEqual(["one, two"]);
-    expect(await send("one", "k1")).toEqual({ run_id });
-    expect((await refusal(send("other", "k1"))).code).toBe("idempotency_conflict");
-  });
+  it.each(ways)(
+    "a message with a key is sent at $process to a $state run: once, and no other under its key",
+    async (way) => {
+      const replicas = open();
+      const { owner, run_id, send, work } = await receiving(replicas, way);
+      expect(await send("one", "k1")).toEqual({ run_id });
+      expect(await send("one", "k1")).toEqual({ run_id });
+      expect(await refusal(send("other", "k1"))).toMatchObject({ code: "idempotency_conflict", run_id });
+      expect(await mailIn(owner.store, run_id)).toEqual(["one"]);
+      await replicas.clock.advance(3_000);
+      expect((await refusal(send("other", "k1"))).code).toBe("idempotency_conflict");
+      await send("two", "k2");
+      work.resolve();
+      await replicas.clock.advance(3_000);
+      expect(textsOf(await owner.runtime.getRun(run_id))).toEqual(["one, two"]);
+      expect(await send("one", "k1")).toEqual({ run_id });
+      expect((await refusal(send("other", "k1"))).code).toBe("idempotency_conflict");
+    },
+  );
 });
 
-it("is refused when another process has sent another one under its key at the same time", async () => {
+it("a message with a key is refused when another process has sent another one under its key at the same time", async () => {
   const replicas = inMemory();
   // Each call to the store takes a while, so that both processes read before either has written.
   let isSlow = false;
@@ -97,7 +100,7 @@ it("is refused when another process has sent another one under its key at the sa
   expect((await sent).indexOf("sent")).toBe((await mailIn(owner.store, run_id))[0]);
 });
 
-it("needs its run's log where the run is not loaded, and one without a key does not", async () => {
+it("a message with a key needs its run's log where the run is not loaded, and one without a key does not", async () => {
   let reads = 0;
   const count: Hook = (call, method) => {
     if (method === "read") reads += 1;

@@ -24,7 +24,7 @@ it("a plain agent that asks on a persistent store: the logger is warned, once, a
 it.each([
   { of: "a durable agent on such a store", durable: true, isPersistent: true },
   { of: "a plain agent on a store that ends with the process", durable: false, isPersistent: false },
-])("no warning is given of $of", async ({ durable, isPersistent }) => {
+])("no warning is given when $of asks", async ({ durable, isPersistent }) => {
   const set = setUp(isPersistent ? { store: lastingStore() } : {});
   set.runtime.register("agent", { durable }, async (_input, { ask }) => void (await ask("Well?")));
   await set.runtime.createRun({ agent_name: "agent", input: "" });

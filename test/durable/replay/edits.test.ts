@@ -20,7 +20,7 @@ const uncrashed = await play({ register: (process) => register(process, original
 const allEdits = edits();
 const positions = uncrashed.log.map((_, index) => index).filter((index) => index >= 2 && index % EVERY === 0);
 
-it("there are at least 240 trials", () => {
+it("the edits of code are tried at 240 places of logs at least", () => {
   expect(uncrashed.world.violations).toEqual([]);
   expect(allEdits.length * positions.length).toBeGreaterThanOrEqual(240);
 });

@@ -44,7 +44,7 @@ it("a sub-run that the store has not taken yet is not looked for in vain", async
 });
 
 it.each(scenarios.map((scenario, index) => ({ scenario, index, name: scenario.name })))(
-  "any call of the store may fail: $name",
+  "a run ends as it must although a call of the store fails: $name",
   async ({ scenario, index }) => {
     const course = courses[index % courses.length] as Course;
     const unfailed = await playIn(scenario, course);

@@ -64,40 +64,43 @@ async function shown(one: Replica, run_id: string, await_id: string): Promise<vo
   throw new Error(`Run ${run_id} does not show ${await_id}.`);
 }
 
-it.each(["async", "sync"] as const)("is settled above when the call in mode %s resolves", async (mode) => {
-  const seed = Number(process.env["SEED"] ?? 27);
-  for (let trial = 0; trial < TRIALS; trial++) {
-    const random = new Random(`${seed}/${trial}/${mode}`);
-    const replicas = inMemory(1 + random.below(6));
-    const workers = Array.from({ length: 1 + random.below(2) }, () => replicas.start({ durability }, slowly(random)));
-    for (const worker of workers) register(worker);
-    const [first = expect.fail()] = workers;
-    const caller = replicas.start({ durability, work: false }, slowly(random));
-    const reader = replicas.start({ durability, work: false });
-    const { runtime } = caller;
-    const { run_id } = await passing(first, first.runtime.createRun({ agent_name: "top", input: "", mode: "async" }));
-    const at = `seed ${seed}, trial ${trial}`;
-    for (const question of random.chance(0.5) ? ["ask#1", "ask#2", "ask#3"] : ["ask#2", "ask#1", "ask#3"]) {
-      const await_id = `run:middle#1/run:bottom#1/${question}`;
-      await shown(reader, run_id, await_id);
-      const reply = { run_id, await_id, await_resume: { question }, mode } as const;
-      const key = random.chance(0.3) ? `${trial}/${question}` : undefined;
-      const calls = [runtime.resume(reply, { idempotencyKey: key })];
-      if (key !== undefined) calls.push(runtime.resume(reply, { idempotencyKey: key }));
-      for (const call of calls) {
-        const looking = call.then(async (run) => ({ run, open: await openIn(reader, run_id) }));
-        const { run, open } = await passing(caller, looking);
-        expect(run.await_request?.await_id, `the result, ${question}, ${at}`).not.toBe(await_id);
-        expect(open, `the run, ${question}, ${at}`).not.toContain(await_id);
+it.each(["async", "sync"] as const)(
+  "an answered question of a sub-run is settled in all runs above when the call in mode %s resolves",
+  async (mode) => {
+    const seed = Number(process.env["SEED"] ?? 27);
+    for (let trial = 0; trial < TRIALS; trial++) {
+      const random = new Random(`${seed}/${trial}/${mode}`);
+      const replicas = inMemory(1 + random.below(6));
+      const workers = Array.from({ length: 1 + random.below(2) }, () => replicas.start({ durability }, slowly(random)));
+      for (const worker of workers) register(worker);
+      const [first = expect.fail()] = workers;
+      const caller = replicas.start({ durability, work: false }, slowly(random));
+      const reader = replicas.start({ durability, work: false });
+      const { runtime } = caller;
+      const { run_id } = await passing(first, first.runtime.createRun({ agent_name: "top", input: "", mode: "async" }));
+      const at = `seed ${seed}, trial ${trial}`;
+      for (const question of random.chance(0.5) ? ["ask#1", "ask#2", "ask#3"] : ["ask#2", "ask#1", "ask#3"]) {
+        const await_id = `run:middle#1/run:bottom#1/${question}`;
+        await shown(reader, run_id, await_id);
+        const reply = { run_id, await_id, await_resume: { question }, mode } as const;
+        const key = random.chance(0.3) ? `${trial}/${question}` : undefined;
+        const calls = [runtime.resume(reply, { idempotencyKey: key })];
+        if (key !== undefined) calls.push(runtime.resume(reply, { idempotencyKey: key }));
+        for (const call of calls) {
+          const looking = call.then(async (run) => ({ run, open: await openIn(reader, run_id) }));
+          const { run, open } = await passing(caller, looking);
+          expect(run.await_request?.await_id, `the result, ${question}, ${at}`).not.toBe(await_id);
+          expect(open, `the run, ${question}, ${at}`).not.toContain(await_id);
+        }
       }
+      await shown(reader, run_id, "ask#1");
+      const ended = runtime.resume({ run_id, await_id: "ask#1", await_resume: {}, mode: "sync" });
+      expect((await passing(caller, ended)).status, at).toBe("completed");
+      for (const one of [...workers, caller, reader]) void one.runtime.close({ drainMs: 0 }).catch(() => undefined);
+      await replicas.clock.advance(1_000);
     }
-    await shown(reader, run_id, "ask#1");
-    const ended = runtime.resume({ run_id, await_id: "ask#1", await_resume: {}, mode: "sync" });
-    expect((await passing(caller, ended)).status, at).toBe("completed");
-    for (const one of [...workers, caller, reader]) void one.runtime.close({ drainMs: 0 }).catch(() => undefined);
-    await replicas.clock.advance(1_000);
-  }
-});
+  },
+);
 
 describe("an answer to a sub-run that is deleted meanwhile", () => {
   const await_id = "run:child#1/ask#1";

@@ -45,28 +45,31 @@ it.each([
   { agent: "deep", late: true, first: "another process" },
   { agent: "beside", late: false, first: "another process" },
   { agent: "beside", late: true, first: "another process" },
-])("the question of its sub-run can be answered ($agent, first asked: $first, late: $late)", async (situation) => {
-  const { agent, late, first } = situation;
-  const world = new World({ late, runtime: { durability }, register });
-  const own = world.start();
-  const other = world.start();
-  const run_id = await create(world, own, agent);
-  await world.pass(2_000);
-  const order = first === "another process" ? [other, own] : [own, other];
-  const outcomes: string[] = [];
-  // A client behind a load balancer answers the question that is shown, and tries again at another process.
-  for (let attempt = 0; attempt < 12; attempt++) {
-    const state = await world.stateOf(run_id);
-    if (state.ended !== null) break;
-    const process = order[attempt % 2] ?? own;
-    if (state.question === null) await world.pass(1_000);
-    else outcomes.push(await answer(world, process, run_id, state.question.asked.await_id));
-  }
-  await world.pass(5_000);
-  expect(outcomes).not.toContain("no answer");
-  expect((await world.stateOf(run_id)).status).toBe("completed");
-  // The sub-run has ended as well, and was run once.
-  const runs = await world.store.list({ tenant: "", limit: 100, offset: 0 });
-  expect(runs.map(({ head }) => head.status)).toEqual(runs.map(() => "completed"));
-  expect(world.violations).toEqual([]);
-});
+])(
+  "the question of a plain sub-run of a durable run can be answered ($agent, first asked: $first, late: $late)",
+  async (situation) => {
+    const { agent, late, first } = situation;
+    const world = new World({ late, runtime: { durability }, register });
+    const own = world.start();
+    const other = world.start();
+    const run_id = await create(world, own, agent);
+    await world.pass(2_000);
+    const order = first === "another process" ? [other, own] : [own, other];
+    const outcomes: string[] = [];
+    // A client behind a load balancer answers the question that is shown, and tries again at another process.
+    for (let attempt = 0; attempt < 12; attempt++) {
+      const state = await world.stateOf(run_id);
+      if (state.ended !== null) break;
+      const process = order[attempt % 2] ?? own;
+      if (state.question === null) await world.pass(1_000);
+      else outcomes.push(await answer(world, process, run_id, state.question.asked.await_id));
+    }
+    await world.pass(5_000);
+    expect(outcomes).not.toContain("no answer");
+    expect((await world.stateOf(run_id)).status).toBe("completed");
+    // The sub-run has ended as well, and was run once.
+    const runs = await world.store.list({ tenant: "", limit: 100, offset: 0 });
+    expect(runs.map(({ head }) => head.status)).toEqual(runs.map(() => "completed"));
+    expect(world.violations).toEqual([]);
+  },
+);

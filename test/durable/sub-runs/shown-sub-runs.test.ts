@@ -48,7 +48,7 @@ async function spoken(world: World, run_id: string): Promise<string[]> {
 }
 
 it.each([false, true])(
-  "leaves out what an interrupted attempt emitted that emits nothing later (late: %s)",
+  "the copy of a shown sub-run leaves out what an interrupted attempt emitted that emits nothing later (late: %s)",
   async (late) => {
     const world = new World({ late, register });
     const { parent, child } = await begin(world);
@@ -62,7 +62,7 @@ it.each([false, true])(
   },
 );
 
-it.each([false, true])("is shown while another process executes it (late: %s)", async (late) => {
+it.each([false, true])("a sub-run is shown while another process executes it (late: %s)", async (late) => {
   const world = new World({
     late,
     register: (process) => {

@@ -202,20 +202,23 @@ it.each([
   { processes: 1, culprits: 1 },
   { processes: 3, culprits: 1 },
   { processes: 1, culprits: 2 },
-])("ends as a crash loop, and no sound run does ($culprits of them, $processes processes)", async (situation) => {
-  const { processes, culprits } = situation;
-  const finished: string[] = [];
-  const world = worldOfCulprits(finished);
-  const first = world.start();
-  const sound = await createMany(world, first, SOUND / 2, "sound");
-  const bad = await createMany(world, first, culprits, "culprit");
-  if (first.state === "alive") sound.push(...(await createMany(world, first, SOUND / 2, "sound")));
-  await superviseUntil(world, processes, () => isOver(world, [...sound, ...bad]));
-  expect(await Promise.all(bad.map((run_id) => reasonOf(world, run_id)))).toEqual(bad.map(() => "crash_loop"));
-  expect(await statuses(world, sound)).toEqual({ completed: sound.length });
-  // A finished step is not begun again.
-  expect(finished).toHaveLength(sound.length);
-});
+])(
+  "a run that crashes each process ends as a crash loop, and no sound run does ($culprits of them, $processes processes)",
+  async (situation) => {
+    const { processes, culprits } = situation;
+    const finished: string[] = [];
+    const world = worldOfCulprits(finished);
+    const first = world.start();
+    const sound = await createMany(world, first, SOUND / 2, "sound");
+    const bad = await createMany(world, first, culprits, "culprit");
+    if (first.state === "alive") sound.push(...(await createMany(world, first, SOUND / 2, "sound")));
+    await superviseUntil(world, processes, () => isOver(world, [...sound, ...bad]));
+    expect(await Promise.all(bad.map((run_id) => reasonOf(world, run_id)))).toEqual(bad.map(() => "crash_loop"));
+    expect(await statuses(world, sound)).toEqual({ completed: sound.length });
+    // A finished step is not begun again.
+    expect(finished).toHaveLength(sound.length);
+  },
+);
 
 it("a run whose process was killed from outside, again and again, is no crash loop", async () => {
   const finished: string[] = [];

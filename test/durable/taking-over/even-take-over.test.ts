@@ -61,7 +61,7 @@ it("of 60 runs of a dead process, each of three workers takes a third, give or t
   expect(await statuses(world, ids)).toEqual({ completed: MANY });
 });
 
-it("none executes more than `max` of them, and all of its own besides", async () => {
+it("no worker executes more than `max` of the runs of a dead process, and each executes all of its own besides", async () => {
   const max = 15;
   const { world, begun } = begin(max);
   const dying = world.start();

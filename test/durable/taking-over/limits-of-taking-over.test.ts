@@ -51,20 +51,23 @@ async function live(world: World, process: Process): Promise<number> {
   return Object.values(stats.live).reduce((sum, each) => sum + each, 0);
 }
 
-it.each([1, 2])("a process has no more of them than maxLiveRuns at a time (%i processes)", async (processes) => {
-  const { world, most } = begin(3_000);
-  const ids = await leaveBehind(world);
-  const living = Array.from({ length: processes }, () => world.start());
-  for (let look = 0; look < 10; look++) {
-    await world.pass(500);
-    for (const process of living) expect(await live(world, process)).toBeLessThanOrEqual(LIMIT);
-  }
-  await world.pass(60_000);
-  expect(await statuses(world, ids)).toEqual({ completed: MANY });
-  for (const process of living) expect(most.get(process.name)).toBeLessThanOrEqual(LIMIT);
-});
+it.each([1, 2])(
+  "a process has no more of the runs that it takes over than maxLiveRuns at a time (%i processes)",
+  async (processes) => {
+    const { world, most } = begin(3_000);
+    const ids = await leaveBehind(world);
+    const living = Array.from({ length: processes }, () => world.start());
+    for (let look = 0; look < 10; look++) {
+      await world.pass(500);
+      for (const process of living) expect(await live(world, process)).toBeLessThanOrEqual(LIMIT);
+    }
+    await world.pass(60_000);
+    expect(await statuses(world, ids)).toEqual({ completed: MANY });
+    for (const process of living) expect(most.get(process.name)).toBeLessThanOrEqual(LIMIT);
+  },
+);
 
-it("takes the next ones without a pause longer than a scan", async () => {
+it("a process at maxLiveRuns takes over the next runs without a pause longer than a scan", async () => {
   const { world } = begin(1_000);
   const ids = await leaveBehind(world);
   world.start();
@@ -72,7 +75,7 @@ it("takes the next ones without a pause longer than a scan", async () => {
   expect(await statuses(world, ids)).toEqual({ completed: MANY });
 });
 
-it("counts those that it has claimed and is still loading", async () => {
+it("maxLiveRuns counts the runs that a process has claimed and is still loading", async () => {
   const replicas = inMemory();
   const { clock } = replicas;
   const wait = (ms: number): Promise<void> => new Promise((resolve) => clock.setTimeout(resolve, ms));

@@ -166,7 +166,7 @@ it("a run that begins later, an answer and a message are brought to a worker at 
   expect([ended.status, textsOf(ended)[0]]).toEqual(["completed", expect.stringContaining("Rain.")]);
 });
 
-it("a run whose sub-run ends elsewhere is woken", async () => {
+it("a waker wakes a run whose sub-run ends in another process", async () => {
   const fleet = new Fleet(inMemory());
   const { clock } = fleet.replicas;
   const parents = fleet.worker();
@@ -321,7 +321,7 @@ it("a waker that starts late is started", async () => {
   expect([waker.given > 0, await fleet.statuses()]).toEqual([true, { completed: 1 }]);
 });
 
-it("a store that fails during a look loses nothing", async () => {
+it("a wake-up is not lost when the store fails as its run is looked at", async () => {
   const fleet = new Fleet(inMemory());
   const { clock } = fleet.replicas;
   let isDown = false;
@@ -340,7 +340,7 @@ it("a store that fails during a look loses nothing", async () => {
   expect([await fleet.statuses(), fleet.queue.size]).toEqual([{ completed: 2 }, 0]);
 });
 
-it("an interval of the scan that is given holds with a waker too", async () => {
+it("the option scanMs holds where there is a waker", async () => {
   const fleet = new Fleet(inMemory(), () => "lost");
   fleet.worker({ scanMs: 500 });
   await fleet.replicas.clock.advance(100);
@@ -349,7 +349,7 @@ it("an interval of the scan that is given holds with a waker too", async () => {
   expect(await fleet.statuses()).toEqual({ completed: 1 });
 });
 
-it("what is no waker is refused", async () => {
+it("an option waker that is no waker is refused", async () => {
   const { store } = inMemory().start();
   const given = [{}, { wake: () => undefined, start: () => undefined }, "nats", null];
   const codes = given.map(

@@ -501,7 +501,7 @@ describe.each(versions)("$name", ({ sdk: ai, models }) => {
   });
 });
 
-it("generateObject of ai 6 works", async () => {
+it("generateObject of ai 6 gives an agent its object", async () => {
   const { generateObject } = await import("ai");
   const set = setUp();
   const model = pretend("v3", () => answer('{"ok":true}'));

@@ -138,7 +138,7 @@ describe("`current: false`", () => {
   });
 });
 
-it("the option is true or false", () => {
+it("the option current is true or false", () => {
   // @ts-expect-error: it is neither.
   expect(() => versions(setUp(), { current: "yes" })).toThrow("options.current: expected true or false");
 });

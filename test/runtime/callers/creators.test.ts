@@ -185,7 +185,7 @@ it("a fork under a key of another user makes a conflict that names no run", asyn
   await runtime.close();
 });
 
-it("watch is refused", () => {
+it("a scope of a user refuses watch", () => {
   const { ada } = open();
   expect(() => ada.watch()).toThrow("cannot watch");
 });

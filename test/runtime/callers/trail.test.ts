@@ -85,7 +85,7 @@ describe.each(places)("who did it, %s", (_where, make) => {
   });
 });
 
-it("is JSON, and the options of createAdmin are checked", () => {
+it("the principal of createAdmin has to be JSON, and its options are checked", () => {
   const { runtime } = setUp();
   expect(() => createAdmin(runtime, { principal: undefined })).not.toThrow();
   expect(() => createAdmin(runtime, { principal: (() => 1) as never })).toThrow(/options\.principal/);

@@ -372,13 +372,13 @@ it("with exposeErrors a step's error is shown with its message", async () => {
   expect((await read(set, run_id)).filter(isDetail)[1]).toMatchObject({ error: { message: "Broken." } });
 });
 
-it("refuses a detail that is neither true nor false", async () => {
+it("runtime.events refuses an option detail that is neither true nor false", async () => {
   const { runtime } = setUp();
   const events = runtime.events("00000000-0000-4000-8000-000000000001", { detail: "yes" as never });
   expect(await refusal(events[Symbol.asyncIterator]())).toMatchObject({ code: "invalid_argument" });
 });
 
-it("is typed by the option", () => {
+it("the type of runtime.events follows from the option detail", () => {
   const { runtime } = setUp();
   expectTypeOf(runtime.events("x")).toEqualTypeOf<AsyncIterableIterator<StreamedEvent>>();
   expectTypeOf(runtime.events("x", { after: 1 })).toEqualTypeOf<AsyncIterableIterator<StreamedEvent>>();

@@ -54,7 +54,7 @@ it("the caller that waits for a run that begins later gets it when it rests", as
 });
 
 it.each([Number.NaN, -1, Number.POSITIVE_INFINITY, "tomorrow", new Date(Number.NaN), null])(
-  "startAt is not %s",
+  "a startAt of %s is refused",
   async (startAt) => {
     const { runtime } = setUp();
     await runAgent(runtime, () => "done");

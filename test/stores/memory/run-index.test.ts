@@ -10,7 +10,7 @@ const run = (order: number, created: Partial<CreatedEntry> = {}): IndexedRun => 
 };
 const page = { tenant: "acme", limit: 10, offset: 0 };
 
-it("finds the runs of a session without a look at the others, the newest first", () => {
+it("the index of a MemoryStore finds the runs of a session without a look at the others, the newest first", () => {
   const index = new RunIndex<IndexedRun>();
   const first = run(1);
   const later = [run(2, { session_id: "run 1" }), run(3, { session_id: "run 1" })] as const;
@@ -25,7 +25,7 @@ it("finds the runs of a session without a look at the others, the newest first",
   expect(index.find({ ...page, session_id: "run 1" }, undefined)).toEqual([]);
 });
 
-it("looks at as few runs as it can where a query names several things", () => {
+it("the index of a MemoryStore looks at as few runs as it can where a query names several things", () => {
   const index = new RunIndex<IndexedRun>();
   const wanted = run(9, { session_id: "chat", labels: { order: "7" } });
   for (let order = 1; order <= 5; order++) index.add(run(order, { session_id: "chat" }));
