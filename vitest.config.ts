@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { configDefaults, defineConfig } from "vitest/config";
-import { ClosingLineReporter } from "./scripts/closing-line-reporter.ts";
+import { ClosingLineReporter } from "./test/harness/closing-line-reporter.ts";
 
 const source = fileURLToPath(new URL("./src", import.meta.url));
 

@@ -1,4 +1,4 @@
-/** Serves a few agents: `npm run demo:serve` */
+/** Serves a few agents: `npm run demo -- serve` */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AgentRuntime } from "cadenza";

@@ -6,7 +6,7 @@ import { memoryHost } from "./harness/memory-host.ts";
 const MOST_OWN = 75;
 const MOST = 200;
 
-it("test/api.txt has every exported name with its signature: `npm run api` writes it", () => {
+it("test/api.txt has every exported name with its signature: `npm run generate -- api` writes it", () => {
   expect(currentApi()).toBe(knownApi());
 });
 

@@ -1,5 +1,5 @@
 /**
- * A chat with a red button: the server ends as with `kill -9`, and is started again. `npm run demo:chat`
+ * A chat with a red button: the server ends as with `kill -9`, and is started again. `npm run demo -- chat`
  * Arguments: the port, the file of the store, the pause between two words in milliseconds.
  */
 import type { ChildProcess } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
  * Two web processes and three workers on one PostgreSQL. Customers order and answer over HTTP, and one worker is killed
- * in the middle: `npm run demo:cluster`. It starts a PostgreSQL of its own, unless PGHOST names one.
+ * in the middle: `npm run demo -- cluster`. It starts a PostgreSQL of its own, unless PGHOST names one.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";

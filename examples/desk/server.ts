@@ -1,5 +1,5 @@
 /**
- * A desk for the users of two companies: `npm run demo:desk`, then open `/?user=ada` or `/?user=bob`. The page shows two
+ * A desk for the users of two companies: `npm run demo -- desk`, then open `/?user=ada` or `/?user=bob`. The page shows two
  * sub-agents at work, and asks with a form. Arguments: the port, the file of the store, the pause between two words in
  * milliseconds.
  */

@@ -13,7 +13,7 @@ import { renderReport, renderStatistics, reportIn } from "./report.ts";
 import { fixedAnswers, TypedAnswers } from "./terminal.ts";
 
 const OWN_LOCKFILE = fileURLToPath(new URL("../../package-lock.json", import.meta.url));
-/** Where runs are kept, for `npm run demo:inspect`. */
+/** Where runs are kept, for `npm run demo -- inspect`. */
 const OWN_STORE = resolve(".cadenza/demo.db");
 const KEPT_RUNS = 20;
 
@@ -52,7 +52,7 @@ async function main(args: readonly string[]): Promise<number> {
     const report = reportIn(run);
     if (report !== undefined) print(`\n${renderReport(report)}\n`);
     print(`\n${renderStatistics(await runtime.getAgent(licenceAudit.name))}\n`);
-    if (store === undefined) print(`\nTo see what run ${run.run_id} did: npm run demo:inspect\n`);
+    if (store === undefined) print(`\nTo see what run ${run.run_id} did: npm run demo -- inspect\n`);
     return 0;
   } finally {
     answers.close();

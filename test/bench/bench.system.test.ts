@@ -24,7 +24,7 @@ describe("the benchmark", () => {
     await build({
       config: false,
       entry: Object.fromEntries(
-        ["index", "http", "durable", "sqlite"].map((name) => [name, join(ROOT, `src/${name}.ts`)]),
+        ["index", "http", "store", "sqlite"].map((name) => [name, join(ROOT, `src/${name}.ts`)]),
       ),
       outDir: folder,
       format: ["esm"],

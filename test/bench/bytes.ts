@@ -1,7 +1,7 @@
 /**
  * Prints as JSON how many bytes a run, and a run that is asked and answered, allocate, and how much heap a waiting run
  * keeps: the built package, in memory. It needs `--expose-gc` and a young generation that takes all of it, so that
- * nothing is collected in between: `npm run check:bytes`.
+ * nothing is collected in between: `npm run check -- bytes`.
  */
 import { fileURLToPath } from "node:url";
 import type * as Cadenza from "cadenza";

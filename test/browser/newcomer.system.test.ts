@@ -22,7 +22,7 @@ describe.skipIf(browser === undefined)("a newcomer", () => {
     // The demo keeps its runs in its own folder, which is not the working copy.
     const cwd = inject("projectFolder");
     const said = execFileSync(process.execPath, ["examples/licence-audit/main.js", "--yes"], { cwd, encoding: "utf8" });
-    const [, run_id = ""] = /To see what run (\S+) did: npm run demo:inspect/.exec(said) ?? [];
+    const [, run_id = ""] = /To see what run (\S+) did: npm run demo -- inspect/.exec(said) ?? [];
     const asked = [...said.matchAll(/The run is awaiting \(\S+\): (Allow .*?\?)/g)].map(([, question]) => question);
     expect(asked.length).toBeGreaterThan(2);
 

@@ -23,7 +23,7 @@ describe("docs/errors.md", () => {
 describe("docs/chat-pages.md", () => {
   const { text } = readPage("docs/chat-pages.md");
 
-  it("has the table of what chat pages do, as `npx tsx scripts/chat-table.ts` writes it", () => {
+  it("has the table of what chat pages do, as `npm run generate -- chat-table` writes it", () => {
     expect(text).toBe(withChatTable(text));
     expect(text).toContain("\n| the page is loaded again | yes |");
   });

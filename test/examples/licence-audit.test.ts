@@ -225,7 +225,7 @@ describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
     expect(stdout).toMatch(/created → in-progress .*→ awaiting .*→ completed/);
     expect(stdout).toMatch(/MIT +█+ +\d+ +allowed\n/);
     expect(stdout).toContain("Verdict: every licence is allowed.");
-    expect(stdout).toMatch(/To see what run \S+ did: npm run demo:inspect\n/);
+    expect(stdout).toMatch(/To see what run \S+ did: npm run demo -- inspect\n/);
     expect(countsIn(stdout)).toBe(ownPackages);
   });
 

@@ -44,7 +44,7 @@ describe.concurrent("the examples of mounting", { timeout: PROCESS_TIMEOUT_MS },
   });
 });
 
-it("demo:serve prints three commands that work, and ends when it is told to", {
+it("npm run demo -- serve prints three commands that work, and ends when it is told to", {
   timeout: PROCESS_TIMEOUT_MS,
 }, async () => {
   await serving("serve.js", async ({ stdout }) => {

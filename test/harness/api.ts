@@ -1,19 +1,20 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
 
 /*
- * The surface of the package: every name that an entry exports, with its signature. `npm run api` writes it into
+ * The surface of the package: every name that an entry exports, with its signature. `npm run generate -- api` writes it into
  * test/api.txt, and a test compares the two, so that a change of the surface is seen in review.
  */
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const FILE = join(ROOT, "test/api.txt");
+/** The file of the surface. */
+export const API_FILE = join(ROOT, "test/api.txt");
 
 /** What test/api.txt holds. */
 export function knownApi(): string {
-  return readFileSync(FILE, "utf8");
+  return readFileSync(API_FILE, "utf8");
 }
 
 /** What test/api.txt should hold, by the sources. */
@@ -130,5 +131,3 @@ function tidy(text: string): string {
     .replace(/import\("[^"]*"\)\./g, "")
     .replace(/ {4}/g, "  ");
 }
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(FILE, currentApi());

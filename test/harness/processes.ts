@@ -1,4 +1,6 @@
+import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 
 /** The output of a program, and how it ended. */
 export interface Ended {
@@ -55,4 +57,10 @@ export function faultOf({ code, stderr }: Ended): string | undefined {
     .split("\n")
     .filter((line) => line !== "" && !/ExperimentalWarning|--trace-warnings/.test(line));
   return code === 0 && complaints.length === 0 ? undefined : `ended with ${code}: ${stderr}`;
+}
+
+/** Resolves when a process has ended with code 0, and rejects if it has ended otherwise. */
+export async function endOf(child: ChildProcess): Promise<void> {
+  const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
+  if (code !== 0) throw new Error(`A process ended with ${code ?? signal}.`);
 }

@@ -320,7 +320,7 @@ it("A question that another process has just written to a run can be answered in
   expect(await third.runtime.getRun(run_id)).toMatchObject({ status: "completed" });
 });
 
-/* `npm run test:answers` tries 1,000 of each kind, here and with the machine's clock. */
+/* `npm run stress -- answers` tries 1,000 of each kind, here and with the machine's clock. */
 
 const COUNT = 60;
 

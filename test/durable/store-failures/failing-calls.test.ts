@@ -15,7 +15,7 @@ import {
 import { inMemory, onFile } from "../../harness/world/replicas.ts";
 import { scenarios } from "../../harness/world/scenarios.ts";
 
-/** So many failures are tried here for each scenario; `npm run test:durable -- --part failures` tries all, `--part outages` too. */
+/** So many failures are tried here for each scenario; `npm run stress -- durable --part failures` tries all, `--part outages` too. */
 const TRIED = 4;
 
 it("a replay that reads a session through an outage is not taken for one that does not match", async () => {

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { newFile } from "../../harness/crash/place.ts";
 import { drainsBesideWaits } from "../../harness/drains/beside.ts";
 
-/** A share of what `npm run test:drains -- --part beside` tries. */
+/** A share of what `npm run stress -- drains --part beside` tries. */
 const TIMES = 4;
 
 it("workers on a file that get SIGTERM during steps beside waits begin no step twice", {

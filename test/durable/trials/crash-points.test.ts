@@ -5,7 +5,7 @@ import { play } from "../../harness/world/play.ts";
 import { scenarios } from "../../harness/world/scenarios.ts";
 import type { World } from "../../harness/world/world.ts";
 
-/** One of so many crashes is tried here, on stores of each kind; `npm run test:durable` tries all. */
+/** One of so many crashes is tried here, on stores of each kind; `npm run stress -- durable` tries all. */
 const SHARE = { atOnce: 10, late: 25 };
 /** And at most about so many of a scenario: a run that takes a minute makes 845 calls, most of them to look for work. */
 const MOST = 20;

@@ -4,7 +4,7 @@ import { withMembers } from "../../harness/port-proxy.ts";
 import { wholeSeed } from "../../harness/random.ts";
 import { again, isolationTrial, tryIsolation } from "../../harness/world/isolation.ts";
 
-/** A share of what `npm run test:durable -- --part isolation` tries. */
+/** A share of what `npm run stress -- durable --part isolation` tries. */
 const WORLDS = 16;
 /** The long test tries others. */
 const seed = wholeSeed(process.env["DURABLE_SEED"] ?? "7");

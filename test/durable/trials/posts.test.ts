@@ -9,7 +9,7 @@ import type { World } from "../../harness/world/world.ts";
 
 /* A process that does not execute a run may post some entries to the end of its log: here between any two entries. */
 
-/** At one of so many positions it is tried, on stores of each kind; `npm run test:posts` tries all. */
+/** At one of so many positions it is tried, on stores of each kind; `npm run stress -- posts` tries all. */
 const SHARE = process.env["CADENZA_POSTS"] === "all" ? { atOnce: 1, late: 1 } : { atOnce: 6, late: 15 };
 
 /** What is posted to a run in this state. Undefined: nothing can be. */

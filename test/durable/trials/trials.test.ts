@@ -6,7 +6,7 @@ import { forkAll } from "../../harness/world/forks.ts";
 import type { Trouble } from "../../harness/world/trials.ts";
 import { again, trial, tryAll } from "../../harness/world/trials.ts";
 
-/** A share of what `npm run test:durable` tries. */
+/** A share of what `npm run stress -- durable` tries. */
 const PROGRAMS = 60;
 /** How often a kept program is tried, each time with its trouble at other moments. */
 const TIMES = 3;
@@ -29,7 +29,7 @@ it.each(kept)("the program of seed $seed survives $trouble", async ({ seed, trou
   for (let time = 0; time < TIMES; time++) expect((await trial(seed + time, trouble, { program })).wrong).toEqual([]);
 });
 
-/** A share of what `npm run test:durable -- --part forks` tries. */
+/** A share of what `npm run stress -- durable --part forks` tries. */
 const FORKS = 150;
 
 it(`random forks of random programs end as they must (DURABLE_SEED=${seed})`, async () => {

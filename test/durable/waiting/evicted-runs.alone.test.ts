@@ -3,7 +3,7 @@ import { evictAndAnswer } from "../../harness/world/evicted-runs.ts";
 
 /* In a process of its own: it measures memory. */
 
-/** Fewer runs than `npm run test:durable` evicts. */
+/** Fewer runs than `npm run stress -- durable` evicts. */
 const RUNS = 1_500;
 
 it("runs that wait are evicted, cost no memory, and are loaded when they are answered", async () => {

@@ -3,7 +3,7 @@ import type { Edit, Mutant } from "./mutants.ts";
 import { mutant } from "./mutants.ts";
 
 /*
- * The tenant is left out of each key and each query that contains one, one after the other. `npm run test:mutants` tries
+ * The tenant is left out of each key and each query that contains one, one after the other. `npm run stress -- mutants` tries
  * them all. A condition that only repeats another one of its query, for an index, is not in the list.
  */
 

@@ -414,7 +414,7 @@ async function otherwiseThanAlone(script: Script, { ending }: Played): Promise<s
 
 /** The command that repeats a trial. */
 export function again({ seed }: Trial): string {
-  return `npm run test:durable -- --part isolation --seed ${seed} --worlds 1`;
+  return `npm run stress -- durable --part isolation --seed ${seed} --worlds 1`;
 }
 
 /** Tries so many worlds of eight programs each, from a seed on. */

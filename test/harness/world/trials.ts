@@ -197,7 +197,7 @@ export function sumOf(a: Findings, b: Findings): Findings {
 
 /** The command that repeats a trial. */
 export function again({ seed, trouble }: Trial): string {
-  return `npm run test:durable -- --seed ${seed} --trouble "${trouble}"`;
+  return `npm run stress -- durable --seed ${seed} --trouble "${trouble}"`;
 }
 
 /** Tries programs from a seed on. */

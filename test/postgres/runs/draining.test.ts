@@ -80,7 +80,7 @@ it.skipIf(missing !== undefined)(
     });
     expect(wrong).toEqual([]);
     expect(handedOn).toBeGreaterThan(0);
-    // Long before a lease ends. How long it takes on a quiet machine: npm run test:drains.
+    // Long before a lease ends. `npm run stress -- drains` says how long it takes on a quiet machine.
     expect(median).toBeLessThan(5_000);
   },
 );

@@ -189,7 +189,7 @@ describe.each(places)("the transcript of a run %s", (_where, make) => {
   });
 });
 
-/** How many readers join a run at a random moment. `npm run test:fuzz` lets 10,000 join. */
+/** How many readers join a run at a random moment. `npm run stress -- fuzz` lets 10,000 join. */
 const JOINS = process.env["CADENZA_FUZZ"] === "full" ? 10_000 : 400;
 const READERS = 20;
 

@@ -8,7 +8,7 @@ import { KEPT_RUNS, watchForLeaks } from "../../harness/leak-watch.ts";
 
 /**
  * How many bytes a removed run may leave on the heap, on average. A retained run takes 1,000 and more, and the heap of
- * a test process varies. `npm run test:leak` runs a hundred times as many, and is stricter.
+ * a test process varies. `npm run stress -- leak` runs a hundred times as many, and is stricter.
  */
 const BYTES_PER_RUN = 200;
 /** Far less than any of the timers that are still set in the process. */

@@ -3,7 +3,7 @@ import { explain, playAll } from "../../harness/model/run.ts";
 
 /* In a process of its own: it takes long, and should begin first. */
 
-/** `npm run test:model` plays 200,000, with other seeds each time. */
+/** `npm run stress -- model` plays 200,000, with other seeds each time. */
 const FIRST_SEED = 1;
 
 describe("In any order of actions of callers, agents, the clock and the store, the rules hold", () => {

@@ -73,7 +73,7 @@ export async function openSqliteCadenza(path) {
   const entryAt = (entry) => import(library.replace(/index(\.m?js)$/, `${entry}$1`));
   const { AgentRuntime } = await import(library);
   const { SqliteStore } = await entryAt("sqlite");
-  const { durable } = await entryAt("durable");
+  const { durable } = await entryAt("store");
   const runtime = registerDurable(new AgentRuntime({ store: durable(new SqliteStore(openDatabase(path))) }));
   return { ...durableRuns(runtime), close: () => runtime.close() };
 }

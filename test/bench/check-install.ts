@@ -1,0 +1,35 @@
+import { median } from "./figures.ts";
+import { measureInstalled } from "./installed.ts";
+import { takeTurns } from "./turns.ts";
+
+/*
+ * Limits what an installation costs: packages, megabytes, and the time to import the library, which is mostly that of
+ * zod. Each import is compared with the import of zod before it, since the speed of a machine changes from one second to the next;
+ * where the limit seems to be passed, more of them are measured before it is said.
+ */
+const MAX_PACKAGES = 4;
+/** Of these, zod takes more than 6; documentation and examples take 0.3. */
+const MAX_MEGABYTES = 12;
+const MAX_IMPORT = 1.6;
+const MAX_TRIES = 6;
+
+const { packages, megabytes } = measureInstalled("cadenza");
+const ofZod: number[] = [];
+const own: number[] = [];
+let ratio = Number.POSITIVE_INFINITY;
+for (let tries = 0; tries < MAX_TRIES && ratio > MAX_IMPORT; tries++) {
+  const imports = await takeTurns([{ case: "imports", subjects: ["zod", "cadenza"] }], { rounds: 5 });
+  ofZod.push(...(imports[0]?.values ?? []));
+  own.push(...(imports[1]?.values ?? []));
+  ratio = median(own.map((ms, index) => ms / (ofZod[index] ?? 0)));
+}
+const checks = [
+  [`packages installed: ${packages}, at most ${MAX_PACKAGES}`, packages <= MAX_PACKAGES],
+  [`megabytes installed: ${megabytes.toFixed(2)}, less than ${MAX_MEGABYTES}`, megabytes < MAX_MEGABYTES],
+  [
+    `import: ${ratio.toFixed(2)} times that of zod alone, at most ${MAX_IMPORT} (medians ${median(own).toFixed(0)} and ${median(ofZod).toFixed(0)} ms)`,
+    ratio <= MAX_IMPORT,
+  ],
+] as const;
+for (const [text, holds] of checks) console.log(`${holds ? "ok  " : "OVER"} ${text}`);
+process.exitCode = checks.every(([, holds]) => holds) ? 0 : 1;

@@ -1,0 +1,23 @@
+import { command } from "../harness/commands/commands.ts";
+import { seed } from "../harness/commands/options.ts";
+import { crash } from "../harness/crash/crash.ts";
+
+export const trial = command({
+  about:
+    "Kills a process at random moments while it runs random agent programs, and starts it again. Checks that nothing was lost or done twice, and that each run has the right output.",
+  options: {
+    seed,
+    kills: { about: "How often the process is killed.", default: 1_000 },
+    runs: { about: "How many runs are made, at least.", default: 10_000 },
+  },
+  async run({ seed, kills, runs }, report) {
+    const { wrong, said, ...figures } = await crash({
+      ...{ seed: String(seed), kills, runs },
+      onProgress: (progress) => report.progress(progress),
+    });
+    for (const line of said.slice(0, 20)) report.say(line);
+    report.say(figures);
+    for (const what of wrong) report.wrong(what);
+    return `${figures.kills} kills`;
+  },
+});
