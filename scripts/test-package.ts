@@ -18,6 +18,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
 import ts from "typescript";
 import { deadLinks } from "../test/docs/links.ts";
 import { entryNames } from "./entries.ts";
@@ -50,7 +51,9 @@ const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 const folder = join(workspace, "project");
 const installed = join(folder, "node_modules/cadenza");
 try {
-  install(pack(copyRepository()));
+  const tarball = pack(copyRepository());
+  await checkResolution(tarball);
+  install(tarball);
   checkEntries();
   checkNodeFree();
   checkLinks();
@@ -90,9 +93,16 @@ function pack(repository: string): string {
   ];
   const strangers = report.files.filter(({ path }) => !ALLOWED_FILES.test(path)).map(({ path }) => path);
   if (strangers.length > 0) throw new Error(`the package holds what no user needs: ${strangers.join(", ")}`);
-  const tarball = join(workspace, report.filename);
-  run(process.execPath, [tool("@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "node16"], workspace);
-  return tarball;
+  return join(workspace, report.filename);
+}
+
+/** Checks that each entry has types that fit its code, for ES modules and for CommonJS. */
+async function checkResolution(tarball: string): Promise<void> {
+  const analysis = await checkPackage(createPackageFromTarballData(readFileSync(tarball)));
+  if (!analysis.types) throw new Error("the package has no types");
+  // The resolution of Node 10 knows no `exports`.
+  const problems = analysis.problems.filter((one) => !("resolutionKind" in one) || one.resolutionKind !== "node10");
+  if (problems.length > 0) throw new Error(`the package has wrong types: ${JSON.stringify(problems, null, 2)}`);
 }
 
 interface PackReport {

@@ -10,16 +10,17 @@ import { aiSdk, createChatNodeListener } from "cadenza/ai-sdk";
 import * as z from "zod";
 import { bundleOf } from "../../examples/page-bundle.ts";
 import { answer, pretend } from "../faces/ai-sdk/models.ts";
+import { sdkOf } from "../faces/ai-sdk/versions.ts";
 import type { Deferred } from "../harness/promises.ts";
 import { deferred } from "../harness/promises.ts";
 import type { ChatVersion } from "./chat-rows.ts";
 import { chatVersions } from "./chat-rows.ts";
 
-/** The packages of each version of `ai`: that of the hook, and the SDK itself. */
-const packages: Readonly<Record<ChatVersion, readonly [hook: string, sdk: string]>> = {
-  "ai 5": ["ai-sdk-react-5", "ai-5"],
-  "ai 6": ["@ai-sdk/react", "ai"],
-  "ai 7": ["ai-sdk-react-7", "ai-7"],
+/** The package of the hook for each version of `ai`. It brings the SDK. */
+const hooks: Readonly<Record<ChatVersion, string>> = {
+  "ai 5": "ai-sdk-react-5",
+  "ai 6": "@ai-sdk/react",
+  "ai 7": "ai-sdk-react-7",
 };
 
 const approval = z.object({ approved: z.boolean() });
@@ -57,9 +58,9 @@ export class ChatServer {
 
 /** The program of the page with one version. */
 export function chatProgram(version: ChatVersion): Promise<string> {
-  const [hook, sdk] = packages[version];
+  const hook = hooks[version];
   const entry = fileURLToPath(new URL("./chat-matrix.jsx", import.meta.url));
-  return bundleOf(entry, { "@ai-sdk/react": hook, ai: sdk });
+  return bundleOf(entry, { "@ai-sdk/react": hook, ai: sdkOf(hook) });
 }
 
 function hostOf(version: ChatVersion): string {

@@ -1,9 +1,8 @@
 import * as six from "ai";
-import * as five from "ai-5";
 import { describe, expect, it } from "vitest";
 import { acpClient } from "./acp-visitor.ts";
 import { agUiHost } from "./ag-ui-visitor.ts";
-import { versions } from "./ai-sdk/versions.ts";
+import { loadSdk, versions } from "./ai-sdk/versions.ts";
 import type { ChatModule } from "./chat-visitor.ts";
 import { chatPage } from "./chat-visitor.ts";
 import { Desk } from "./desk.ts";
@@ -171,7 +170,7 @@ const scenarios: readonly Scenario[] = [
 ];
 
 const faces: readonly FaceUnderTest[] = [
-  ...chatPages("ai 5", five as unknown as ChatModule),
+  ...chatPages("ai 5", (await loadSdk("ai-sdk-react-5")) as ChatModule),
   ...versions.flatMap(({ name, sdk }) => chatPages(name, sdk)),
   agUiHost,
   acpClient,

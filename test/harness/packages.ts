@@ -7,6 +7,8 @@ import { promisify } from "node:util";
 
 /** Packages that are too many for the repository, in a folder of their own. */
 export interface Packages {
+  /** Where they are installed. */
+  readonly folder: string;
   /** Imports one of the packages that the folder's `package.json` names. */
   load(name: string): Promise<unknown>;
   remove(): void;
@@ -38,7 +40,7 @@ export async function installPackages(from: URL): Promise<Packages | string> {
   const exported = names.map((name) => `export const ${idOf(name)} = () => import(${JSON.stringify(name)});\n`);
   writeFileSync(join(door, "index.mjs"), exported.join(""));
   const loaders = (await import(pathToFileURL(join(door, "index.mjs")).href)) as Record<string, () => Promise<unknown>>;
-  return { load: (name) => (loaders[idOf(name)] as () => Promise<unknown>)(), remove };
+  return { folder, load: (name) => (loaders[idOf(name)] as () => Promise<unknown>)(), remove };
 }
 
 function idOf(name: string): string {

