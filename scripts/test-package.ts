@@ -117,6 +117,9 @@ function install(tarball: string): void {
   for (const file of ["use.mjs", "use.cjs", "leaky.mjs", "leaky.cjs", "leaky-agent.cjs"])
     copyFileSync(join(FIXTURES, file), join(folder, file));
   for (const file of ["use.mts", "use.cts"]) copyFileSync(join(FIXTURES, "use.ts"), join(folder, file));
+  for (const file of readdirSync(join(FIXTURES, "declared")))
+    for (const ending of ["mts", "cts"])
+      copyFileSync(join(FIXTURES, "declared", file), join(folder, file.replace(/\.ts$/, `-declared.${ending}`)));
 }
 
 /** Every entry loads both ways and exports the same names. Those for React and OpenTelemetry find them, as with users. */
@@ -193,7 +196,10 @@ function checkNotices(): void {
     if (!components.some((one) => one.name === name)) throw new Error(`dist/sbom.cdx.json lacks ${name}`);
 }
 
-/** Compiles a use of the library, and an import of every entry, as ES module and as CommonJS. */
+/**
+ * Compiles a use of the library, and an import of every entry, as ES module and as CommonJS. And modules that export what
+ * the library gives them, with their declarations: TypeScript has to find a name for each type.
+ */
 function checkTypes(): void {
   const imports = entryNames.map((name, index) => `export * as entry${index} from "${specifier(name)}";\n`).join("");
   for (const file of ["entries.mts", "entries.cts"]) writeFileSync(join(folder, file), imports);
@@ -210,7 +216,8 @@ function checkTypes(): void {
       typeRoots: [join(ROOT, "node_modules/@types")],
       strict: true,
       exactOptionalPropertyTypes: true,
-      noEmit: true,
+      declaration: true,
+      outDir: "built",
     };
     // A bundler that is told to emit ES modules takes no CommonJS files.
     const files = moduleResolution === "bundler" ? ["*.mts"] : ["*.mts", "*.cts"];

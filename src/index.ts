@@ -15,6 +15,7 @@ export type { AgentInput, AgentOutput, AgentSchemas, CallableAgent } from "./run
 export type { StepOptions, StepScope } from "./runtime/agent/agent-steps.ts";
 export type { AnswerDetails, AskOptions, MessageDetails, ReceiveOptions } from "./runtime/agent/agent-waits.ts";
 export { type AgentDraft, defineAgent } from "./runtime/agent/define-agent.ts";
+export type { AwaitYield } from "./runtime/agent/generator.ts";
 export type { RunInput } from "./runtime/agent/input.ts";
 export type { AskInfo, CreateInfo, Interceptor, RunInfo, StepInfo } from "./runtime/agent/interceptors.ts";
 export type { StandardSchema } from "./runtime/agent/standard-schema.ts";

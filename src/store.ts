@@ -21,6 +21,7 @@ export type {
   StoreHint,
   TakeRequest,
 } from "./core/ports.ts";
+export type { MaybePromise } from "./core/promises.ts";
 export type { RunQuery } from "./core/run-query.ts";
 export type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "./core/survey.ts";
 export { durable } from "./durable/engine.ts";

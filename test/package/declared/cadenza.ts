@@ -1,0 +1,24 @@
+import { AgentRuntime, awaitMessage, defineAgent, MemoryStore, textOf } from "cadenza";
+
+export const echo = defineAgent("echo", (input) => input);
+export const store = new MemoryStore();
+export const runtime = new AgentRuntime({ agents: [echo], store }).register("hello", () => "Hello!");
+export const scope = runtime.scope({ tenant: "acme" });
+export const question = () => awaitMessage("Sure?");
+export const say = async (input: string) => textOf(await runtime.createRun({ agent_name: "echo", input }));
+export const begin = (input: string) => runtime.createRun({ agent_name: "echo", input, mode: "stream" });
+export const show = (run_id: string) => runtime.details(run_id);
+export const questions = async (run_id: string) => (await show(run_id)).await_requests;
+export const errorOf = async (run_id: string) => (await runtime.getRun(run_id)).error;
+export const asked = async (run_id: string) => (await runtime.getRun(run_id)).await_request;
+export const list = () => runtime.listRuns({ status: "awaiting" });
+export const follow = (run_id: string) => runtime.events(run_id, { detail: true });
+export const watch = () => runtime.watch({ types: ["run.failed"] });
+export const session = (id: string) => runtime.getSession(id);
+export const agents = () => runtime.listAgents();
+export const stats = () => runtime.stats();
+export const blocked = async () => (await stats()).blocked;
+export const damaged = async () => (await stats()).damaged;
+export const counters = async () => (await stats()).agents;
+export const call = (input: string) => runtime.call(echo, input);
+export const stop = () => runtime.close();
