@@ -18,8 +18,12 @@ const { version } = JSON.parse(readFileSync(`${ROOT}package.json`, "utf8")) as {
 if (ask("git", "status", "--porcelain") !== "") refuse("The working copy has changes. Commit or remove them.");
 if (!ask("git", "tag", "--points-at", "HEAD").split("\n").includes(`v${version}`))
   refuse(`HEAD has no tag v${version}. Tag the commit that is to be published.`);
-if (!readFileSync(`${ROOT}CHANGELOG.md`, "utf8").includes(`\n## [${version}]`))
-  refuse(`CHANGELOG.md has no section "## [${version}]".`);
+if (
+  !new RegExp(`^## \\[?${version.replaceAll(".", "\\.")}(?![\\w.-])`, "m").test(
+    readFileSync(`${ROOT}CHANGELOG.md`, "utf8"),
+  )
+)
+  refuse(`CHANGELOG.md has no section "## ${version}".`);
 
 // `npm ci` and `npm run check` end with the package packed, installed and used, with its notices and its bill of materials.
 run("bash", ".ci/run");
