@@ -68,10 +68,21 @@ const pictures = command({
   },
 });
 
+const killedRun = command({
+  about: "Kills the process of a run, lets another one go on, and draws docs/killed-run.svg from what they say.",
+  options: {},
+  async run() {
+    const { killRun, pictureOf } = await import("../test/docs/killed-run.ts");
+    writeFileSync(`${ROOT}docs/killed-run.svg`, pictureOf(await killRun()));
+    return "1 picture";
+  },
+});
+
 const commands: Readonly<Record<string, Command>> = {
   api,
   "chat-table": chatTable,
   "golden-logs": goldenLogs,
+  "killed-run": killedRun,
   pictures,
 };
 
