@@ -1,45 +1,44 @@
-import type { Message } from "cadenza";
+import type { AwaitResume, Message } from "cadenza";
 import { hashOf } from "./random.ts";
 import { markOf } from "./tenants.ts";
 
 /* The answers to the questions of programs. */
 
-export type Answer =
-  | { readonly value: number; readonly of?: string }
-  | {
-      readonly type: "message";
-      readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
-    };
-
-/** What the client says to a question. */
-export type Reply =
-  | { readonly await_resume: Answer }
-  /** It declines to answer. */
-  | { readonly decline: { readonly reason?: string } };
+/** What the client says to a question: it answers, or declines to. */
+export type Reply = { readonly await_resume: AwaitResume } | { readonly decline: { readonly reason?: string } };
 
 /** The text of a question that is left to its deadline, and the answer that it gets then. */
 export const NO_ANSWER = "Is there an answer?";
 export const BY_DEFAULT = { value: 5 };
 
-/** The answer to a question of a run with this name: always the same, an object or a message. `tenant`: who gives it. */
-export function answerTo(name: string, await_id: string, tenant?: string): Answer {
-  const hash = hashOf(`${name} ${await_id}`);
+/**
+ * What the client says to a question of a run with this name: it answers or declines, always the same. The answer is an
+ * object or a message. `tenant`: who gives it.
+ */
+export function replyTo(name: string, key: string, tenant?: string): Reply {
+  const declines = hashOf(`decline ${name} ${key}`);
+  if (declines % 16 === 0) return { decline: {} };
+  if (declines % 8 === 0) return { decline: { reason: `${markOf(tenant)}not now` } };
+  return { await_resume: answerTo(name, key, tenant) };
+}
+
+export function answerTo(name: string, key: string, tenant?: string): AwaitResume {
+  const hash = hashOf(`${name} ${key}`);
   const answer = { value: hash % 1_000, ...(tenant !== undefined && { of: tenant }) };
   if (hash & 1024) return answer;
   return { type: "message", message: { role: "user", parts: [{ content: JSON.stringify(answer) }] } };
 }
 
-/** Why the client declines a question. Undefined: it answers. Always the same for the same question. */
-export function declineOf(name: string, await_id: string, tenant?: string): { readonly reason?: string } | undefined {
-  const hash = hashOf(`decline ${name} ${await_id}`);
-  if (hash % 8 !== 0) return undefined;
-  return hash % 16 === 0 ? {} : { reason: `${markOf(tenant)}not now` };
+/** As {@link replyTo}, for a question that a run with this name shows: it is its own, or one of a run below it. */
+export function replyBelow(name: string, await_id: string, tenant?: string): Reply {
+  const keys = await_id.split("/");
+  const key = keys.pop() ?? "";
+  return replyTo([name, ...keys.map(numberOf)].join("."), key, tenant);
 }
 
-/** What the client says to a question of a run with this name: it answers or declines, always the same. */
-export function replyTo(name: string, await_id: string): Reply {
-  const decline = declineOf(name, await_id);
-  return decline === undefined ? { await_resume: answerTo(name, await_id) } : { decline };
+/** The number in the key of a sub-run, which its name ends with. */
+export function numberOf(key: string): string {
+  return key.slice(key.lastIndexOf("#") + 1);
 }
 
 /** A message to a run. */

@@ -1,134 +1,213 @@
-import { nextTick } from "node:process";
-import type { AgentContext, CadenzaErrorCode, Message } from "cadenza";
-import { AgentError, CadenzaError } from "cadenza";
+import type { DetailedEvent, Message, Run, Scope, StreamedEvent } from "cadenza";
 import type { Entry } from "cadenza/store";
-import type { EmittedEntry, MaybePromise, ResultEntry } from "./internals.ts";
-import { foldEntries, resultKey, SeededRandom, seedOf } from "./internals.ts";
-import type { NamedProgram } from "./program.ts";
-import type { Player, WaitSchema } from "./program-player.ts";
-import { namedIn, perform } from "./program-player.ts";
+import type { Mail, Reply } from "./answers.ts";
+import { expect, isAsExpected, misasked, textOfReply, wordOfEntry, wordsIn } from "./expected.ts";
+import type { EmittedEntry, IntentEntry, MaybePromise } from "./internals.ts";
+import { foldEntries, resultKey } from "./internals.ts";
+import { MAIL } from "./program.ts";
+import { namedIn } from "./program-player.ts";
 
 /*
- * Computes what an agent must have emitted, given the results that its log holds. It is a plain replay of its own that
- * shares no code with the one of the runtime.
+ * Judges a run that has ended, and the runs below it: by their logs, by their programs, and by what clients and readers
+ * were told. It is the judge of the simulated world and of real processes. What happened there to processes and stores
+ * makes no difference to it. `body-judge.ts` judges what steps did meanwhile, and `time-judge.ts` when.
  */
-
-/** What the agent emits and how it ends if it gets these results, one at a time and in this order. */
-export interface Verdict {
-  readonly emitted: readonly string[];
-  /** How much had been emitted each time before the next result was handed over. */
-  readonly pauses: readonly number[];
-  /** The keys of the operations without a result. */
-  readonly open: readonly string[];
-  readonly ending: "completed" | "failed" | "open";
-  readonly tokens: number;
-  /** What branches report that go on when the agent has ended, which may come too late. */
-  readonly lateTokens: number;
-}
-
-/** `yields`: how many promises lie between what the agent yields and its next statement. */
-export async function judge(program: NamedProgram, runId: string, log: readonly Entry[], yields = 0): Promise<Verdict> {
-  return new Judge(program, runId, log, yields).verdict();
-}
-
-/**
- * Whether the emitted values are the expected ones. Branches that emit side by side, between two results, do so in an
- * order that depends on the number of promises in the runtime. That order is the same in each replay.
- */
-export function isAsEmitted({ emitted, pauses }: Verdict, was: readonly string[], isBeginning = false): boolean {
-  if (isBeginning ? was.length > emitted.length : was.length !== emitted.length) return false;
-  return [...pauses, emitted.length].every((end, index) => {
-    const start = pauses[index - 1] ?? 0;
-    const [is, must] = [was.slice(start, end), emitted.slice(start, end)];
-    if (is.length < must.length) return is.every((text) => must.includes(text));
-    return is.sort().join("|") === must.sort().join("|");
-  });
-}
-
-/** What the agent itself has emitted, by its log. */
-export function emittedIn(log: readonly Entry[]): string[] {
-  return log.flatMap((entry) => (entry.type === "emitted" && entry.source === undefined ? [wordOfEntry(entry)] : []));
-}
 
 /** The log of a run. Undefined: there is no such run. */
 export type LogOf = (run_id: string) => MaybePromise<readonly Entry[] | undefined>;
 
-/** What is wrong with a run of a program and with its sub-runs, which have all ended. */
-export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]> {
-  const log = await logOf(run_id);
-  const named = namedIn(log ?? []);
-  // A run that was stopped may have ended before its sub-run began.
-  if (log === undefined || named === undefined) return [];
-  const finished = new Set(log.flatMap((entry) => (entry.type === "step" ? [entry.key] : [])));
-  const subRuns = new Map<string, boolean>();
-  for (const entry of log)
-    if (entry.type === "intent" && entry.run_id !== null) subRuns.set(entry.run_id, finished.has(entry.key));
-  const wrong: string[] = [];
-  let used = 0;
-  for (const [subRun, hasResult] of subRuns) {
-    wrong.push(...(await misjudged(subRun, logOf)));
-    const below = (await logOf(subRun)) ?? [];
-    wrong.push(...misshown(subRun, below, log, hasResult).map((what) => `${named.name} (${run_id}) ${what}`));
-    // The tokens of a sub-run come with its result. One that was cancelled with its parent has none.
-    if (hasResult) used += usageOf(subRun, below);
-  }
-  let own: string[] = [];
-  // The order in which branches begin operations side by side depends on the number of promises before each.
-  for (const yields of PROMISES) {
-    own = await judge(named, run_id, log, yields).then(
-      (verdict) => misjudgedBy(verdict, run_id, log, used),
-      (error: unknown) => [String(error)],
-    );
-    if (own.length === 0) return wrong;
-  }
-  return [...wrong, ...own.map((what) => `${named.name} (${run_id}) ${what}\n${describe(log)}`)];
+/** What the client of a run and its readers were told, and what was acknowledged. */
+export interface Told {
+  /** The events that readers have got, in any order. */
+  readonly seen: readonly StreamedEvent[];
+  /** The acknowledged replies, by the ids of the questions in the run. */
+  readonly replies: ReadonlyMap<string, Reply>;
+  /** The acknowledged messages, by the run that they were sent to. */
+  readonly sent: ReadonlyMap<string, readonly Mail[]>;
+  /** Whether its cancellation was accepted. */
+  readonly isCancelled: boolean;
+  /** Whether the messages were sent one after the other. */
+  readonly sentInOrder: boolean;
 }
 
-const PROMISES = [0, 1, 3, 8];
+/** What a run shows in the end. */
+export interface Shown {
+  readonly run: Run;
+  readonly events: readonly StreamedEvent[];
+  readonly details: readonly DetailedEvent[];
+  readonly transcript: readonly Message[];
+}
 
-/** After so many emissions an agent waits a turn of the event loop, while its other branches go on. */
-const EMITTED_AT_ONCE = 64;
+export async function shownBy(scope: Scope, run_id: string): Promise<Shown> {
+  return {
+    run: await scope.getRun(run_id),
+    events: await collect(scope.events(run_id, { until: "now" })),
+    details: await collect(scope.events(run_id, { detail: true, until: "now" })),
+    transcript: await scope.transcript(run_id),
+  };
+}
 
-/** What is wrong with the copies of a sub-run. With its result they have to be complete. */
-function misshown(subRun: string, below: readonly Entry[], above: readonly Entry[], hasResult: boolean): string[] {
-  const isCopied = ({ source }: { readonly source?: object }): boolean =>
-    source !== undefined && "run_id" in source && source.run_id === subRun;
-  const copies = above.filter((entry) => entry.type === "created" || ("source" in entry && isCopied(entry)));
-  const must = namedIn(below)?.isShown === true ? wordsIn(below) : [];
-  const is = wordsIn(copies);
+/** What is wrong with a run and the runs below it, by their logs and, if they have them, by their programs. */
+export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]> {
+  const log = await logOf(run_id);
+  // A run that was stopped may have ended before its sub-run began.
+  if (log === undefined || log.length === 0) return [];
   const wrong: string[] = [];
-  if (must.slice(0, hasResult ? undefined : is.length).join("|") !== is.join("|"))
-    wrong.push(`shows ${is.join("|")} of ${subRun}, and must show ${must.join("|")}`);
-  if (must.length > 0 && hasResult) {
-    // What interrupted attempts at a step have emitted is left out of both outputs.
-    const [shown, own] = [copies, below].map((log) =>
-      foldEntries(subRun, log).output.flatMap(({ parts }) => parts.map(({ content }) => content)),
-    );
-    if (shown?.join("|") !== own?.join("|"))
-      wrong.push(`has shown ${shown?.join("|")} in the end, and ${subRun} ${own?.join("|")}`);
+  let used = 0;
+  const subRuns = new Set(
+    log.flatMap((entry) => (entry.type === "intent" && entry.run_id !== null ? [entry.run_id] : [])),
+  );
+  for (const subRun of subRuns) {
+    wrong.push(...(await misjudged(subRun, logOf)));
+    const below = (await logOf(subRun)) ?? [];
+    const result = resultOf(subRun, log);
+    // The tokens of a sub-run come with its result. One that was cancelled with its parent has none.
+    if (result !== undefined) used += usageOf(subRun, below);
+    wrong.push(...misshown(subRun, below, log, result).map((what) => `${run_id} ${what}`));
+  }
+  const own = [...malformed(log), ...(await misperformed(run_id, log, used))];
+  if (own.length === 0) return wrong;
+  return [...wrong, ...own.map((what) => `${namedIn(log)?.name ?? "a run"} (${run_id}) ${what}\n${describe(log)}`)];
+}
+
+/** What is wrong with what a run shows in the end, by what was told of it before and by its log. */
+export async function mistold(run_id: string, told: Told, shown: Shown, logOf: LogOf): Promise<string[]> {
+  const { run, events } = shown;
+  const wrong: string[] = [];
+  events.forEach(({ id }, index) => {
+    if (id !== index + 1) wrong.push(`event ${index + 1} has the number ${id}`);
+  });
+  for (const seen of told.seen) {
+    const [was, is] = [seen, events[seen.id - 1]].map((event) => JSON.stringify(event));
+    if (was !== is) wrong.push(`event ${seen.id} was ${was} and is ${is}`);
+  }
+  if (told.isCancelled && run.status !== "cancelled") wrong.push(`was cancelled, and is ${run.status}`);
+  const log = (await logOf(run_id)) ?? [];
+  for (const [await_id, reply] of told.replies) {
+    const kept = await repliesTo(await_id, log, logOf);
+    if (kept.length !== 1 || textOfReply(kept[0]) !== textOfReply(reply))
+      wrong.push(
+        `the answer to ${await_id} is lost: it is ${JSON.stringify(reply)}, and is in the log as ${JSON.stringify(kept)}`,
+      );
+  }
+  for (const [to, mails] of told.sent) {
+    const its = (await logOf(to)) ?? [];
+    for (const mail of mails)
+      if (!isReceived(its, mail)) wrong.push(`the message ${mail.idempotencyKey} to ${to} is lost`);
+    if (told.sentInOrder) wrong.push(...disordered(to, its));
+  }
+  const [is, must] = [run.output.map(linesOf), outputIn(log)].map((output) => JSON.stringify(output));
+  if (is !== must) wrong.push(`shows the output ${is}, and its log has ${must}`);
+  return wrong.map((what) => `${run_id}: ${what}`);
+}
+
+/** Whether a log holds a message. A process that was frozen while it sent one may post it once more. It counts once. */
+export function isReceived(log: readonly Entry[], { name, data, idempotencyKey }: Mail): boolean {
+  const found = log.filter((entry) => entry.type === "received" && entry.idempotency_key === idempotencyKey);
+  const isIt = (entry: Entry): boolean =>
+    entry.type === "received" && entry.name === name && JSON.stringify(entry.data) === JSON.stringify(data);
+  return found.length > 0 && found.every(isIt);
+}
+
+/** What is wrong with a session in which only these runs are, each with its transcript. */
+export function misremembered(
+  history: readonly Message[],
+  before: readonly Message[],
+  runs: readonly Shown[],
+): readonly string[] {
+  const added = runs.flatMap(({ run, transcript }) => (run.status === "completed" ? transcript : []));
+  const [is, must] = [history, [...before, ...added]].map((messages) =>
+    messages.map(({ role, parts }) => JSON.stringify([role, parts])).sort(),
+  );
+  return String(is) === String(must) ? [] : [`session has ${is}, and must have ${must}`];
+}
+
+/** A log in short, for a message. */
+export function describe(log: readonly Entry[]): string {
+  return log.map((entry, index) => `  ${index} ${JSON.stringify(entry)}`).join("\n");
+}
+
+/** What is wrong with the form of a log. Each operation begins before its result, and no attempt is left out. */
+function malformed(log: readonly Entry[]): string[] {
+  const wrong: string[] = [];
+  const count = (type: Entry["type"]): number => log.filter((entry) => entry.type === type).length;
+  const isWhole = count("created") === 1 && count("started") <= 1 && count("ended") === 1;
+  if (!isWhole || log[0]?.type !== "created" || log.at(-1)?.type !== "ended")
+    wrong.push(`has an inconsistent log: ${log.map(({ type }) => type).join(" ")}`);
+  const results = new Set<string>();
+  const intents = new Map<string, IntentEntry>();
+  const taken = new Set<string>();
+  for (const entry of log) {
+    const key = resultKey(entry);
+    if (key !== undefined && results.has(key)) wrong.push(`has two results of ${key}`);
+    if (key !== undefined) results.add(key);
+    if (entry.type === "taken" && entry.position !== null) {
+      const message = log[entry.position];
+      const name = message?.type === "received" ? message.idempotency_key : `position ${entry.position}`;
+      if (taken.has(name)) wrong.push(`has taken ${name} twice`);
+      taken.add(name);
+    }
+    if (entry.type === "step" && !intents.has(entry.key) && !entry.key.startsWith("session."))
+      wrong.push(`has a result of ${entry.key}, which it never began`);
+    if (entry.type !== "intent") continue;
+    if (results.has(entry.key)) wrong.push(`went on with ${entry.key} after its result`);
+    // A second entry of the same attempt says that the store holds the sub-run.
+    const before = intents.get(entry.key);
+    const isSame = entry.stored === true && before?.stored !== true && before?.run_id === entry.run_id;
+    if (entry.attempt !== (before?.attempt ?? 0) + (isSame ? 0 : 1))
+      wrong.push(`has attempt ${entry.attempt} at ${entry.key} out of order`);
+    intents.set(entry.key, entry);
   }
   return wrong;
 }
 
-/** What the agent and its steps have emitted, by its log, without the ends of messages. */
-function wordsIn(log: readonly Entry[]): string[] {
-  return log.flatMap((entry) => (entry.type === "emitted" && entry.kind !== "close" ? [wordOfEntry(entry)] : []));
+/** The messages to a run that were sent one after the other are in its log in this order. */
+function disordered(run_id: string, log: readonly Entry[]): string[] {
+  return MAIL.flatMap((name) => {
+    const keys = new Set(
+      log.flatMap((entry) => (entry.type === "received" && entry.name === name ? [entry.idempotency_key] : [])),
+    );
+    const isInOrder = [...keys].every((key, index) => key === `${name} ${index + 1}`);
+    return isInOrder ? [] : [`the messages to ${run_id} are out of order: ${[...keys].join()}`];
+  });
 }
 
-function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], used: number): string[] {
-  const { emitted, ending, tokens, lateTokens, open } = verdict;
-  const was = emittedIn(log);
+const PROMISES = [0, 1, 3, 8];
+
+/** What is wrong with a run of a program, by its log. `used`: the tokens of its sub-runs. */
+async function misperformed(run_id: string, log: readonly Entry[], used: number): Promise<string[]> {
+  const named = namedIn(log);
+  if (named === undefined) return [];
+  let wrong: string[] = [];
+  // The order in which branches begin operations side by side depends on the number of promises before each.
+  for (const yields of PROMISES) {
+    wrong = await expect(named, run_id, log, yields).then(
+      (expected) => [...expected.wrong, ...misasked(expected, named, log), ...otherwise(expected, run_id, log, used)],
+      (error: unknown) => [String(error)],
+    );
+    if (wrong.length === 0) break;
+  }
+  return wrong;
+}
+
+function otherwise(
+  expected: Awaited<ReturnType<typeof expect>>,
+  run_id: string,
+  log: readonly Entry[],
+  used: number,
+): string[] {
+  const { words, ending, error, tokens, lateTokens, open } = expected;
   const end = log.at(-1);
   const status = end?.type === "ended" ? end.outcome : "open";
-  if (status === "cancelled") {
-    const stopped = log.findIndex(({ type }) => type === "cancel-requested");
-    const before = emittedIn(log.slice(0, stopped));
-    if (isAsEmitted(verdict, before, true)) return [];
-    return [`had emitted ${before.join("|")}, and must have emitted ${emitted.join("|")}`];
-  }
-  const wrong: string[] = [];
-  if (!isAsEmitted(verdict, was)) wrong.push(`emits ${was.join("|")}, and must emit ${emitted.join("|")}`);
+  const stopped = log.findIndex(({ type }) => type === "cancel-requested");
+  const was = wordsIn(status === "cancelled" ? log.slice(0, stopped) : log);
+  const must = words.map((some) => some.map(({ text }) => text).join("|")).join(" / ");
+  const isRight = isAsExpected(expected, was, status === "cancelled");
+  const wrong = isRight ? [] : [`emits ${was.join("|")}, and must emit ${must}`];
+  if (status === "cancelled") return wrong;
   if (status !== ending) wrong.push(`is ${status}, and must be ${ending}; waits for ${open.join()}`);
+  const said = end?.type === "ended" ? (end.cause ?? end.error)?.message : undefined;
+  if (said !== error) wrong.push(`has failed with ${said}, and must have failed with ${error}`);
   const own = usageOf(run_id, log) - used;
   // A fork has not used what its origin has used.
   const isFork = log[0]?.type === "created" && log[0].origin !== undefined;
@@ -137,298 +216,142 @@ function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], us
   return wrong;
 }
 
+/** The result of a sub-run in the log of its parent. */
+function resultOf(subRun: string, log: readonly Entry[]): (Entry & { readonly type: "step" }) | undefined {
+  const key = log.find((entry) => entry.type === "intent" && entry.run_id === subRun);
+  return log.find((entry) => entry.type === "step" && key?.type === "intent" && entry.key === key.key) as
+    | (Entry & { readonly type: "step" })
+    | undefined;
+}
+
+/** What is wrong with what a run has of a sub-run: its result, and the copies of what it shows, which have to be complete then. */
+function misshown(
+  subRun: string,
+  below: readonly Entry[],
+  above: readonly Entry[],
+  result: ReturnType<typeof resultOf>,
+): string[] {
+  const wrong: string[] = [];
+  const copies = above.filter(
+    (entry) =>
+      entry.type === "created" ||
+      ("source" in entry && entry.source !== undefined && "run_id" in entry.source && entry.source.run_id === subRun),
+  );
+  const is = emittedIn(copies);
+  // A program says whether it is shown.
+  const must = (namedIn(below)?.isShown ?? is.length > 0) ? emittedIn(below) : [];
+  if (must.slice(0, result === undefined ? is.length : undefined).join("|") !== is.join("|"))
+    wrong.push(`shows ${is.join("|")} of ${subRun}, and must show ${must.join("|")}`);
+  if (result === undefined || result.error !== null) return wrong;
+  const output = outputIn(below);
+  if (must.length > 0) {
+    // What interrupted attempts at a step have emitted is left out of both outputs.
+    const [shown, own] = [outputIn(copies), output].map((messages) =>
+      messages.flatMap(([, ...texts]) => texts).join("|"),
+    );
+    if (shown !== own) wrong.push(`has shown ${shown} in the end, and ${subRun} ${own}`);
+  }
+  const { status, output: given } = result.result as unknown as Pick<Run, "status" | "output">;
+  const end = below.at(-1);
+  const texts = [
+    [status, given.map(linesOf)],
+    [end?.type === "ended" ? end.outcome : "open", output],
+  ];
+  const [has, ought] = texts.map((one) => JSON.stringify(one));
+  if (has !== ought) wrong.push(`has ${has} as the result of ${subRun}, which has ${ought}`);
+  return wrong;
+}
+
+/** What an agent and its steps have emitted, by its log, without the ends of messages. */
+function emittedIn(log: readonly Entry[]): string[] {
+  return log.flatMap((entry) => (entry.type === "emitted" && entry.kind !== "close" ? [wordOfEntry(entry)] : []));
+}
+
+/** What was replied to a question of a run or of one below it, in the log of the run that asks. */
+export async function repliesTo(await_id: string, log: readonly Entry[], logOf: LogOf): Promise<readonly Reply[]> {
+  const [key, ...rest] = await_id.split("/");
+  if (rest.length > 0) {
+    const begun = log.find((entry) => entry.type === "intent" && entry.key === key);
+    const below = begun?.type === "intent" && begun.run_id !== null ? await logOf(begun.run_id) : undefined;
+    return repliesTo(rest.join("/"), below ?? [], logOf);
+  }
+  return log.flatMap((entry): Reply[] => {
+    if (entry.type === "resumed" && entry.await_id === key) return [{ await_resume: entry.answer }];
+    return entry.type === "declined" && entry.await_id === key ? [{ decline: entry.decline }] : [];
+  });
+}
+
+type Lines = readonly [role: string, ...texts: (string | undefined)[]];
+
+function linesOf({ role, parts }: Pick<Message, "role" | "parts">): Lines {
+  return [role, ...parts.map(({ content }) => content ?? undefined)];
+}
+
+/** A message while it is put together. `step`, `attempt`: of a step's body. */
+interface Draft {
+  readonly lines: [string, ...(string | undefined)[]];
+  readonly by: string;
+  readonly step: string | undefined;
+  readonly attempt: number;
+}
+
+/**
+ * The output that a log tells of, by rules of its own: a part joins the open message of what emits it. What an attempt at
+ * a step has emitted is left out as soon as there is another attempt.
+ */
+function outputIn(log: readonly Entry[]): readonly Lines[] {
+  let messages: Draft[] = [];
+  let open: Draft | undefined;
+  const leaveOut = (step: string | undefined, attempt: number): void => {
+    messages = messages.filter((one) => one.step === undefined || one.step !== step || one.attempt >= attempt);
+    if (open !== undefined && !messages.includes(open)) open = undefined;
+  };
+  const [created] = log;
+  const agent = created?.type === "created" ? `agent/${created.agent_name}` : "";
+  for (const entry of log) {
+    if (entry.type === "intent") leaveOut(entry.key, entry.attempt);
+    else if (entry.type === "attempt-failed") leaveOut(entry.key, entry.attempt + 1);
+    else if (entry.type === "torn") leaveOut(stepOf(entry.source), entry.source.step?.attempt ?? 0);
+    else if (entry.type === "awaited" && entry.of === undefined) open = undefined;
+    if (entry.type !== "emitted" || entry.kind === "generic") continue;
+    const { source } = entry;
+    const step = stepOf(source);
+    const isCopy = source !== undefined && "run_id" in source;
+    const attempt = (isCopy ? source.step : source)?.attempt ?? 0;
+    leaveOut(step, attempt);
+    if (entry.kind === "close") {
+      open = undefined;
+      continue;
+    }
+    const by = isCopy ? source.run_id : `${step} ${attempt}`;
+    const role = isCopy ? source.role : agent;
+    const begin = (...texts: (string | undefined)[]): Draft => {
+      const draft: Draft = { lines: [role, ...texts], by, step, attempt };
+      messages.push(draft);
+      return draft;
+    };
+    if (entry.kind === "message") {
+      begin(...entry.message.parts.map(({ content }) => content ?? undefined));
+      open = undefined;
+    } else if (open === undefined || open.by !== by || (isCopy && entry.opens === true))
+      open = begin(entry.part.content ?? undefined);
+    else open.lines.push(entry.part.content ?? undefined);
+  }
+  return messages.map(({ lines }) => lines);
+}
+
+/** The step that emitted something, with a key that no other step has, also of a sub-run. */
+function stepOf(source: EmittedEntry["source"]): string | undefined {
+  if (source === undefined || !("run_id" in source)) return source?.key;
+  return source.step && `${source.run_id}/${source.step.key}`;
+}
+
 function usageOf(run_id: string, log: readonly Entry[]): number {
   return log.length === 0 ? 0 : (foldEntries(run_id, log).usage?.total_tokens ?? 0);
 }
 
-function describe(log: readonly Entry[]): string {
-  return log.map((entry, index) => `  ${index} ${JSON.stringify(entry)}`).join("\n");
-}
-
-class Judge {
-  readonly #program: NamedProgram;
-  readonly #seed: string;
-  readonly #log: readonly Entry[];
-  readonly #yields: number;
-  readonly #counts = new Map<string, number>();
-  readonly #waiting = new Map<string, Waiting>();
-  readonly #withdrawn: Waiting[] = [];
-  /** The keys of the messages that were taken. */
-  readonly #taken = new Set<string>();
-  readonly #emitted: string[] = [];
-  /** How often the agent has emitted something. */
-  #emissions = 0;
-  /** Resolves when the agent may go on that has emitted a great deal, or reads. */
-  #turns: Promise<void> = Promise.resolve();
-  /** How often the agent has closed a message that may not have been open, since the last result. */
-  #closings = 0;
-  /** What was emitted by the log, and how much of it has been judged. */
-  readonly #logged: readonly string[];
-  #passed = 0;
-  #now = 0;
-  #tokens = 0;
-  #lateTokens = 0;
-  #ending: Verdict["ending"] = "open";
-
-  constructor(program: NamedProgram, runId: string, log: readonly Entry[], yields: number) {
-    this.#yields = yields;
-    this.#program = program;
-    const [created] = log;
-    this.#seed = created?.type === "created" ? seedOf(created, runId) : runId;
-    this.#log = log;
-    this.#logged = emittedIn(log);
-  }
-
-  async verdict(): Promise<Verdict> {
-    const started = this.#log.find((entry) => entry.type === "started");
-    this.#now = started?.now ?? started?.at ?? 0;
-    const stopped = this.#log.findIndex(
-      (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
-    );
-    const results = this.#log.slice(0, stopped < 0 ? undefined : stopped).filter(isResult);
-    void this.#drive();
-    await this.#settled();
-    this.#close();
-    const pauses: number[] = [];
-    for (const entry of results) {
-      pauses.push(this.#emitted.length);
-      const key = resultKey(entry) ?? "";
-      const waiting = this.#waiting.get(key);
-      if (waiting === undefined) {
-        if (this.#ending === "open" && !key.includes("/"))
-          throw new Error(`The log holds ${key}, which the agent did not begin.`);
-        continue;
-      }
-      this.#waiting.delete(key);
-      if (entry.type === "withdrawn") this.#withdrawn.push(waiting);
-      this.#now = entry.at;
-      this.#settle(entry, waiting);
-      await this.#settled();
-      this.#close();
-    }
-    return {
-      emitted: this.#emitted,
-      pauses,
-      open: [...this.#waiting.keys()],
-      ending: this.#ending,
-      tokens: this.#tokens,
-      lateTokens: this.#lateTokens,
-    };
-  }
-
-  async #drive(): Promise<void> {
-    const context = this.#context();
-    // The bodies of steps are never called here.
-    const player: Player = { work: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
-    const agent = perform(this.#program, context, player);
-    try {
-      let goOn: () => Promise<IteratorResult<unknown, void>> = () => agent.next();
-      for (;;) {
-        const { done, value } = await goOn();
-        goOn = () => agent.next();
-        if (done === true) break;
-        if (typeof value === "object" && value !== null && "type" in value)
-          goOn = await this.#operation("await").then(
-            (sent) => () => agent.next(sent),
-            (error: unknown) => () => agent.throw(error),
-          );
-        else {
-          const accepted = this.#emit(value);
-          if (accepted !== undefined) await accepted;
-          for (let each = 0; each < this.#yields; each++) await undefined;
-        }
-      }
-      this.#ending = "completed";
-    } catch {
-      this.#ending = "failed";
-    }
-  }
-
-  #emit(value: unknown): undefined | Promise<void> {
-    if (this.#ending !== "open") return undefined;
-    if (value === null) this.#closings += 1;
-    else this.#emitted.push(wordOf(value));
-    this.#emissions += 1;
-    if (this.#emissions % EMITTED_AT_ONCE !== 0) return undefined;
-    return this.#turn();
-  }
-
-  /** Resolves in a turn of the event loop of its own, after the turns that were asked for before. */
-  #turn(): Promise<void> {
-    this.#turns = this.#turns.then(turn);
-    return this.#turns;
-  }
-
-  /** The agent does what it can do without another result. */
-  async #settled(): Promise<void> {
-    for (let turns: unknown; turns !== this.#turns; ) {
-      turns = this.#turns;
-      await turns;
-      await flush();
-    }
-  }
-
-  /**
-   * A close without an open message emits nothing. Whether one is open may depend on step bodies and on other branches.
-   * Hence as many closes count as the log holds between these two results.
-   */
-  #close(): void {
-    let others = this.#emitted.length - this.#passed;
-    for (; this.#closings > 0 || others > 0; this.#passed += 1) {
-      const isClosing = this.#logged[this.#passed] === "close";
-      if (isClosing ? this.#closings === 0 : others === 0) break;
-      if (isClosing) {
-        this.#closings -= 1;
-        this.#emitted.push("close");
-      } else others -= 1;
-    }
-    this.#closings = 0;
-    this.#passed = this.#emitted.length;
-  }
-
-  #operation(name: string, options: WaitOptions = {}): Promise<unknown> {
-    const count = (this.#counts.get(name) ?? 0) + 1;
-    this.#counts.set(name, count);
-    const promise = new Promise((resolve, reject) =>
-      this.#waiting.set(`${name}#${count}`, { name, options, resolve, reject }),
-    );
-    promise.catch(() => {});
-    return promise;
-  }
-
-  #settle(entry: ResultEntry, { name, options, resolve, reject }: Waiting): void {
-    const fail = (code: CadenzaErrorCode): void => reject(new CadenzaError(code, ""));
-    const answer = (value: unknown, how: string): void => resolve(options.details === true ? { value, how } : value);
-    switch (entry.type) {
-      case "resumed":
-        answer(entry.answer, "answer");
-        return;
-      case "timed-out":
-        answer(options.default, "default");
-        return;
-      case "declined":
-        fail("answer_declined");
-        return;
-      case "withdrawn":
-        if (options.signal?.aborted !== true) throw new Error(`${entry.await_id} is withdrawn, and was not aborted.`);
-        reject(options.signal.reason);
-        return;
-      case "taken": {
-        if (entry.position === null && options.default === undefined) fail("receive_timeout");
-        else if (entry.position === null) resolve(options.default);
-        else {
-          const data = this.#take(name.slice("receive:".length), entry.position);
-          if (options.schema === undefined || typeof data !== "string") resolve(data);
-          else fail("message_rejected");
-        }
-        return;
-      }
-      case "step":
-        if (entry.error === null) resolve(entry.result);
-        else if (entry.error.name === "AgentError") reject(new AgentError(entry.error.code ?? "", entry.error.message));
-        else fail("step_interrupted");
-    }
-  }
-
-  /**
-   * The message at a position: the first with its name that no receive before has taken, but for those that receives hold
-   * or have held whose schemas answer later. One that came twice is one.
-   */
-  #take(name: string, position: number): unknown {
-    const left = new Map<string, number>();
-    for (const [index, entry] of this.#log.entries())
-      if (entry.type === "received" && entry.name === name && !this.#taken.has(entry.idempotency_key))
-        if (!left.has(entry.idempotency_key)) left.set(entry.idempotency_key, index);
-    const held = [...this.#waiting.values(), ...this.#withdrawn].filter((one) => mayHold(one, name));
-    const first = [...left.values()].slice(0, 1 + held.length);
-    const message = this.#log[position];
-    if (!first.includes(position) || message?.type !== "received")
-      throw new Error(`Position ${position} is taken instead of ${first.join(" or ")}.`);
-    this.#taken.add(message.idempotency_key);
-    return message.data;
-  }
-
-  #context(): AgentContext {
-    const random = new SeededRandom(this.#seed);
-    const context = {
-      signal: { aborted: false },
-      step: (name: string) => this.#operation(name),
-      ask: (_question: string, options: WaitOptions) => this.#operation("ask", options),
-      sleep: (_ms: number, options: WaitOptions & { readonly name?: string }) =>
-        this.#operation(options.name === undefined ? "sleep" : `sleep:${options.name}`, options),
-      receive: (name: string, options: WaitOptions) => this.#operation(`receive:${name}`, options),
-      run: (name: string) => this.#operation(`run:${name}`),
-      emit: async (value: unknown) => this.#emit(value),
-      usage: {
-        add: (usage: { input_tokens: number; output_tokens: number }) => {
-          const tokens = usage.input_tokens + usage.output_tokens;
-          if (this.#ending === "open") this.#tokens += tokens;
-          else this.#lateTokens += tokens;
-        },
-      },
-      session: {
-        getState: () => this.#operation("session.getState"),
-        setState: () => this.#operation("session.setState"),
-        // A durable agent gets what it reads in a turn of its own, when its other branches wait.
-        history: () => this.#turn().then(() => []),
-      },
-      now: () => this.#now,
-      uuid: () => random.uuid(),
-      random: () => random.number(),
-    };
-    return context as unknown as AgentContext;
-  }
-}
-
-/** An operation without a result. */
-interface Waiting {
-  readonly name: string;
-  readonly options: WaitOptions;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/** Whether the receive of a message may have asked its schema about it, and goes on later. */
-function mayHold({ name, options: { schema } }: Waiting, of: string): boolean {
-  return name === `receive:${of}` && schema?.answersLater === true;
-}
-
-/** The options of a question, a sleep or a receive that its result depends on. */
-interface WaitOptions {
-  readonly schema?: WaitSchema;
-  readonly default?: unknown;
-  readonly details?: boolean;
-  readonly signal?: AbortSignal;
-}
-
-/** An emitted value as a word. The same value has the same word in a log. */
-function wordOf(value: unknown): string {
-  if (typeof value === "string") return value;
-  const { parts } = value as { readonly parts?: Message["parts"] };
-  return parts === undefined ? JSON.stringify(value) : `message ${parts[0]?.content}`;
-}
-
-function wordOfEntry(entry: EmittedEntry): string {
-  switch (entry.kind) {
-    case "part":
-      return `${entry.part.content}`;
-    case "message":
-      return `message ${entry.message.parts[0]?.content}`;
-    case "generic":
-      return JSON.stringify(entry.generic);
-    case "close":
-      return "close";
-  }
-}
-
-function isResult(entry: Entry): entry is ResultEntry {
-  return resultKey(entry) !== undefined;
-}
-
-function flush(): Promise<void> {
-  return new Promise((resolve) => nextTick(resolve));
-}
-
-function turn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+async function collect<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const one of stream) all.push(one);
+  return all;
 }

@@ -2,7 +2,7 @@ import type { AgentContext, AgentFunction, Message, StandardSchema, StepOptions,
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import type { Entry } from "cadenza/store";
 import * as z from "zod";
-import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn } from "./answers.ts";
+import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn, numberOf } from "./answers.ts";
 import type { Block, Emission, NamedProgram, Statement, Wait } from "./program.ts";
 import { contains, inputOf, parseInput } from "./program.ts";
 import { hashOf } from "./random.ts";
@@ -14,23 +14,14 @@ export interface Player {
   work(work: Work): Promise<void>;
   /** A body waits in the middle of its work. */
   pause(ms: number): Promise<void>;
-  /** The agent is about to receive a message. */
-  receiving?(receiving: Receiving): void;
   /** The agent has been handed the result of an operation. */
-  got?(got: { readonly run_id: string; readonly name: string; readonly key: string }): void;
+  got?(got: { readonly run_id: string; readonly tenant: string | undefined; readonly key: string }): void;
   /** The agent has read a value: the result of an operation, or the messages of its session. */
   read?(read: { readonly tenant: string | undefined; readonly key: string; readonly value: unknown }): void;
   /** Runs a call of the agent that begins a sub-run. Default: calls it. */
   begin?<T>(tenant: string | undefined, call: () => T): T;
-  /** The agent is about to end. */
-  ending?(name: string): Promise<void>;
-}
-
-/** A receive that an agent is about to begin. */
-export interface Receiving {
-  readonly run_id: string;
-  readonly name: string;
-  readonly key: string;
+  /** Runs a branch of the agent. `all`: it is waited for, as are those beside it. Default: runs it. */
+  branch?(branch: () => Promise<void>, all: boolean): Promise<void>;
 }
 
 /** What the body of a step is about to do. */
@@ -85,16 +76,16 @@ export async function* perform(
   context: AgentContext,
   player: Player,
 ): AsyncGenerator<unknown, void> {
-  const { name, program } = named;
-  const tally = new Tally(program.certainty !== "fixed");
+  const { program } = named;
+  const tally = new Tally();
   yield* new Performance(named, context, player).block(program.body, tally);
-  await player.ending?.(name);
   if (program.fails) throw new Error(`The program ends here, at ${tally.total}.`);
 }
 
-/** The program of a run, by its log. Undefined: the log is empty. */
+/** The program of a run, by its log. Undefined: the log is empty, or its run has no program. */
 export function namedIn([created]: readonly Entry[]): NamedProgram | undefined {
-  return created?.type === "created" ? parseInput(textOf(created.input)) : undefined;
+  const text = created?.type === "created" ? textOf(created.input) : "";
+  return text.startsWith("{") ? parseInput(text) : undefined;
 }
 
 export function textOf(messages: readonly Message[]): string {
@@ -130,26 +121,12 @@ const SLEPT = 11;
 const ABORTED = 13;
 const mishaps: readonly string[] = ["answer_declined", "receive_timeout", "message_rejected"];
 
-/** A value that all results so far have changed: it depends on their order. */
+/** A value that all results so far have changed, in all branches: it depends on their order. */
 class Tally {
-  readonly #isShared: boolean;
   total = 1;
-
-  /** `isShared`: by all branches. Otherwise each branch has its own, and the total depends on no order. */
-  constructor(isShared: boolean) {
-    this.#isShared = isShared;
-  }
 
   add(value: number): void {
     this.total = (this.total * 31 + value) % 1_000_003;
-  }
-
-  fork(): Tally {
-    return this.#isShared ? this : new Tally(false);
-  }
-
-  join(branches: readonly Tally[]): void {
-    if (!this.#isShared) for (const { total } of branches) this.add(total);
   }
 }
 
@@ -245,9 +222,7 @@ class Performance {
         return yield* this.block(ways[chosen % ways.length] ?? [], tally);
       }
       case "all": {
-        const tallies = statement.branches.map(() => tally.fork());
-        await Promise.all(statement.branches.map((branch, index) => this.#drain(branch, tallies[index] ?? tally)));
-        tally.join(tallies);
+        await Promise.all(statement.branches.map((branch) => this.#branch(branch, tally, true)));
         yield `${this.#mark}all ${tally.total} `;
         return;
       }
@@ -372,7 +347,6 @@ class Performance {
       case "receive in time": {
         const limits =
           wait.does === "receive" ? {} : { timeoutMs: wait.ms, ...(wait.otherwise && { default: NO_MAIL }) };
-        this.#player.receiving?.({ run_id: this.#context.run_id, name: this.#name, key });
         const data = await (wait.schema
           ? receive(wait.name, { ...limits, schema: schemaFor(this.#player, key), signal })
           : receive(wait.name, { ...limits, signal }));
@@ -402,7 +376,7 @@ class Performance {
     tally: Tally,
   ): AsyncGenerator<unknown, void> {
     const key = this.#keyOf(`run:${agent}`);
-    const name = `${this.#name}.${key.split("#").at(-1)}`;
+    const name = `${this.#name}.${numberOf(key)}`;
     const input = inputOf({ name, program, isShown: show, tenant: this.#tenant });
     const { run } = this.#context;
     const begin = (): ReturnType<typeof run> => run(agent, input, { show });
@@ -427,7 +401,7 @@ class Performance {
 
   async *#race(branches: readonly Block[], leaves: boolean, tally: Tally): AsyncGenerator<unknown, void> {
     const racing = branches.map(async (branch, index) => {
-      await this.#drain(branch, tally.fork());
+      await this.#branch(branch, tally, false);
       return index;
     });
     const winner = await Promise.race(racing);
@@ -440,6 +414,11 @@ class Performance {
   async #decide(step: StepScope): Promise<Result> {
     await this.#work(step, 1);
     return { key: step.key, value: hashOf(step.key) % 7, ...this.#of };
+  }
+
+  #branch(block: Block, tally: Tally, all: boolean): Promise<void> {
+    const branch = (): Promise<void> => this.#drain(block, tally);
+    return this.#player.branch?.(branch, all) ?? branch();
   }
 
   /** Emits what a branch yields. */
@@ -477,7 +456,7 @@ class Performance {
 
   /** Notes that the agent has been handed a result. */
   #received<T>(key: string, result: T): T {
-    this.#player.got?.({ run_id: this.#context.run_id, name: this.#name, key });
+    this.#player.got?.({ run_id: this.#context.run_id, tenant: this.#tenant, key });
     this.#read(key, result);
     return result;
   }

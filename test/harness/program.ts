@@ -5,18 +5,10 @@
  */
 
 export interface Program {
-  readonly certainty: Certainty;
   readonly body: Block;
   /** Whether it ends by throwing. */
   readonly fails: boolean;
 }
-
-/**
- * What the output depends on beside the program. `fixed`: on nothing, in whatever order the operations end. `logged`:
- * on the order in which the log holds their results. `loose`: branches that emit side by side, between two results, may
- * do so in any order.
- */
-export type Certainty = "fixed" | "logged" | "loose";
 
 /** Statements, one after the other. */
 export type Block = readonly Statement[];
@@ -111,8 +103,8 @@ export function contains(block: Block, isSuch: (statement: Statement) => boolean
 }
 
 /** The program as text, a statement a line. */
-export function print({ certainty, body, fails }: Program): string {
-  return [`${certainty}${fails ? ", fails" : ""}`, ...linesOf(body)].join("\n");
+export function print({ body, fails }: Program): string {
+  return [...linesOf(body), ...(fails ? ["fails"] : [])].join("\n");
 }
 
 function linesOf(block: Block): string[] {

@@ -1,5 +1,7 @@
+import type { Message } from "cadenza";
 import type { Entry } from "cadenza/store";
 import type { StepFailure } from "./internals.ts";
+import type { Shown } from "./judge.ts";
 
 /*
  * Judges the times of a log by those at which the store has taken its entries, by the store's clock. What a process writes
@@ -119,6 +121,35 @@ function* misended({ log, taken, toleranceMs = 0, isSet = false, ...timing }: Ti
       default:
     }
   }
+}
+
+/** What readers of a run see whose times go back. */
+export function disordered({ details, transcript }: Pick<Shown, "details" | "transcript">): readonly string[] {
+  // An answer follows its question, also where another question was asked in between.
+  const said = transcript.filter(({ role }) => role !== "user");
+  const exchanges = transcript.flatMap(({ role }, index) =>
+    role === "user" ? [createdAt(transcript.slice(Math.max(index - 1, 0), index + 1))] : [],
+  );
+  return [
+    ...backward(
+      "the details have",
+      details.flatMap((event) => ("at" in event ? [event.at] : [])),
+    ),
+    ...transcript.flatMap((one) => backward("a message has", [one.created_at ?? [], one.completed_at ?? []].flat())),
+    ...backward("the transcript has", createdAt(said)),
+    ...exchanges.flatMap((times) => backward("an answer has", times)),
+  ];
+}
+
+function backward(what: string, times: readonly string[]): readonly string[] {
+  return times.flatMap((time, index) => {
+    const before = times[index - 1];
+    return before !== undefined && time < before ? [`${what} ${time} after ${before}`] : [];
+  });
+}
+
+function createdAt(messages: readonly Message[]): readonly string[] {
+  return messages.flatMap(({ created_at }) => created_at ?? []);
 }
 
 /** The positions of what a run itself has written: a fork begins with the entries of another one. */

@@ -7,12 +7,13 @@ export const trial = command({
     "Kills a process at random moments while it runs random agent programs, and starts it again. Checks that nothing was lost or done twice, and that each run has the right output.",
   options: {
     seed,
+    program: { about: "The name of one random program that all runs execute, such as 7-12.", default: "" },
     kills: { about: "How often the process is killed.", default: 1_000 },
     runs: { about: "How many runs are made, at least.", default: 10_000 },
   },
-  async run({ seed, kills, runs }, report) {
+  async run({ seed, program, kills, runs }, report) {
     const { wrong, said, ...figures } = await crash({
-      ...{ seed: String(seed), kills, runs },
+      ...{ seed: String(seed), oneProgram: program || undefined, kills, runs },
       onProgress: (progress) => report.progress(progress),
     });
     for (const line of said.slice(0, 20)) report.say(line);

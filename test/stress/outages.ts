@@ -17,6 +17,10 @@ export const trial = command({
     "Takes a PostgreSQL server away from under processes at work. Parts: outages; lost answers; the last commits undone, as by a failover to a server that was behind; sessions that two processes join.",
   options: {
     seed,
+    program: {
+      about: "The name of one random program that all runs execute under outages and losses, such as 7-12.",
+      default: "",
+    },
     part: { about: "The part that is tried.", default: "all", oneOf: PARTS },
     seconds: { about: "How long an outage lasts.", default: 20 },
     leaseMs: { about: "The lease of a process, in milliseconds.", default: 10_000 },
@@ -28,14 +32,18 @@ export const trial = command({
     kinds: { about: "The statements whose answers are lost.", default: KINDS, oneOf: KINDS },
     only: { about: "The one kind of outage that is tried.", default: "", oneOf: OUTAGES },
   },
-  async run({ seed, part, seconds, leaseMs, processes, atOnce, loadMs, rounds, joins, kinds, only }, report) {
+  async run(
+    { seed, program: named, part, seconds, leaseMs, processes, atOnce, loadMs, rounds, joins, kinds, only },
+    report,
+  ) {
     const settings = { log_min_duration_statement: `${0.4 * leaseMs}`, log_statement: "all" };
     const server = await startServer(18, settings);
     if ("missing" in server.address) throw new Error(server.address.missing);
     const { host, port } = server.address;
     const at = { host, port };
     const program = await buildProgram(new URL("../harness/crash/worker.ts", import.meta.url));
-    const base = { seed: String(seed), program, server, leaseMs, processes, atOnce, loadMs };
+    const runs = { seed: String(seed), oneProgram: named || undefined };
+    const base = { ...runs, program, server, leaseMs, processes, atOnce, loadMs };
     const has = (one: (typeof PARTS)[number]): boolean => part === "all" || part === one;
     let trials = 0;
     const tell = (

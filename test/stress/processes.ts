@@ -9,6 +9,7 @@ export const trial = command({
     "Several processes run random agent programs on one store, and a random one of them is killed again and again. No run may be lost, or be executed by two processes at once.",
   options: {
     seed,
+    program: { about: "The name of one random program that all runs execute, such as 7-12.", default: "" },
     runs: { about: "How many runs are made.", default: 20_000 },
     processes: { about: "How many processes execute runs.", default: 4 },
     webs: { about: "How many more processes execute nothing.", default: 0 },
@@ -26,10 +27,10 @@ export const trial = command({
     },
     punctual: { about: "Judges delays too, which needs a quiet machine and few kills.", default: false },
   },
-  async run({ seed, runs, processes, webs, seconds, killEvery, store, clocks, punctual }, report) {
+  async run({ seed, program, runs, processes, webs, seconds, killEvery, store, clocks, punctual }, report) {
     const server = store === "postgres" ? await startServer(18) : undefined;
     const { wrong, said, ...figures } = await manyProcesses({
-      ...{ seed: String(seed), processes, webs, runs, punctual },
+      ...{ seed: String(seed), oneProgram: program || undefined, processes, webs, runs, punctual },
       killEveryMs: 1_000 * killEvery,
       wrongClocks: clocks === "wrong",
       atMostMs: 1_000 * seconds,

@@ -1,7 +1,8 @@
 import type { Entry } from "cadenza/store";
 import { describe, expect, it } from "vitest";
+import { expect as expected, isAsExpected, wordsIn } from "../../harness/expected.ts";
 import type { EmittedPart } from "../../harness/internals.ts";
-import { emittedIn, isAsEmitted, judge, misjudged } from "../../harness/judge.ts";
+import { misjudged } from "../../harness/judge.ts";
 import type { Block, Program, Statement } from "../../harness/program.ts";
 import { CHILD, inputOf } from "../../harness/program.ts";
 import { agentOf } from "../../harness/program-player.ts";
@@ -13,7 +14,7 @@ const branches: readonly Block[] = [
   [{ does: "emit", what: "close", text: "", by: "emit" }],
   [{ does: "emit", what: "part", text: "text", by: "emit" }],
 ];
-const program: Program = { certainty: "loose", body: [{ does: "all", branches }], fails: false };
+const program: Program = { body: [{ does: "all", branches }], fails: false };
 const text: EmittedPart = {
   type: "emitted",
   kind: "part",
@@ -30,7 +31,7 @@ it.each([
   { what: "closed twice", log: [text, close, close, last], isRight: false },
   { what: "closed without anything in it", log: [close, last], isRight: false },
 ])("a message of branches side by side is judged that was $what", async ({ log, isRight }) => {
-  expect(isAsEmitted(await judge({ name: "program", program }, "", log), emittedIn(log))).toBe(isRight);
+  expect(isAsExpected(await expected({ name: "program", program }, "", log), wordsIn(log))).toBe(isRight);
 });
 
 describe("the log of a run of a program", async () => {
@@ -104,7 +105,7 @@ it("an agent that reads its history in a branch is judged by what its other bran
     leaves: true,
   };
   const { world, run_id, log } = await played(reads);
-  expect(emittedIn(log)).toEqual(["other 1 ", "won by 1, 32 "]);
+  expect(wordsIn(log)).toEqual(["other 1 ", "won by 1, 32 "]);
   expect(await misjudged(run_id, (id) => world.log(id))).toEqual([]);
   const early = log.flatMap((entry) => (isSaid(entry, "other") ? [withText(entry, "one 1 "), entry] : [entry]));
   expect((await misjudged(run_id, () => early)).join()).toMatch(/must emit other 1 \|won by/);
@@ -123,14 +124,14 @@ describe("the messages of a program", () => {
     { does: "receive", name: "mail", schema: false },
     { does: "receive in time", name: "mail", schema: false, ms: 9, otherwise: false },
   );
-  const judgeOf = (...log: readonly Entry[]) => judge({ name: "program", program: twice }, "", log);
+  const judgeOf = (...log: readonly Entry[]) => expected({ name: "program", program: twice }, "", log);
   const [one, two] = [received("mail", 1), received("mail", 2)];
 
   it("are right in their order, where one that came twice counts once", async () => {
-    const { emitted, ending } = await judgeOf(one, one, two, taken("receive:mail#1", 0), taken("receive:mail#2", 2));
-    expect([emitted, ending]).toEqual([[], "completed"]);
-    const { emitted: late } = await judgeOf(one, taken("receive:mail#1", 0), taken("receive:mail#2", null));
-    expect(late).toEqual(["receive_timeout "]);
+    const right = await judgeOf(one, one, two, taken("receive:mail#1", 0), taken("receive:mail#2", 2));
+    expect([isAsExpected(right, []), right.ending]).toEqual([true, "completed"]);
+    const late = await judgeOf(one, taken("receive:mail#1", 0), taken("receive:mail#2", null));
+    expect(isAsExpected(late, ["receive_timeout "])).toBe(true);
   });
 
   it.each([
@@ -158,7 +159,7 @@ function played(...body: Block): ReturnType<typeof play> {
 }
 
 function logged(...body: Block): Program {
-  return { certainty: "logged", body, fails: false };
+  return { body, fails: false };
 }
 
 function step(name: string, ms: number): Statement {

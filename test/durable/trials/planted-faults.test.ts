@@ -113,8 +113,9 @@ describe("the times of a log", () => {
   it("at which a wait ends early are noticed", async () => {
     const longer = (entry: Entry): Entry =>
       entry.type === "intent" && entry.until != null ? { ...entry, until: entry.until + 1_000 } : entry;
-    const wrong = await tried("none", 20, { view: (store) => changedWrites(store, (entry) => [longer(entry)]) });
-    expect(wrong.join("\n")).toMatch(/^\S+ ends \d+ ms before its time, at position \d+$/m);
+    const says = /^\S+ ends \d+ ms before its time, at position \d+$/m;
+    const plant: Plant = { view: (store) => changedWrites(store, (entry) => [longer(entry)]) };
+    expect((await tried("none", 60, plant, says)).join("\n")).toMatch(says);
   });
 
   it("at which a wait ends late are noticed", async () => {
@@ -133,11 +134,11 @@ describe("the times of a log", () => {
 /** A run that a fault has blocked never ends. Other programs take a few thousand steps. */
 const MAX_STEPS = 30_000;
 
-/** What goes wrong with the first programs, up to the first that fails. */
-async function tried(trouble: Trouble, programs: number, plant?: Plant): Promise<readonly string[]> {
+/** What goes wrong with the first programs, up to the first of which this is said. */
+async function tried(trouble: Trouble, programs: number, plant?: Plant, says = /./): Promise<readonly string[]> {
   for (let seed = 1; seed <= programs; seed++) {
     const { wrong } = await trial(seed, trouble, { plant, maxSteps: MAX_STEPS });
-    if (wrong.length > 0) return wrong;
+    if (says.test(wrong.join("\n"))) return wrong;
   }
   return [];
 }

@@ -59,7 +59,7 @@ function answerOf({ answer, decline }: Scenario): Post {
     const request = awaitRequest(state, asked);
     const given = answer === undefined ? { number: request.await_id.length % 7 } : answer(request, log);
     if (given === undefined) return undefined;
-    const declined = decline?.(request);
+    const declined = decline?.(request, log);
     const said = declined === undefined ? { answer: given } : { decline: declined };
     const { await_id } = asked;
     const entry: Entry = { type: "offered", at: world.now, offer_id: OFFER, await_id, idempotency_key: null, ...said };

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import type { Program } from "../../harness/program.ts";
 import { anySeed, wholeSeed } from "../../harness/random.ts";
-import { forkAll } from "../../harness/world/forks.ts";
+import { again as againForked, forkAll } from "../../harness/world/forks.ts";
 import type { Trouble } from "../../harness/world/trials.ts";
 import { again, trial, tryAll } from "../../harness/world/trials.ts";
 
@@ -34,7 +34,7 @@ const FORKS = 150;
 
 it(`random forks of random programs end as they must (DURABLE_SEED=${seed})`, async () => {
   const { trials, troubles, wrong } = await forkAll(seed, FORKS);
-  expect(wrong.map((one) => `seed ${one.seed}, ${one.trouble}\n${one.wrong.join("\n")}`)).toEqual([]);
+  expect(wrong.map((one) => `${againForked(one)}\n${one.wrong.join("\n")}`)).toEqual([]);
   expect(trials).toBeGreaterThanOrEqual(FORKS);
   expect(troubles).toBeGreaterThan(FORKS / 10);
 });

@@ -1,4 +1,4 @@
-import { mailTo, replyTo } from "../answers.ts";
+import { mailTo, replyBelow } from "../answers.ts";
 import { MAIL } from "../program.ts";
 import type { Random } from "../random.ts";
 import type { RunRecord } from "./ledger.ts";
@@ -29,12 +29,20 @@ const UNANSWERED_MS = 500;
 /** How long it waits at most before it answers or cancels, in milliseconds. */
 const MAX_THOUGHT_MS = 20;
 
+/** Which programs the runs execute. */
+export interface ClientOptions {
+  /** The names of the programs begin with it. */
+  readonly seed: string;
+  /** The name of the one program that each run executes. Default: each has a program of its own. */
+  readonly oneProgram?: string | undefined;
+}
+
 /**
  * Creates runs, follows them, answers their questions and cancels some. Repeats the orders that no worker has
  * acknowledged.
  */
 export class Client {
-  readonly ledger = new Ledger();
+  readonly ledger: Ledger;
   readonly #random: Random;
   readonly #prefix: string;
   readonly #send: Send;
@@ -43,9 +51,11 @@ export class Client {
   /** When each run without progress is looked at next, and how long it has waited for that. */
   readonly #looks = new Map<string, { readonly since: number; readonly at: number; readonly waitMs: number }>();
 
-  constructor(random: Random, prefix: string, send: Send) {
+  /** `again`: the command that runs the program with this name alone. */
+  constructor(random: Random, { seed, oneProgram }: ClientOptions, again: (program: string) => string, send: Send) {
+    this.ledger = new Ledger((name) => `${again(name.split("@")[0] ?? name)} # one program, many times`);
     this.#random = random;
-    this.#prefix = prefix;
+    this.#prefix = oneProgram === undefined ? seed : `${oneProgram}@`;
     this.#send = send;
   }
 
@@ -134,7 +144,7 @@ export class Client {
 
   #answer({ name, run_id = "", question }: RunRecord): void {
     if (question === undefined) return;
-    this.#send({ do: "answer", run_id, await_id: question, reply: replyTo(name, question) });
+    this.#send({ do: "answer", run_id, await_id: question, reply: replyBelow(name, question) });
   }
 
   /** Sends each receive the first message of its name that was neither acknowledged nor sent to another one just now. */

@@ -1,6 +1,7 @@
 import { Random } from "../random.ts";
 import type { BuiltProgram } from "../worker-process.ts";
 import { WorkerProcess } from "../worker-process.ts";
+import type { ClientOptions } from "./client.ts";
 import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
 import type { KillFigures, KillReport } from "./kill-trial.ts";
@@ -10,8 +11,7 @@ import type { Place } from "./place.ts";
 import { newFile } from "./place.ts";
 
 /** The size of a trial. */
-export interface CrashOptions {
-  readonly seed: string;
+export interface CrashOptions extends ClientOptions {
   readonly kills: number;
   readonly runs: number;
   readonly onProgress?: ((figures: KillFigures) => void) | undefined;
@@ -33,6 +33,10 @@ const STUCK_MS = 60_000;
 /** Lets a worker process run random programs, kills it at random moments, starts it again, and checks the logs. */
 export function crash(options: CrashOptions): Promise<KillReport> {
   return holdTrial(newFile(), (program, place) => new Driver(options, program, place).drive());
+}
+
+function again(program: string): string {
+  return `npm run stress -- crash --kills 30 --runs 100 --program ${program}`;
 }
 
 type Worker = WorkerProcess<WorkerSettings, Order, Report>;
@@ -57,7 +61,7 @@ class Driver {
     this.#program = program;
     this.#place = place;
     this.#random = new Random(options.seed);
-    this.#client = new Client(this.#random, options.seed, (order) => {
+    this.#client = new Client(this.#random, options, again, (order) => {
       this.#worker?.order(order);
       return this.#worker?.name;
     });

@@ -1,9 +1,10 @@
 import type { StreamedEvent } from "cadenza";
-import type { Mail } from "../answers.ts";
-import { NO_ANSWER } from "../answers.ts";
+import type { Mail, Reply } from "../answers.ts";
+import { NO_ANSWER, replyBelow } from "../answers.ts";
+import { BodyJudge } from "../body-judge.ts";
 import { textOf } from "../program-player.ts";
 import type { Disturbance } from "../time-judge.ts";
-import type { BodyReport, Report } from "./messages.ts";
+import type { Report } from "./messages.ts";
 
 /** What the driver knows of one run: what it has asked for, and what was acknowledged. */
 export interface RunRecord {
@@ -15,7 +16,8 @@ export interface RunRecord {
   readonly seen: StreamedEvent[];
   /** The question that is shown and not answered yet. */
   question: string | undefined;
-  readonly answered: Set<string>;
+  /** The acknowledged replies, by the ids of the questions. */
+  readonly replies: Map<string, Reply>;
   cancel: "no" | "asked" | "accepted";
   ended: boolean;
   /** When a reader last got an event of it. */
@@ -36,18 +38,9 @@ export interface Figures {
   readonly unanswered: number;
 }
 
-/** A step of a run, or of a sub-run. */
-export interface StepRecord {
-  readonly began: BodyReport[];
-  got: boolean;
-  /** The workers that have reported so. An earlier report of another process may arrive later. */
-  readonly gotBy: Set<string>;
-}
-
 /** Everything that worker processes have reported, and what was wrong with the reports themselves. */
 export class Ledger {
   readonly runs = new Map<string, RunRecord>();
-  readonly steps = new Map<string, StepRecord>();
   /** The acknowledged messages, by the run that they were sent to. */
   readonly sent = new Map<string, Mail[]>();
   /** When the store has taken the entries of each run, as far as the processes have lived to report it. */
@@ -57,14 +50,17 @@ export class Ledger {
   /** Whether the store's clock is set again and again. */
   isClockSet = false;
   readonly wrong: string[] = [];
+  readonly bodies = new BodyJudge(this.wrong);
   readonly said: string[] = [];
   unanswered = 0;
-  /** The processes that may execute nothing. */
-  readonly webs = new Set<string>();
   readonly #open = new Set<RunRecord>();
   readonly #byId = new Map<string, RunRecord>();
-  /** The bodies that are being executed, by run, with their process. */
-  readonly #working = new Map<string, Map<string, string>>();
+  /** The command that runs the program with this name alone. */
+  readonly again: (name: string) => string;
+
+  constructor(again: (name: string) => string) {
+    this.again = again;
+  }
 
   add(name: string, session_id: string | null, stream: boolean): RunRecord {
     const run: RunRecord = {
@@ -74,7 +70,7 @@ export class Ledger {
       run_id: undefined,
       seen: [],
       question: undefined,
-      answered: new Set(),
+      replies: new Map(),
       cancel: "no",
       ended: false,
       newsAt: Date.now(),
@@ -108,8 +104,8 @@ export class Ledger {
     return {
       runs: runs.length,
       events: runs.reduce((sum, { seen }) => sum + seen.length, 0),
-      steps: this.steps.size,
-      answers: runs.reduce((sum, { answered }) => sum + answered.size, 0),
+      steps: this.bodies.steps,
+      answers: runs.reduce((sum, { replies }) => sum + replies.size, 0),
       messages: [...this.sent.values()].reduce((sum, mails) => sum + mails.length, 0),
       cancels: runs.filter(({ cancel }) => cancel === "accepted").length,
       unanswered: this.unanswered,
@@ -128,9 +124,12 @@ export class Ledger {
       case "created":
         this.#created(report.name, report.run_id);
         return;
-      case "answered":
-        this.#byId.get(report.run_id)?.answered.add(report.await_id);
+      case "answered": {
+        const { run_id, await_id } = report;
+        const run = this.#byId.get(run_id);
+        run?.replies.set(await_id, replyBelow(run.name, await_id));
         return;
+      }
       case "sent":
         this.#sent(report.run_id, report.mail);
         return;
@@ -146,17 +145,14 @@ export class Ledger {
         break;
       }
       case "began":
-        this.#began(worker, report);
+        this.bodies.began({ process: worker, log: report.position, ...report });
         return;
       case "ended":
-        this.#working.get(report.run_id)?.delete(`${worker} ${report.key} ${report.attempt}`);
+        this.bodies.ended({ process: worker, ...report });
         return;
-      case "got": {
-        const step = this.#step(report.run_id, report.key);
-        step.got = true;
-        step.gotBy.add(worker);
+      case "got":
+        this.bodies.got({ process: worker, ...report });
         return;
-      }
       case "blocked":
         this.wrong.push(`${report.run_id} is blocked: expected ${report.expected}, asked ${report.asked}`);
         return;
@@ -168,8 +164,7 @@ export class Ledger {
 
   /** A worker is dead: it executes nothing any more. */
   died(worker: string): void {
-    for (const bodies of this.#working.values())
-      for (const body of [...bodies.keys()]) if (body.startsWith(`${worker} `)) bodies.delete(body);
+    this.bodies.left(worker);
   }
 
   #sent(run_id: string, mail: Mail): void {
@@ -204,33 +199,5 @@ export class Ledger {
     run.ended = event.type === "run.completed" || event.type === "run.failed" || event.type === "run.cancelled";
     if (run.ended) this.#open.delete(run);
     return true;
-  }
-
-  #began(worker: string, body: BodyReport): void {
-    const step = this.#step(body.run_id, body.key);
-    if (this.webs.has(worker)) this.wrong.push(`${worker} ran ${body.key} of ${body.run_id}, and may execute nothing`);
-    const name = `${body.key} of ${body.run_id}`;
-    if (step.gotBy.has(worker))
-      this.wrong.push(`attempt ${body.attempt} at ${name} began although the step had its result`);
-    if (step.began.some(({ attempt }) => attempt === body.attempt))
-      this.wrong.push(`attempt ${body.attempt} at ${name} began twice`);
-    step.began.push(body);
-    if (body.owner === null || !body.owner.startsWith(`${worker}/`))
-      this.wrong.push(`${worker} ran ${name}, which belonged to ${body.owner}`);
-    const bodies = this.#working.get(body.run_id) ?? new Map<string, string>();
-    this.#working.set(body.run_id, bodies);
-    for (const [other, otherWorker] of bodies)
-      if (otherWorker !== worker) this.wrong.push(`${worker} ran ${name} while ${other} was running it`);
-    bodies.set(`${worker} ${body.key} ${body.attempt}`, worker);
-  }
-
-  #step(run_id: string, key: string): StepRecord {
-    const name = `${run_id} ${key}`;
-    let step = this.steps.get(name);
-    if (step === undefined) {
-      step = { began: [], got: false, gotBy: new Set() };
-      this.steps.set(name, step);
-    }
-    return step;
   }
 }

@@ -76,7 +76,7 @@ export interface BodyReport {
   readonly run_id: string;
   readonly key: string;
   readonly attempt: number;
-  /** The run's epoch in the store when the body begins. */
-  readonly epoch: number;
-  readonly owner: string | null;
+  /** The owner of the run and the length of its log when the body begins. Undefined: the store did not say. */
+  readonly owner: string | null | undefined;
+  readonly position: number | undefined;
 }

@@ -1,6 +1,7 @@
 import { Random } from "../random.ts";
 import type { BuiltProgram } from "../worker-process.ts";
 import { WorkerProcess } from "../worker-process.ts";
+import type { ClientOptions } from "./client.ts";
 import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
 import type { KillFigures, KillReport } from "./kill-trial.ts";
@@ -10,8 +11,7 @@ import type { NewPlace, Place } from "./place.ts";
 import { newFile } from "./place.ts";
 
 /** The size of a trial. */
-export interface ProcessesOptions {
-  readonly seed: string;
+export interface ProcessesOptions extends ClientOptions {
   readonly processes: number;
   /** How many processes there are besides that execute nothing. They are killed too. Default: 0. */
   readonly webs?: number | undefined;
@@ -88,7 +88,12 @@ class Driver {
     this.#total = options.runs;
     this.#clocksSettleAt = Date.now() + options.atMostMs;
     this.#random = new Random(options.seed);
-    this.#client = new Client(this.#random, options.seed, (order) => {
+    const again = (program: string): string => {
+      const store = "file" in place ? "" : " --store postgres";
+      const clocks = options.wrongClocks === true ? " --clocks wrong" : "";
+      return `npm run stress -- processes --runs 100 --seconds 30${store}${clocks} --program ${program}`;
+    };
+    this.#client = new Client(this.#random, options, again, (order) => {
       const workers = [...this.#ready.values()];
       const worker = workers[this.#random.below(workers.length)];
       worker?.order(order);
@@ -130,7 +135,7 @@ class Driver {
 
   #start(work: boolean): void {
     const name = `${work ? "process" : "web process"} ${++this.#started}`;
-    if (!work) this.#client.ledger.webs.add(name);
+    if (!work) this.#client.ledger.bodies.webs.add(name);
     const worker = new WorkerProcess<WorkerSettings, Order, Report>(
       this.#program,
       {

@@ -8,12 +8,12 @@ import { AgentRuntime, CadenzaError } from "cadenza";
 import type { RunWrite, Store } from "cadenza/store";
 import { isPromise } from "../internals.ts";
 import { CHILD, inputOf } from "../program.ts";
+import { KILLED, programNamed } from "../program-maker.ts";
 import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";
 import { hookedStore } from "../store-proxy.ts";
-import type { Order, Receiving, Report, WorkerSettings, WrongClock } from "./messages.ts";
+import type { BodyReport, Order, Receiving, Report, WorkerSettings, WrongClock } from "./messages.ts";
 import { openPlace } from "./place.ts";
-import { programOf } from "./programs.ts";
 
 /** By how much a wrong clock is off at most, and how long it shows the same error, which is longer than a write takes. In milliseconds. */
 const WRONG_MS = 3_600_000;
@@ -23,7 +23,6 @@ const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const machineNow = Date.now;
 const { wrongClock } = settings;
 if (wrongClock !== undefined) Date.now = () => wrongNow(wrongClock, machineNow());
-const unknownHead = { head: { epoch: 0, owner: `${settings.name}/?` } };
 const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
 const opened = await openPlace(settings.place, {
@@ -57,8 +56,7 @@ const runtime = new AgentRuntime({
 runtime.on("run.blocked", ({ expected, asked }, { run_id }) => say({ is: "blocked", run_id, expected, asked }));
 const agent = agentOf({
   async work({ run_id, key, attempt, ms }) {
-    const { epoch, owner } = await headOf(run_id);
-    const body = { run_id, key, attempt, epoch, owner } as const;
+    const body = { run_id, key, attempt, ...(await placeOf(run_id)) } as const;
     say({ is: "began", ...body });
     if (ms > 0) await pause(ms);
     say({ is: "ended", ...body });
@@ -83,7 +81,7 @@ async function carryOut(order: Order): Promise<void> {
   switch (order.do) {
     case "create": {
       const { name, session_id, stream } = order;
-      const request = { agent_name: "program", input: inputOf(programOf(name)), session_id };
+      const request = { agent_name: "program", input: inputOf(programNamed(name, KILLED)), session_id };
       const options = { idempotencyKey: name };
       if (stream) {
         for await (const event of runtime.createRun({ ...request, mode: "stream" }, options)) {
@@ -131,15 +129,17 @@ async function receivesOf(run_id: string): Promise<Receiving[]> {
   return [...own, ...(await Promise.all(children.map(receivesOf))).flat()];
 }
 
-async function headOf(run_id: string): Promise<{ readonly epoch: number; readonly owner: string | null }> {
+/** Who owns a run, and how long its log is. */
+async function placeOf(run_id: string): Promise<Pick<BodyReport, "owner" | "position">> {
+  const unknown = { owner: undefined, position: undefined };
   const answer = store.find({ tenant: "", run_id });
   // A file answers at once, so that nothing happens before the body begins. A server may fail, which proves nothing.
-  const found = isPromise(answer) ? await answer.catch(() => unknownHead) : answer;
+  const found = isPromise(answer) ? await answer.catch(() => unknown) : answer;
   if (found === undefined) throw new Error("a step of a run began that is not in the store");
+  if (!("head" in found)) return found;
+  const { head, position } = found;
   // The run may have ended before the answer came.
-  return isPromise(answer) && "finished_at" in found.head && found.head.finished_at !== null
-    ? unknownHead.head
-    : found.head;
+  return isPromise(answer) && head.finished_at !== null ? unknown : { owner: head.owner, position };
 }
 
 /** Tells when a write was carried out, and gives its answer. */

@@ -1,5 +1,4 @@
 import type { CreateRunRequest, StreamedEvent } from "cadenza";
-import type { Answer } from "../answers.ts";
 import type { Loss } from "../unreliable-store.ts";
 import type { MessageName } from "./plans.ts";
 
@@ -72,9 +71,15 @@ export type NamedData = {
   readonly nonce: string;
 };
 
+/** Named data as the text of a message. */
+interface NamedMessage {
+  readonly type: "message";
+  readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
+}
+
 /** A reply with a unique name: an answer, as an object or in the text of a message, or the reason of a decline. */
 export type GivenReply =
-  | { readonly await_resume: NamedData | Extract<Answer, { readonly type: "message" }> }
+  | { readonly await_resume: NamedData | NamedMessage }
   | { readonly decline: { readonly reason: string } };
 
 /** A run that shows a question, and the id of the question in it. */

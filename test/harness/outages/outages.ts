@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import pg from "pg";
+import type { ClientOptions } from "../crash/client.ts";
 import { Client } from "../crash/client.ts";
 import { inspect } from "../crash/inspection.ts";
 import type { Figures } from "../crash/ledger.ts";
@@ -28,8 +29,7 @@ export interface Outage {
   readonly ms: number;
 }
 
-export interface OutageOptions {
-  readonly seed: string;
+export interface OutageOptions extends ClientOptions {
   readonly program: BuiltProgram;
   readonly server: Server;
   readonly processes: number;
@@ -137,7 +137,8 @@ class Driver {
       worker?.order(order);
       return worker?.name;
     };
-    this.#client = new Client(this.#random, options.seed, send);
+    const again = (program: string): string => `npm run stress -- outages --part outages --program ${program}`;
+    this.#client = new Client(this.#random, options, again, send);
   }
 
   async drive(): Promise<OutageReport> {

@@ -1,5 +1,4 @@
 import type { AgentContext, StepScope } from "cadenza";
-import { isFinal } from "../internals.ts";
 import type { Player } from "../program-player.ts";
 import { markOf } from "../tenants.ts";
 import type { Process } from "./world.ts";
@@ -17,18 +16,15 @@ export async function body<T>(
   const { world } = process;
   if (process.state === "dead") return new Promise<T>(() => {});
   const runKey = { tenant, run_id: context.run_id };
-  const log = atOnce(world.store.read(runKey, 0, 1_000_000));
-  const stored = atOnce(world.store.find(runKey));
-  const say = (what: string): void =>
-    void world.violations.push(`${process.name}, ${markOf(tenant || undefined)}${key}, attempt ${attempt}: ${what}`);
-  if (log?.some((entry) => entry.type === "step" && entry.key === key)) say("has a result, and runs again");
-  if (!log?.some((entry) => entry.type === "intent" && entry.key === key && entry.attempt === attempt))
-    say("runs without an intent in the log");
-  if (stored?.head.owner !== process.name) say(`runs, and the run belongs to ${stored?.head.owner}`);
-  if (stored !== undefined && isFinal(stored.head.status)) say("runs, and the run has ended");
+  const owner = atOnce(world.store.find(runKey))?.head.owner ?? null;
+  const running = { process: process.name, run_id: `${markOf(tenant || undefined)}${context.run_id}`, key, attempt };
+  world.bodies.began({ ...running, owner, log: atOnce(world.store.read(runKey, 0, 1_000_000)) });
+  // It renews no lease meanwhile.
+  if (process.clockStands) world.bodies.left(process.name);
   process.bodies += 1;
   if (ms > 0) await process.wait(ms);
   process.bodies -= 1;
+  world.bodies.ended(running);
   return value;
 }
 
@@ -37,5 +33,7 @@ export function playerIn(process: Process): Player {
   return {
     work: ({ run_id, tenant, ms, ...step }) => body(process, { run_id }, step, undefined, ms, tenant),
     pause: (ms) => process.wait(ms),
+    got: ({ run_id, tenant, key }) =>
+      process.world.bodies.got({ process: process.name, run_id: `${markOf(tenant)}${run_id}`, key }),
   };
 }

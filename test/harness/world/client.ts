@@ -1,9 +1,11 @@
-import type { AwaitRequest, AwaitResume, Message, Scope } from "cadenza";
+import type { AwaitRequest, AwaitResume, Scope } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Entry } from "cadenza/store";
-import type { Mail } from "../answers.ts";
+import type { Mail, Reply } from "../answers.ts";
 import type { AwaitedEntry, Decline, RunState } from "../internals.ts";
 import { awaitRequest, isFinal, openQuestions } from "../internals.ts";
+import type { Told } from "../judge.ts";
+import { isReceived, repliesTo } from "../judge.ts";
 import { MAIL } from "../program.ts";
 import type { Random } from "../random.ts";
 import type { Family, Member } from "./family.ts";
@@ -15,7 +17,7 @@ export interface ClientScript {
   /** Undefined: the question is not answered. Default: every question is answered with a number that belongs to it. */
   readonly answer?: (request: AwaitRequest, log: readonly Entry[]) => AwaitResume | undefined;
   /** Undefined: the question is not declined. Default: none is. */
-  readonly decline?: (request: AwaitRequest) => Decline | undefined;
+  readonly decline?: (request: AwaitRequest, log: readonly Entry[]) => Decline | undefined;
   /** The message with this number and name to a run of the family, which needs one. Default: none is sent. */
   readonly mail?: (member: Member, name: string, number: number) => Mail;
   /** Messages to the run, each as soon as its condition holds and those before it are sent. Default: none. */
@@ -29,9 +31,6 @@ export interface ClientScript {
 export interface ScriptedMessage extends Mail {
   readonly when: (state: RunState, log: readonly Entry[]) => boolean;
 }
-
-/** What the client says to a question. */
-type Reply = { readonly answer: AwaitResume } | { readonly decline: Decline };
 
 /** Something that the client asks of a process. */
 interface Call {
@@ -80,9 +79,7 @@ export class Client {
   readonly #random: Random | undefined;
   readonly #family: Family;
   readonly #tenant: string;
-  /** The acknowledged replies, by the ids of the questions in the run. */
-  readonly #replies = new Map<string, { readonly asked: AwaitedEntry; readonly reply: Reply }>();
-  /** The acknowledged messages, by run. */
+  readonly #replies = new Map<string, Reply>();
   readonly #sent = new Map<string, Mail[]>();
   /** Acknowledged messages that are sent once more. */
   readonly #again: { readonly run_id: string; readonly mail: Mail }[] = [];
@@ -116,21 +113,9 @@ export class Client {
     return true;
   }
 
-  /** What is wrong at the end. */
-  wrong(): string[] {
-    const wrong: string[] = [];
-    for (const [awaitId, { asked, reply }] of this.#replies) {
-      const kept = this.#replyIn(asked);
-      if (kept === undefined || contentOf(kept) !== contentOf(reply)) wrong.push(`the answer to ${awaitId} is lost`);
-    }
-    for (const [run_id, mails] of this.#sent) {
-      const { log } = this.#family.get(run_id);
-      for (const mail of mails) if (!isReceived(log, mail)) wrong.push(`the message ${mail.idempotencyKey} is lost`);
-    }
-    for (const { log, state } of this.#family.members) wrong.push(...misplaced(state.run_id, log));
-    if (this.#cancelled && this.#family.root.state.status !== "cancelled")
-      wrong.push(`the run was cancelled, and is ${this.#family.root.state.status}`);
-    return wrong;
+  /** What was acknowledged. */
+  get told(): Omit<Told, "seen"> {
+    return { replies: this.#replies, sent: this.#sent, isCancelled: this.#cancelled, sentInOrder: true };
   }
 
   /** Takes the outcomes of the calls that run, and forgets those of processes that do not. */
@@ -182,9 +167,10 @@ export class Client {
     for (const { asked } of openQuestions(state)) {
       if (this.#replies.has(asked.await_id) || !this.#feelsLike(SOON)) continue;
       const request = awaitRequest(state, asked);
-      const decline = this.#script.decline?.(request);
+      const decline = this.#script.decline?.(request, log);
       const answer = this.#script.answer === undefined ? numberFor(request) : this.#script.answer(request, log);
-      if (answer !== undefined) yield this.#reply(asked, decline === undefined ? { answer } : { decline });
+      if (answer !== undefined)
+        yield this.#reply(asked, decline === undefined ? { await_resume: answer } : { decline });
     }
   }
 
@@ -194,32 +180,23 @@ export class Client {
     const isDirect = asked.of !== undefined && random?.chance(0.25) === true;
     const to = isDirect && asked.of !== undefined ? asked.of : { run_id: this.#family.root.state.run_id, ...asked };
     const mode = this.#mayRunMore && random?.chance(0.3) === true ? "sync" : "async";
-    const said = "answer" in reply ? { await_resume: reply.answer } : { decline: reply.decline };
     const options = random?.chance(0.3) === true ? { idempotencyKey: `answer ${asked.await_id}` } : {};
     return {
       what: "resume",
       about: asked.await_id,
       to: to.run_id,
       mayTakeLong: mode === "sync",
-      make: (scope) => scope.resume({ run_id: to.run_id, await_id: to.await_id, ...said, mode }, options),
+      make: (scope) => scope.resume({ run_id: to.run_id, await_id: to.await_id, ...reply, mode }, options),
       onAccepted: async () => {
-        if (this.#replyIn(asked) !== undefined) {
-          this.#replies.set(asked.await_id, { asked, reply });
+        const { log } = this.#family.root;
+        if ((await repliesTo(asked.await_id, log, (id) => this.#world.log(id, this.#tenant))).length > 0) {
+          this.#replies.set(asked.await_id, reply);
           return;
         }
         this.#world.violations.push(`the answer to ${asked.await_id} was acknowledged before it was written`);
         await this.#world.step();
       },
     };
-  }
-
-  /** What was replied to a question, in the log of the run that asks it. */
-  #replyIn({ await_id, of = { run_id: this.#family.root.state.run_id, await_id } }: AwaitedEntry): Reply | undefined {
-    for (const entry of this.#family.get(of.run_id).log) {
-      if (entry.type === "resumed" && entry.await_id === of.await_id) return { answer: entry.answer };
-      if (entry.type === "declined" && entry.await_id === of.await_id) return { decline: entry.decline };
-    }
-    return undefined;
   }
 
   /** Messages to the runs that wait for one, and now and then to others. */
@@ -317,41 +294,4 @@ function observed(call: Call, process: Process, promise: Promise<unknown>): Runn
 /** The answer that belongs to a question. */
 function numberFor({ await_id }: AwaitRequest): AwaitResume {
   return { number: await_id.length % 7 };
-}
-
-/** A reply as text, in the same way whether an answer is given as an object or as a message with this object. */
-function contentOf(reply: Reply): string {
-  if ("decline" in reply) return `declined ${JSON.stringify(reply.decline)}`;
-  const { message } = reply.answer as { readonly message?: Pick<Message, "parts"> };
-  return message === undefined
-    ? JSON.stringify(reply.answer)
-    : message.parts.map(({ content }) => content ?? "").join("");
-}
-
-/** Whether a log holds a message. A process that was frozen while it sent one may post it once more. It counts once. */
-function isReceived(log: readonly Entry[], { name, data, idempotencyKey }: Mail): boolean {
-  const found = log.filter((entry) => entry.type === "received" && entry.idempotency_key === idempotencyKey);
-  const isIt = (entry: Entry): boolean =>
-    entry.type === "received" && entry.name === name && JSON.stringify(entry.data) === JSON.stringify(data);
-  return found.length > 0 && found.every(isIt);
-}
-
-/** What is wrong with the messages of a run: each is taken at most once, and those with one name are in order. */
-function misplaced(run_id: string, log: readonly Entry[]): string[] {
-  const wrong: string[] = [];
-  const keyAt = (position: number | null): string[] => {
-    const entry = position === null ? undefined : log[position];
-    return entry?.type === "received" ? [entry.idempotency_key] : [];
-  };
-  const taken = log.flatMap((entry) => (entry.type === "taken" ? keyAt(entry.position) : []));
-  if (new Set(taken).size < taken.length) wrong.push(`a message to ${run_id} is taken twice: ${taken.join()}`);
-  for (const name of MAIL) {
-    const received = log.flatMap((entry, index) =>
-      entry.type === "received" && entry.name === name ? keyAt(index) : [],
-    );
-    const keys = [...new Set(received)];
-    if (keys.some((key, index) => key !== `${name} ${index + 1}`))
-      wrong.push(`the messages to ${run_id} are out of order: ${keys.join()}`);
-  }
-  return wrong;
 }

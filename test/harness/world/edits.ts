@@ -70,7 +70,7 @@ export function edits(): Edit[] {
 
 /** Registers the code as the agent, with a `finally` block that emits a text. */
 export function register(process: Process, body: Block, replace: boolean): void {
-  const named = { name: "edited", program: { certainty: "fixed", body, fails: false } } as const;
+  const named = { name: "edited", program: { body, fails: false } } as const;
   process.runtime.register("agent", { durable: true, version: "1", replace }, async function* (_input, context) {
     try {
       yield* perform(named, context, playerIn(process));

@@ -2,12 +2,11 @@ import type { Run } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Entry } from "cadenza/store";
 import { operationsOf, stopOf } from "../internals.ts";
-import { misjudged } from "../judge.ts";
 import { CHILD, print } from "../program.ts";
 import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";
 import { playerIn } from "./bodies.ts";
-import type { Ending, Played, PlayOptions, Script } from "./play.ts";
+import type { Played, PlayOptions, Script } from "./play.ts";
 import { Play, play } from "./play.ts";
 import type { Findings, Trial, Trouble } from "./trials.ts";
 import { disturb, durabilityIn, noFindings, programOf, scriptOf, sumOf } from "./trials.ts";
@@ -34,11 +33,10 @@ interface Choice {
 /** The idempotency keys with which steps were run, by the names of their programs and their keys. */
 type UsedKeys = Map<string, Set<string>>;
 
-/** A run of which there may be a fork. `ending`: of one without a parent that has ended. */
+/** A run of which there may be a fork. */
 interface Origin {
   readonly run_id: string;
   readonly log: readonly Entry[];
-  readonly ending?: Ending;
 }
 
 /** Runs a program and some forks, with one kind of trouble, and judges their logs. */
@@ -72,10 +70,9 @@ async function forkTrial(seed: number, trouble: Trouble): Promise<Trial & { read
     const fork = await forkOf(of, choice, patient, disturbed);
     if (fork === undefined) return undefined;
     forks += 1;
-    const { run_id, log } = fork;
+    const { log } = fork;
     const origin = await now();
-    const said = [...world.violations.splice(0), ...(await misjudged(run_id, (id) => world.log(id)))];
-    if (program.certainty === "fixed") said.push(...otherwise(fork, origin));
+    const said = world.violations.splice(0);
     said.push(...repeated(fork, origin), ...(hasNewKeys ? [] : otherKeys(used, before)));
     if (log.filter(({ type }) => type === "forked").length !== 1) said.push("it does not say where it begins");
     wrong.push(...said.map((what) => `fork ${forks} of ${of.run_id} before ${choice.before}: ${what}`));
@@ -160,13 +157,6 @@ async function forkOf(
   }
 }
 
-/** A program whose output depends on nothing else ends as its origin has ended. */
-function otherwise({ ending }: Played, of: Origin): string[] {
-  if (of.ending === undefined || of.ending.status === "cancelled" || ending.status === "cancelled") return [];
-  const [is, must] = [ending, of.ending].map(({ status, output }) => JSON.stringify({ status, output }));
-  return is === must ? [] : [`ended as ${is}, and its origin as ${must}`];
-}
-
 /** Recorded results are taken over as they are. */
 function repeated(fork: Played, of: Origin): string[] {
   const cut = fork.log.findIndex(({ type }) => type === "forked");
@@ -194,6 +184,11 @@ const troubles: readonly Trouble[] = [
   "none",
   "always replay",
 ];
+
+/** The command that repeats a trial. */
+export function again({ seed }: Trial): string {
+  return `npm run stress -- durable --part forks --seed ${seed} --forks 1`;
+}
 
 /** Makes at least so many random forks, of programs from a seed on. */
 export async function forkAll(from: number, count: number): Promise<Findings> {

@@ -3,9 +3,8 @@ import type { CreateInfo, Interceptor, Scope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Store } from "cadenza/store";
 import { isPromise } from "../internals.ts";
-import { misjudged } from "../judge.ts";
 import type { Block, Program, Statement } from "../program.ts";
-import { CHILD, inputOf, parseInput, print } from "../program.ts";
+import { CHILD, parseInput, print } from "../program.ts";
 import { agentOf, textOf } from "../program-player.ts";
 import { Random } from "../random.ts";
 import { hookedStore } from "../store-proxy.ts";
@@ -13,7 +12,7 @@ import { markOf, othersIn, TENANTS } from "../tenants.ts";
 import { WakeQueue } from "../wake-queue.ts";
 import { playerIn } from "./bodies.ts";
 import type { Played, Script } from "./play.ts";
-import { Play, play } from "./play.ts";
+import { Play } from "./play.ts";
 import type { Findings, Trial, Trouble } from "./trials.ts";
 import { disturb, durabilityIn, noFindings, programOf, scriptOf, sumOf, troubles } from "./trials.ts";
 import type { Process } from "./world.ts";
@@ -379,11 +378,10 @@ function programFor(tenant: string, seed: number): TenantProgram {
     { does: "step", name: "prepare", ms: 10, failures: 0 },
     { does: "ask", schema: false },
   ];
-  const first: Statement = { does: "run", agent: CHILD, program: { certainty: made.certainty, body, fails: false } };
+  const first: Statement = { does: "run", agent: CHILD, program: { body, fails: false } };
   const program = { ...made, body: [first, ...made.body] };
   const script: Script = {
-    ...scriptOf(program, seed, tenant),
-    input: inputOf({ name: "program", program, tenant }),
+    ...scriptOf(program, seed, tenant, "program"),
     session: { id: SESSION, history: [`${markOf(tenant)}before`] },
     labels: LABELS,
   };
@@ -391,25 +389,16 @@ function programFor(tenant: string, seed: number): TenantProgram {
 }
 
 /** What is wrong with the run of a tenant, and with what the store has of the tenant. */
-async function misjudgedAs({ tenant, program, script }: TenantProgram, played: Played): Promise<string[]> {
-  const { world, run_id } = played;
-  const wrong = await misjudged(run_id, (id) => world.log(id, tenant));
+async function misjudgedAs({ tenant, program }: TenantProgram, played: Played): Promise<string[]> {
+  const { world } = played;
+  const wrong: string[] = [];
   const others = (what: string, value: unknown): void => {
     for (const other of othersIn(tenant, value)) wrong.push(`${what} has values of ${other}: ${JSON.stringify(value)}`);
   };
   for (const { key } of await world.store.list({ tenant, limit: 1_000, offset: 0 }))
     others(`the log of ${key.run_id}`, await world.log(key.run_id, tenant));
   others("the session", await world.store.session({ tenant, session_id: SESSION }));
-  if (program.certainty === "fixed") wrong.push(...(await otherwiseThanAlone(script, played)));
   return wrong.length === 0 ? [] : [...wrong.map((what) => `${markOf(tenant)}${what}`), print(program)];
-}
-
-/** A program whose output depends on nothing else ends as it does where there is no other tenant. */
-async function otherwiseThanAlone(script: Script, { ending }: Played): Promise<string[]> {
-  const { ending: alone } = await play(script);
-  if (ending.status === "cancelled" || alone.status === "cancelled") return [];
-  const [is, must] = [ending, alone].map(({ counted: _, ...one }) => JSON.stringify(one));
-  return is === must ? [] : [`ended as ${is}, and alone as ${must}`];
 }
 
 /** The command that repeats a trial. */

@@ -1,8 +1,12 @@
-import type { Message, Run, Scope, StreamedEvent } from "cadenza";
+import type { Run, Scope, Session, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Entry } from "cadenza/store";
 import type { RunState } from "../internals.ts";
-import { foldEntries, isFinal, resultKey } from "../internals.ts";
+import { foldEntries, isFinal } from "../internals.ts";
+import type { LogOf, Shown } from "../judge.ts";
+import { misjudged, mistold, shownBy } from "../judge.ts";
+import { markOf } from "../tenants.ts";
+import { disordered } from "../time-judge.ts";
 import type { ClientScript } from "./client.ts";
 import { Client } from "./client.ts";
 import { Family } from "./family.ts";
@@ -40,6 +44,8 @@ export interface Played {
   readonly run: Run;
   readonly state: RunState;
   readonly log: readonly Entry[];
+  readonly shown: Shown;
+  readonly session: Session;
   /** The ending without times and ids, to compare it with that of another play. */
   readonly ending: Ending;
 }
@@ -111,16 +117,30 @@ export class Play {
       await world.step();
     }
     await this.#othersEnd(family);
-    world.violations.push(...client.wrong());
-    for (const { log, state } of family.members) {
-      this.#checkLog(log);
-      world.violations.push(...world.mistimed({ tenant: this.#tenant, run_id: state.run_id }, log));
-    }
     const played = await this.#ended();
-    for (const { state } of family.members) await this.#checkTimes(state.run_id);
+    await this.#judge(client, family, played);
     this.#isDone = true;
     this.#unwatch();
     return played;
+  }
+
+  async #judge(client: Client, family: Family, { shown }: Played): Promise<void> {
+    const { world, runId } = this;
+    const logOf: LogOf = (id) => world.log(id, this.#tenant);
+    const told = { ...client.told, seen: this.#seen };
+    world.violations.push(...(await mistold(runId, told, shown, logOf)), ...(await misjudged(runId, logOf)));
+    for (const { log, state } of family.members) {
+      const { run_id } = state;
+      const key = { tenant: this.#tenant, run_id };
+      world.violations.push(
+        ...world.bodies.misran(`${markOf(this.#tenant || undefined)}${run_id}`, log),
+        ...world.mistimed(key, log),
+      );
+      // The sub-runs may be deleted.
+      if ((await world.find(run_id, this.#tenant)) === undefined) continue;
+      const its = run_id === runId ? shown : await this.#ask((scope) => shownBy(scope, run_id));
+      world.violations.push(...disordered(its).map((what) => `${what}: ${run_id}`));
+    }
   }
 
   async #create(): Promise<string> {
@@ -217,10 +237,9 @@ export class Play {
       await world.pass(1_000);
       run = await this.#ask((scope) => scope.getRun(runId));
     }
-    const events = await this.#ask((scope) => collect(scope.events(runId)));
+    const shown = await this.#ask((scope) => shownBy(scope, runId));
     const session = await this.#ask((scope) => scope.getSession(run.session_id));
     const { agents } = await this.#ask((_scope, { runtime }) => runtime.stats());
-    this.#checkEvents(events);
     const { completed, failed, cancelled } = agents["agent"] ?? {};
     const ending: Ending = {
       status: run.status,
@@ -231,7 +250,7 @@ export class Play {
       session: session.state,
       counted: { completed, failed, cancelled },
     };
-    return { world, run_id: runId, run, state, log, ending };
+    return { world, run_id: runId, run, state, log, shown, session, ending };
   }
 
   #scope(process: Process): Scope {
@@ -250,69 +269,10 @@ export class Play {
       await this.world.step();
     }
   }
-
-  /** No time that readers of a run see is earlier than one before it. */
-  async #checkTimes(run_id: string): Promise<void> {
-    // The sub-runs may be deleted.
-    if ((await this.world.find(run_id, this.#tenant)) === undefined) return;
-    const details = await this.#ask((scope) => collect(scope.events(run_id, { detail: true, until: "now" })));
-    const messages = await this.#ask((scope) => scope.transcript(run_id));
-    this.#checkOrder(
-      "details",
-      run_id,
-      details.flatMap((event) => ("at" in event ? [event.at] : [])),
-    );
-    for (const { created_at, completed_at } of messages)
-      this.#checkOrder("a message", run_id, [created_at ?? [], completed_at ?? []].flat());
-    // An answer follows its question, also where another question was asked in between.
-    const said = messages.filter(({ role }) => role !== "user");
-    this.#checkOrder("the transcript", run_id, createdAt(said));
-    for (const [index, { role }] of messages.entries())
-      if (role === "user")
-        this.#checkOrder("an answer", run_id, createdAt(messages.slice(Math.max(index - 1, 0), index + 1)));
-  }
-
-  #checkOrder(what: string, run_id: string, times: readonly string[]): void {
-    for (const [index, time] of times.entries()) {
-      const before = times[index - 1];
-      if (before !== undefined && time < before)
-        this.world.violations.push(`${what} of ${run_id}: ${time} comes after ${before}`);
-    }
-  }
-
-  #checkEvents(events: readonly StreamedEvent[]): void {
-    const { violations } = this.world;
-    for (const seen of this.#seen) {
-      const final = events[seen.id - 1];
-      if (JSON.stringify(final) !== JSON.stringify(seen))
-        violations.push(`event ${seen.id} was ${JSON.stringify(seen)} and is ${JSON.stringify(final)}`);
-    }
-    events.forEach(({ id }, index) => {
-      if (id !== index + 1) violations.push(`event ${index + 1} has the number ${id}`);
-    });
-  }
-
-  #checkLog(log: readonly Entry[]): void {
-    const { violations } = this.world;
-    const results = log.map(resultKey).filter((key) => key !== undefined);
-    if (new Set(results).size < results.length) violations.push(`results twice: ${results.join(", ")}`);
-    const ends = log.filter(({ type }) => type === "ended").length;
-    if (ends !== 1 || log.at(-1)?.type !== "ended") violations.push(`${ends} ends in the log`);
-  }
 }
 
 function isStoreFailure(error: unknown): boolean {
   return CadenzaError.is(error) && error.code === "store_failed";
-}
-
-function createdAt(messages: readonly Message[]): readonly string[] {
-  return messages.flatMap(({ created_at }) => created_at ?? []);
-}
-
-async function collect<T>(stream: AsyncIterable<T>): Promise<T[]> {
-  const events: T[] = [];
-  for await (const event of stream) events.push(event);
-  return events;
 }
 
 function textOf({ role, parts }: Run["output"][number]): string {

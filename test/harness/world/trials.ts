@@ -1,9 +1,10 @@
-import { answerTo, declineOf, mailTo, NO_ANSWER } from "../answers.ts";
-import { misjudged } from "../judge.ts";
+import { isDeepStrictEqual } from "node:util";
+import type { Entry } from "cadenza/store";
+import { mailTo, NO_ANSWER, replyBelow } from "../answers.ts";
 import type { Plant } from "../planted-faults.ts";
-import type { Certainty, Program } from "../program.ts";
+import type { Program } from "../program.ts";
 import { CHILD, inputOf, print } from "../program.ts";
-import { makeProgram } from "../program-maker.ts";
+import { makeProgram, SIMULATED } from "../program-maker.ts";
 import { agentOf, namedIn } from "../program-player.ts";
 import { hashOf, Random } from "../random.ts";
 import { playerIn } from "./bodies.ts";
@@ -77,10 +78,8 @@ export async function trial(
       runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
       disturb: (world) => disturb(world, trouble, random, counted),
     });
-    const { world, run_id } = played;
-    wrong.push(...world.violations, ...(await misjudged(run_id, (id) => world.log(id))), ...(await world.misfed()));
-    if (program.certainty === "fixed" && trouble !== "none")
-      wrong.push(...(await otherwiseThanUncrashed(script, played)));
+    const { world } = played;
+    wrong.push(...world.violations, ...(await world.misfed()), ...miscounted(played), ...misset(played));
   } catch (error) {
     wrong.push(error instanceof Error ? `${error.stack}` : String(error));
   }
@@ -90,13 +89,11 @@ export async function trial(
 
 /** The program that belongs to a seed. */
 export function programOf(seed: number): Program {
-  const random = new Random(seed);
-  const certainty = random.pick<Certainty>(["fixed", "fixed", "logged", "loose", "loose"]);
-  return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true });
+  return makeProgram(new Random(seed), SIMULATED);
 }
 
 /** A program and its client. Some questions are not answered, and some runs are cancelled. */
-export function scriptOf(program: Program, seed: number, tenant?: string): Script {
+export function scriptOf(program: Program, seed: number, tenant?: string, name = `program ${seed}`): Script {
   const cancelAt = hashOf(`${seed}`) % 10 === 0 ? 3 + (hashOf(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
   return {
     register: (process) => {
@@ -104,15 +101,24 @@ export function scriptOf(program: Program, seed: number, tenant?: string): Scrip
       for (const name of ["agent", CHILD]) process.runtime.register(name, { durable: true, version: "1" }, agent);
     },
     ...(tenant !== undefined && { tenant }),
-    input: inputOf({ name: `program ${seed}`, program, tenant }),
-    answer: ({ message, await_id }) =>
-      message.parts[0]?.content?.endsWith(NO_ANSWER) === true
-        ? undefined
-        : answerTo("", await_id.split("/").at(-1) ?? "", tenant),
-    decline: ({ await_id }) => declineOf("", await_id.split("/").at(-1) ?? "", tenant),
-    mail: ({ log }, name, number) => mailTo(namedIn(log)?.name ?? "", name, number, tenant),
+    input: inputOf({ name, program, tenant }),
+    answer: ({ message, await_id }, log) => {
+      if (message.parts[0]?.content?.endsWith(NO_ANSWER) === true) return undefined;
+      const reply = replyBelow(nameIn(log), await_id, tenant);
+      return "await_resume" in reply ? reply.await_resume : {};
+    },
+    decline: ({ await_id }, log) => {
+      const reply = replyBelow(nameIn(log), await_id, tenant);
+      return "decline" in reply ? reply.decline : undefined;
+    },
+    mail: ({ log }, name, number) => mailTo(nameIn(log), name, number, tenant),
     cancelWhen: (_state, log) => log.length >= cancelAt,
   };
+}
+
+/** The name in the program of a run: a fork of a sub-run has that of the sub-run. */
+function nameIn(log: readonly Entry[]): string {
+  return namedIn(log)?.name ?? "";
 }
 
 export function durabilityIn(random: Random): {
@@ -168,11 +174,18 @@ export function disturb(world: World, trouble: Trouble, random: Random, counted:
   }
 }
 
-async function otherwiseThanUncrashed(script: Script, { ending }: Played): Promise<string[]> {
-  const uncrashed = await play(script);
-  if (ending.status === "cancelled" || uncrashed.ending.status === "cancelled") return [];
-  const [is, must] = [JSON.stringify(ending), JSON.stringify(uncrashed.ending)];
-  return is === must ? [] : [`ended as ${is}, and uncrashed as ${must}`];
+/** The one run of the agent counts once. */
+function miscounted({ ending: { status, counted } }: Played): string[] {
+  const must = { completed: 0, failed: 0, cancelled: 0, [status]: 1 };
+  return isDeepStrictEqual(counted, must) ? [] : [`counts as ${JSON.stringify(counted)}, and is ${status}`];
+}
+
+/** The state that the agent has set is that of its session. */
+function misset({ log, session: { state } }: Played): string[] {
+  const isSet = log.some((entry) => entry.type === "step" && entry.key.startsWith("session.setState#"));
+  return isDeepStrictEqual(state, isSet ? { count: 7 } : null)
+    ? []
+    : [`the session has the state ${JSON.stringify(state)}`];
 }
 
 /** The sums of many trials. */

@@ -3,6 +3,7 @@ import type { Clock, Ids, Logger, Scope } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import type { Entry, RunKey, Store, StoredRun } from "cadenza/store";
 import { durable } from "cadenza/store";
+import { BodyJudge } from "../body-judge.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import { misfed } from "../feed-judge.ts";
 import type { CreatedEntry, MaybePromise, RunState } from "../internals.ts";
@@ -90,6 +91,7 @@ export class World {
   readonly processes: Process[] = [];
   /** The broken rules. */
   readonly violations: string[] = [];
+  readonly bodies = new BodyJudge(this.violations);
   now = START;
   steps = 0;
   /** How many runs clients have deleted, with those below them. */
@@ -140,6 +142,7 @@ export class World {
   start(crash?: Crash, isWeb = false): Process {
     const process = new Process(this, `process-${this.processes.length + 1}`, crash, isWeb);
     this.processes.push(process);
+    if (isWeb) this.bodies.webs.add(process.name);
     this.options.register(process);
     return process;
   }
@@ -493,6 +496,7 @@ export class Process {
   }
 
   #disturb(ms?: number): void {
+    this.world.bodies.left(this.name);
     this.#isWell();
     this.#isWell = this.world.disturb(ms);
   }
