@@ -84,8 +84,13 @@ export function isAsExpected({ words }: Expected, were: readonly string[], isBeg
 }
 
 /** Those of some words that come before a word. */
-function beforeOf(word: Word, of: readonly Word[]): readonly Word[] {
-  return word.after.filter((one) => of.includes(one)).flatMap((one) => [one, ...beforeOf(one, of)]);
+function beforeOf({ after }: Word, of: readonly Word[], found: Word[] = []): readonly Word[] {
+  for (const one of after) {
+    if (!of.includes(one) || found.includes(one)) continue;
+    found.push(one);
+    beforeOf(one, of, found);
+  }
+  return found;
 }
 
 /** What is wrong with where an agent has asked its questions. */

@@ -14,6 +14,7 @@ import { scriptOf } from "../../harness/world/trials.ts";
 
 const child: Block = [
   { does: "step", name: "inner", ms: 3, failures: 0 },
+  { does: "stream", name: "model", tokens: 2, ms: 1 },
   { does: "emit", what: "part", text: "child", by: "yield" },
 ];
 const body: Block = [
@@ -87,6 +88,7 @@ describe("a run of a program", async () => {
     ["it has another state", results({ count: 8 }, "session.getState#1"), /as its state/],
     ["the texts of a branch change places", swapped("one ", "two "), /must emit/],
     ["what was shown is lost", without((entry) => isCopy(entry)), /must show/],
+    ["what was shown is left out in the end", tornLater, /has shown .* in the end/],
     ["a sub-run has another result", otherOutput, /as the result of/],
     ["it has failed with another error", otherEnd, /must have failed with The program ends here/],
   ])("is wrong if %s", async (_fault, change, says) => {
@@ -185,6 +187,11 @@ describe("the bodies of steps", () => {
       /begins twice/,
     ],
     ["it has no intent", (judge) => judge.began({ ...began, log: [] }), /without an intent/],
+    [
+      "the run has ended",
+      (judge) => judge.began({ ...began, log: [...log, { type: "ended", at: 0, outcome: "completed" }] }),
+      /runs, and the run has ended/,
+    ],
     ["it had no intent at that time", (judge) => judge.began({ ...began, log: 0 }), /without an intent/],
     ["the step had its result", (judge) => judge.began({ ...began, log: 2 }), /the step has a result/],
     [
@@ -308,6 +315,15 @@ function swapped(one: string, other: string): Change {
     return log.map((entry) => (entry === a ? { ...a, part: b.part } : entry === b ? { ...b, part: a.part } : entry));
   };
 }
+
+/** The sub-run seems to have begun another attempt at its step. */
+const tornLater: Change = (log) =>
+  log.flatMap((entry): readonly Entry[] => {
+    if (entry.type !== "emitted" || entry.source === undefined || !("run_id" in entry.source)) return [entry];
+    const { step } = entry.source;
+    if (step === undefined) return [entry];
+    return [entry, { type: "torn", at: entry.at, source: { ...entry.source, step: { ...step, attempt: 2 } } }];
+  });
 
 const otherOutput: Change = (log) =>
   log.map((entry) =>
