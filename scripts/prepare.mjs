@@ -20,7 +20,7 @@ function prepare() {
   // Without development dependencies there is no build: the library is used from a package.
   if (!existsSync(TSUP)) return;
   run(process.execPath, [TSUP]);
-  run(process.execPath, [`${ROOT}scripts/build-cli.mjs`]);
+  run(process.execPath, [`${ROOT}scripts/finish-build.mjs`]);
 }
 
 /** Runs a program. Its output goes to stderr: stdout belongs to the npm that called this script. */

@@ -64,6 +64,7 @@ try {
   run(process.execPath, ["leaky.cjs"]);
   checkCommand();
   checkTypes();
+  checkDeclarations();
   // Both tools check the installed package, and pack nothing.
   run(process.execPath, [tool("publint/src/cli.js"), installed, "--strict", "--pack", "false"]);
   console.log(`The packed package works: ${entryNames.join(", ")}; ES module, CommonJS and types.`);
@@ -117,9 +118,6 @@ function install(tarball: string): void {
   for (const file of ["use.mjs", "use.cjs", "leaky.mjs", "leaky.cjs", "leaky-agent.cjs"])
     copyFileSync(join(FIXTURES, file), join(folder, file));
   for (const file of ["use.mts", "use.cts"]) copyFileSync(join(FIXTURES, "use.ts"), join(folder, file));
-  for (const file of readdirSync(join(FIXTURES, "declared")))
-    for (const ending of ["mts", "cts"])
-      copyFileSync(join(FIXTURES, "declared", file), join(folder, file.replace(/\.ts$/, `-declared.${ending}`)));
 }
 
 /** Every entry loads both ways and exports the same names. Those for React and OpenTelemetry find them, as with users. */
@@ -196,10 +194,7 @@ function checkNotices(): void {
     if (!components.some((one) => one.name === name)) throw new Error(`dist/sbom.cdx.json lacks ${name}`);
 }
 
-/**
- * Compiles a use of the library, and an import of every entry, as ES module and as CommonJS. And modules that export what
- * the library gives them, with their declarations: TypeScript has to find a name for each type.
- */
+/** Compiles a use of the library, and an import of every entry, as ES module and as CommonJS. */
 function checkTypes(): void {
   const imports = entryNames.map((name, index) => `export * as entry${index} from "${specifier(name)}";\n`).join("");
   for (const file of ["entries.mts", "entries.cts"]) writeFileSync(join(folder, file), imports);
@@ -216,14 +211,45 @@ function checkTypes(): void {
       typeRoots: [join(ROOT, "node_modules/@types")],
       strict: true,
       exactOptionalPropertyTypes: true,
-      declaration: true,
-      outDir: "built",
+      noEmit: true,
     };
     // A bundler that is told to emit ES modules takes no CommonJS files.
     const files = moduleResolution === "bundler" ? ["*.mts"] : ["*.mts", "*.cts"];
     writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: files }));
     run(process.execPath, [tool("typescript/bin/tsc"), "-p", folder]);
   }
+}
+
+/**
+ * Writes the declarations of code that exports what the library gives back, and names no type: each file alone, since a
+ * type that one entry gives back may be exported by another, which the file does not import.
+ */
+function checkDeclarations(): void {
+  const faults: string[] = [];
+  for (const name of readdirSync(join(FIXTURES, "declared"))) {
+    for (const ending of [".mts", ".cts"]) {
+      const file = join(folder, name.replace(".ts", ending));
+      copyFileSync(join(FIXTURES, "declared", name), file);
+      const program = ts.createProgram([file], {
+        module: ts.ModuleKind.Node16,
+        moduleResolution: ts.ModuleResolutionKind.Node16,
+        target: ts.ScriptTarget.ES2022,
+        lib: ["lib.es2023.d.ts", "lib.dom.d.ts", "lib.dom.iterable.d.ts"],
+        types: [],
+        strict: true,
+        skipLibCheck: true,
+        declaration: true,
+        emitDeclarationOnly: true,
+      });
+      const written: string[] = [];
+      const { diagnostics } = program.emit(undefined, (_path, text) => written.push(text));
+      for (const { messageText } of [...ts.getPreEmitDiagnostics(program), ...diagnostics])
+        faults.push(`${name} as ${ending}: ${ts.flattenDiagnosticMessageText(messageText, " ")}`);
+      if (written.length !== 1 || written.some((text) => text.includes("/dist/")))
+        faults.push(`${name} as ${ending}: its declarations name files of the package`);
+    }
+  }
+  if (faults.length > 0) throw new Error(`the declarations of users cannot be written:\n${faults.join("\n")}`);
 }
 
 function specifier(entry: string): string {

@@ -26,5 +26,3 @@ export type { RunQuery } from "./core/run-query.ts";
 export type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "./core/survey.ts";
 export { durable } from "./durable/engine.ts";
 export type { DurabilityOptions, Waker } from "./durable/recovery/options.ts";
-export type { OpenStores, StoreCheck } from "./stores/contract/check.ts";
-export { storeContract } from "./stores/contract/store-contract.ts";

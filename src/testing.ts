@@ -1,3 +1,5 @@
+export type { OpenStores, StoreCheck } from "./stores/contract/check.ts";
+export { storeContract } from "./stores/contract/store-contract.ts";
 export { decline } from "./testing/answer.ts";
 export { type Cassette, record } from "./testing/cassette.ts";
 export { CrashReport } from "./testing/crash-report.ts";

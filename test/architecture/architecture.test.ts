@@ -321,10 +321,13 @@ const HOUSE = {
   "testing/kit.ts": `import { contract } from "../stores/contract/store-contract.ts";`,
   "store.ts": `
     export type { Timer } from "./core/log.ts";
-    export { contract } from "./stores/contract/store-contract.ts";
+    export { lease } from "./durable/a.ts";
   `,
   "index.ts": `export { Agent } from "./runtime/agent/agent.ts";\nexport type { Timer } from "./core/log.ts";`,
   "http.ts": `export { handler } from "./http/handler.ts";`,
-  "testing.ts": `export { drive } from "./testing/drive.ts";`,
+  "testing.ts": `
+    export { drive } from "./testing/drive.ts";
+    export { contract } from "./stores/contract/store-contract.ts";
+  `,
   "sqlite.ts": `export { SqliteStore } from "./stores/sqlite/sqlite.ts";`,
 };

@@ -1,6 +1,7 @@
 import type { PostgresPool, PostgresStore, PostgresStoreOptions } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
-import type { OpenStores, RunKey } from "cadenza/store";
+import type { RunKey } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
 import pg from "pg";
 import { inject } from "vitest";
 import type { OpenedStores } from "./internals.ts";

@@ -34,7 +34,7 @@ export async function makeProject(): Promise<Project> {
   const own = join(folder, "node_modules/cadenza");
   mkdirSync(own, { recursive: true });
   await build({ ...config, config: false, format: "esm", dts: false, silent: true, outDir: join(own, "dist") });
-  execFileSync(process.execPath, [join(ROOT, "scripts/build-cli.mjs"), join(own, "dist")]);
+  execFileSync(process.execPath, [join(ROOT, "scripts/finish-build.mjs"), join(own, "dist")]);
   cpSync(join(ROOT, "package.json"), join(own, "package.json"));
   for (const name of readdirSync(join(ROOT, "node_modules")).filter((name) => !name.startsWith(".")))
     symlinkSync(join(ROOT, "node_modules", name), join(folder, "node_modules", name));

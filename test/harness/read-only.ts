@@ -1,5 +1,5 @@
 import type { Store } from "cadenza/store";
-import { storeContract } from "cadenza/store";
+import { storeContract } from "cadenza/testing";
 import { NOW } from "../../src/stores/contract/check.ts";
 import { created, message, parts, runKey, sessionKey, waiting, write } from "../../src/stores/contract/samples.ts";
 import type { Method } from "./store-proxy.ts";

@@ -1,6 +1,5 @@
 const { defineAgent, MemoryStore } = require("cadenza");
-const { drive, everyInterruption, matchers, record, replay } = require("cadenza/testing");
-const { storeContract } = require("cadenza/store");
+const { drive, everyInterruption, matchers, record, replay, storeContract } = require("cadenza/testing");
 
 expect.extend(matchers);
 

@@ -1,6 +1,7 @@
 // What a user's TypeScript sees, compiled once as an ES module and once as CommonJS.
 import { AgentError, AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
-import type { OpenStores, RunHead, Store } from "cadenza/store";
+import type { RunHead, Store } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
 
 const store: Store = new MemoryStore();
 const runtime = new AgentRuntime({ store });

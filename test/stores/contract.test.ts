@@ -1,6 +1,6 @@
 import { MemoryStore } from "cadenza";
-import type { OpenStores } from "cadenza/store";
-import { storeContract } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
+import { storeContract } from "cadenza/testing";
 import { describe, expect, it } from "vitest";
 import { DamageableStore, damageable } from "../harness/planted-stores/damageable-store.ts";
 import { HintingStore } from "../harness/planted-stores/hinting-store.ts";

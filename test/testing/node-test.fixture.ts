@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { defineAgent, MemoryStore } from "cadenza";
-import { storeContract } from "cadenza/store";
-import { drive, everyInterruption, record, replay } from "cadenza/testing";
+import { drive, everyInterruption, record, replay, storeContract } from "cadenza/testing";
 
 const booking = defineAgent("booking", async function* (_input, { ask, step }) {
   yield await step("plan", () => "via Brussels");

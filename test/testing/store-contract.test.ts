@@ -1,4 +1,4 @@
-import { storeContract } from "cadenza/store";
+import { storeContract } from "cadenza/testing";
 import { expect, it } from "vitest";
 import { creatorsFaults } from "../harness/planted-stores/creators.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";

@@ -1,7 +1,5 @@
 import type { Message, Run } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
-import type { StoreCheck } from "cadenza/store";
-import { storeContract } from "cadenza/store";
 import type {
   CadenzaMatchers,
   Cassette,
@@ -10,8 +8,18 @@ import type {
   DriveEvent,
   FakeClock,
   InterruptionReport,
+  StoreCheck,
 } from "cadenza/testing";
-import { createFakeClock, drive, everyCrash, everyInterruption, matchers, record, replay } from "cadenza/testing";
+import {
+  createFakeClock,
+  drive,
+  everyCrash,
+  everyInterruption,
+  matchers,
+  record,
+  replay,
+  storeContract,
+} from "cadenza/testing";
 import { expect, expectTypeOf, it } from "vitest";
 
 type DriveEventOf<Type extends DriveEvent["type"]> = Extract<DriveEvent, { readonly type: Type }>;

@@ -24,7 +24,7 @@ import { writeChecks } from "./writes.ts";
  * ```ts
  * import { it } from "vitest";
  * import { MemoryStore } from "cadenza";
- * import { storeContract } from "cadenza/store";
+ * import { storeContract } from "cadenza/testing";
  *
  * for (const { name, run } of storeContract) {
  *   it(name, () =>

@@ -1,6 +1,5 @@
 import { MemoryStore } from "cadenza";
-import { durable, storeContract } from "cadenza/store";
+import { durable } from "cadenza/store";
 
 export const store = durable(new MemoryStore());
 export const find = (run_id: string) => store.find({ tenant: "", run_id });
-export const checks = storeContract;

@@ -1,8 +1,8 @@
 import type { Logger } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { openPostgresStore } from "cadenza/postgres";
-import type { OpenStores } from "cadenza/store";
-import { storeContract } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
+import { storeContract } from "cadenza/testing";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { missingPgBouncer, startPgBouncer } from "../../harness/pgbouncer.ts";

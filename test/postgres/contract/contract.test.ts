@@ -1,5 +1,5 @@
-import type { OpenStores } from "cadenza/store";
-import { storeContract } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
+import { storeContract } from "cadenza/testing";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";

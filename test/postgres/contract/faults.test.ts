@@ -1,6 +1,6 @@
 import type { PostgresPool } from "cadenza/postgres";
-import type { OpenStores } from "cadenza/store";
-import { storeContract } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
+import { storeContract } from "cadenza/testing";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HookedPool } from "../../harness/hooked-pool.ts";

@@ -1,6 +1,6 @@
 import { AgentRuntime } from "cadenza";
 import { openPostgresStore } from "cadenza/postgres";
-import type { OpenStores } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { create, runKey } from "../../../src/stores/contract/samples.ts";

@@ -1,4 +1,4 @@
-import { storeContract } from "cadenza/store";
+import { storeContract } from "cadenza/testing";
 import { describe, it } from "vitest";
 import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 

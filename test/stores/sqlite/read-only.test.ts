@@ -2,7 +2,7 @@ import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { AgentRuntime } from "cadenza";
 import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
-import type { OpenStores } from "cadenza/store";
+import type { OpenStores } from "cadenza/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { append, create, parts, runKey, write } from "../../../src/stores/contract/samples.ts";
 import { contractOfReads, readThrough, writesThatWereMade } from "../../harness/read-only.ts";

@@ -1,0 +1,48 @@
+/*
+ * Finishes what tsup has built, in the folder that is named or else in dist.
+ *
+ * The command line becomes one file. It uses the library by its public names, and so shares the files of the entries
+ * instead of having a copy.
+ *
+ * The declaration files of the entries are linked. What an entry gives back may have a type that another entry exports,
+ * such as the waker of `cadenza/nats`. TypeScript names such a type in the declarations of a user's own code by an entry
+ * that it has loaded, so each entry loads those that export what others give back.
+ */
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const DIST = process.argv[2] ?? join(ROOT, "dist");
+/** The entries that export types of others. */
+const owners = ["index", "http", "store", "client"];
+
+await build({
+  entryPoints: [`${ROOT}src/cli/main.ts`],
+  outfile: join(DIST, "cli.js"),
+  bundle: true,
+  platform: "node",
+  format: "esm",
+  target: "node20",
+  external: ["cadenza", "cadenza/*"],
+  // Otherwise the names of the library mean its sources.
+  tsconfigRaw: {},
+});
+
+const { exports } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+const entries = Object.keys(exports).flatMap((key) => (key === "./package.json" ? [] : key.slice(2) || "index"));
+for (const [types, code] of [
+  [".d.ts", ".js"],
+  [".d.cts", ".cjs"],
+]) {
+  for (const entry of entries) {
+    const file = join(DIST, entry + types);
+    // Tests build no types.
+    if (!existsSync(file)) continue;
+    const links = owners
+      .filter((owner) => owner !== entry)
+      .map((owner) => `import type {} from "./${relative(dirname(file), join(DIST, owner + code))}";\n`);
+    writeFileSync(file, links.join("") + readFileSync(file, "utf8"));
+  }
+}
