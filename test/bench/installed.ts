@@ -1,11 +1,13 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const BYTES_IN_MB = 1e6;
+/** The unit of `blocks` in the status of a file. */
+const BLOCK = 512;
 
 /** What a user of each subject installs. */
 const packages: Readonly<Record<string, readonly string[]>> = {
@@ -36,6 +38,20 @@ export function measureInstalled(subject: string): { readonly packages: number; 
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** What the packages take on the disk of a clone, as `du -sm` counts it. Caches that tools keep beside them do not count. */
+export function measureClone(): number {
+  const modules = join(ROOT, "node_modules");
+  const packages = readdirSync(modules).filter((name) => !name.startsWith("."));
+  const blocks = packages.reduce((sum, name) => sum + blocksIn(join(modules, name)), 0);
+  return (blocks * BLOCK) / 2 ** 20;
+}
+
+function blocksIn(path: string): number {
+  const own = lstatSync(path);
+  if (!own.isDirectory()) return own.blocks;
+  return readdirSync(path).reduce((sum, name) => sum + blocksIn(join(path, name)), own.blocks);
 }
 
 interface Pinned {
