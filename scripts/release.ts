@@ -6,7 +6,7 @@
  * in a workflow that may ask for an identity token, which .github/workflows/release.yml does.
  */
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -24,6 +24,9 @@ if (
   )
 )
   refuse(`CHANGELOG.md has no section "## ${version}".`);
+const changes = readdirSync(`${ROOT}.changeset`).filter((file) => file.endsWith(".md") && file !== "README.md");
+if (changes.length > 0)
+  refuse(`CHANGELOG.md lacks ${changes.join(", ")} of .changeset/. Run npx @changesets/cli version, and commit.`);
 
 // `npm ci` and `npm run check` end with the package packed, installed and used, with its notices and its bill of materials.
 run("bash", ".ci/run");
