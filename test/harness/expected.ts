@@ -133,6 +133,12 @@ interface Branch {
   last: readonly Word[];
 }
 
+/**
+ * The branch that is at work, of whichever replay. One for all of them: on Node 20 each promise looks at every storage
+ * that was ever used.
+ */
+const branches = new AsyncLocalStorage<Branch>();
+
 class Replay {
   readonly #named: NamedProgram;
   readonly #seed: string;
@@ -143,7 +149,6 @@ class Replay {
   readonly #withdrawn: Waiting[] = [];
   /** The keys of the messages that were taken. */
   readonly #taken = new Set<string>();
-  readonly #branches = new AsyncLocalStorage<Branch>();
   /** What was emitted before each result, and since the last one. */
   readonly #words: Word[][] = [[]];
   readonly #asks = new Map<string, number>();
@@ -172,7 +177,7 @@ class Replay {
     const stopped = this.#log.findIndex(
       (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
     );
-    void this.#branches.run({ last: [] }, () => this.#drive());
+    void branches.run({ last: [] }, () => this.#drive());
     await this.#settled();
     for (const [index, entry] of this.#log.slice(0, stopped < 0 ? undefined : stopped).entries()) {
       if (!isResult(entry)) continue;
@@ -241,9 +246,9 @@ class Replay {
    * number the order depends in which branches go on.
    */
   #branch(branch: () => Promise<void>, all: boolean): Promise<void> {
-    const above = this.#branches.getStore();
+    const above = branches.getStore();
     const own: Branch = { last: above?.last ?? [] };
-    const running = this.#branches.run(own, branch);
+    const running = branches.run(own, branch);
     const join = (): void => {
       if (all && above !== undefined) above.last = [...above.last, ...own.last];
     };
@@ -260,7 +265,7 @@ class Replay {
   }
 
   #say(text: string): void {
-    const branch = this.#branches.getStore();
+    const branch = branches.getStore();
     const word = { text, after: branch?.last ?? [] };
     if (branch !== undefined) branch.last = [word];
     this.#words.at(-1)?.push(word);
@@ -283,7 +288,7 @@ class Replay {
 
   #ask(name: string, options: WaitOptions = {}): Promise<unknown> {
     const answer = this.#operation(name, { options });
-    const { last } = this.#branches.getStore() ?? { last: [] };
+    const { last } = branches.getStore() ?? { last: [] };
     const before = this.#words.slice(0, -1).flat();
     const all = [...before, ...beforeOf({ text: "", after: last }, this.#words.at(-1) ?? [])];
     this.#asks.set(`${name}#${this.#counts.get(name)}`, new Set(all.filter(({ text }) => text !== CLOSE)).size);
