@@ -208,6 +208,10 @@ export const listChecks: readonly StoreCheck[] = [
       [{ labels: { order: "1", team: "b" } }, []],
       [{ labels: { order: "3" } }, []],
       [{ labels: { order: "2", none: "2" } }, []],
+      // A store may begin with the label that fewest runs have, wherever it stands. It has to look at each of the others.
+      [{ labels: { team: "a", x: "2" } }, []],
+      [{ labels: { x: "2", team: "a" } }, []],
+      [{ labels: { team: "a", x: "2", order: "2" } }, []],
       [{ labels: {} }, [7, 5, 4, 3, 2, 1]],
       [{ labels: { order: "2" }, limit: 1, offset: 1 }, [3]],
       [{ labels: { order: "2" }, statuses: ["in-progress", "awaiting"] }, [3, 2]],

@@ -159,6 +159,20 @@ export const listsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "list forgets the first label where fewer runs have another",
+    LABELS,
+    class extends MemoryStore {
+      override list({ labels = {}, ...query }: RunQuery): readonly StoredRun[] {
+        const { tenant } = query;
+        const count = (label: Label) =>
+          super.list({ tenant, labels: Object.fromEntries([label]), limit: 1_000, offset: 0 }).length;
+        const [first, ...others] = Object.entries(labels);
+        const forgets = first !== undefined && others.some((label) => count(label) < count(first));
+        return super.list({ ...query, labels: forgets ? Object.fromEntries(others) : labels });
+      }
+    },
+  ),
+  broken(
     "list finds labels with those of all tenants",
     LABELS,
     class extends MemoryStore {
