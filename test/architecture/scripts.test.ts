@@ -1,10 +1,12 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import type { TestProjectInlineConfiguration } from "vitest/config";
 import packageJson from "../../package.json" with { type: "json" };
 import { check } from "../../scripts/check.ts";
 import { demos } from "../../scripts/demo.ts";
 import { generate } from "../../scripts/generate.ts";
+import config from "../../vitest.config.ts";
 import { bench } from "../bench/bench.ts";
 import { ROOT } from "../docs/pages.ts";
 import type { Script } from "../harness/commands/commands.ts";
@@ -50,6 +52,15 @@ describe.each(scripts.map((script) => [script.name, script] as const))("npm run 
     expect((await said(script, "none")).join()).toContain(script.names.join(", "));
     expect((await said(script, script.names[0] ?? "", "--none")).join()).toContain("--help");
   });
+});
+
+// Two projects that are left out (`!one`, `!other`) leave out none: each of the two lets the other in.
+it("npm run test:quick is the first stage", () => {
+  const projects = config.test?.projects as readonly TestProjectInlineConfiguration[];
+  const first = projects.filter(({ test }) => test?.sequence?.groupOrder === undefined).map(({ test }) => test?.name);
+
+  expect(first).toEqual(["alone", "once", "replayed"]);
+  expect(packageJson.scripts["test:quick"]).toBe(`vitest run ${first.map((name) => `--project ${name}`).join(" ")}`);
 });
 
 it("each file of test/stress is a trial", () => {
