@@ -69,7 +69,7 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
     "durable/recovery/leased-head",
   ],
   "test/durable/tenants.test.ts": [
-    ...["core/format", "durable/recovery/damaged-runs", "durable/recovery/follower", "durable/recovery/recovery"],
+    ...["core/format", "durable/recovery/damaged-runs", "durable/recovery/follower", "durable/recovery/heartbeat"],
     ...["durable/recovery/remote-posts", "durable/recovery/wakeups", "durable/recovery/worker"],
     ...["durable/replay/history", "runtime/runs/committed-above"],
   ],

@@ -243,7 +243,7 @@ export interface BlockedQuery {
 export interface StoreHint {
   /** Runs that have more entries or another epoch. */
   readonly moved?: readonly RunKey[] | undefined;
-  /** A run is due. */
+  /** The runs of `moved` are due, or one that is not named if there are none. */
   readonly due?: boolean | undefined;
   /** The feed has more events. */
   readonly fed?: boolean | undefined;

@@ -6,13 +6,14 @@ import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
 import { measureAgain } from "../runtime/execution/wait.ts";
 import type { Engine, Posted, RemotePost, RemoteReport } from "../runtime/runs/remote-runs.ts";
+import { Asking } from "./recovery/asking.ts";
 import { FollowedLog } from "./recovery/followed-log.ts";
+import { Heartbeat } from "./recovery/heartbeat.ts";
 import { Lease } from "./recovery/lease.ts";
 import { LeasedResidence } from "./recovery/leased-residence.ts";
 import { Offers } from "./recovery/offers.ts";
 import type { DurabilityOptions } from "./recovery/options.ts";
 import { readDurability } from "./recovery/options.ts";
-import { Recovery } from "./recovery/recovery.ts";
 import { RemotePosts } from "./recovery/remote-posts.ts";
 import type { Owner } from "./recovery/residency.ts";
 import { RunLoader } from "./recovery/run-loader.ts";
@@ -26,24 +27,26 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
   const settings = readDurability(options);
   return (runs) => {
     const worker = new Worker(runs, settings, {
-      onWake: (key) => recovery.onWake(key),
-      onReleased: (key, head) => recovery.onReleased(key, head),
-      onSlotFree: () => recovery.onSlotFree(),
+      onWake: (key) => asking.onWake(key),
+      onReleased: (key, head) => asking.onReleased(key, head),
+      onSlotFree: () => asking.onSlotFree(),
+      onRoom: () => asking.onRoom(),
     });
     const { store, clock } = worker;
-    const lease = new Lease(worker, () => recovery.onHeartbeat());
+    const lease = new Lease(worker, () => heartbeat.onRenewed());
     const logs = new RemotePosts(store);
     const offers = new Offers(worker);
     const loader = new RunLoader(worker, lease, logs);
-    const recovery: Recovery = new Recovery(worker, lease, loader);
+    const heartbeat: Heartbeat = new Heartbeat(worker, lease, loader);
+    const asking: Asking = new Asking(worker, lease, heartbeat, loader);
     const owner: Owner = {
       worker,
       lease,
       postAbove: (key, commands) => logs.change(key, commands),
       loadAgain: (run) => loader.loadAgain(run),
       reload: (key) => loader.reload(key),
-      onSuspectCleared: (run) => recovery.onSuspectCleared(run),
-      onGone: (run) => recovery.onGone(run),
+      onSuspectCleared: (run) => asking.onSuspectCleared(run),
+      onGone: (run) => asking.onGone(run),
       onParentLost: (child, parent) => loader.onParentLost(child, parent),
     };
     const given = async (key: RunKey, post: RemotePost): Promise<RunState | boolean> => {
@@ -64,14 +67,14 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
     };
     return {
       residenceOf(run) {
-        recovery.start();
+        asking.start();
         // A plain run in a store that ends with its process cannot change its owner.
         const mayChangeOwner = store.persistent || run.agent.options.durable === true;
         return mayChangeOwner ? new LeasedResidence(owner, run) : undefined;
       },
       async create(run) {
         await logs.create(run);
-        recovery.onAccepted(run.key);
+        asking.onAccepted(run.key);
       },
       load: (key) => loader.load(key),
       async post<Post extends RemotePost>(key: RunKey, post: Post): Promise<Posted<Post>> {
@@ -81,17 +84,17 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
         const isBlocked = stored.head.blocked !== null;
         return (isBlocked ? loader.tried(stored.created.agent_name) : undefined) ?? new FollowedLog(worker, stored);
       },
-      onRegistered: (agent) => recovery.onRegistered(agent),
+      onRegistered: (agent) => asking.onRegistered(agent),
       async report() {
         const damaged = await loader.damaged.report();
         const here = { damaged, differences: worker.differences, heartbeatAgeMs: lease.ageMs };
         return reportOf(store, runs.registry, here);
       },
       async stop(what) {
-        if (what === "taking") return recovery.stopTaking();
+        if (what === "taking") return asking.stopTaking();
         worker.end();
-        await lease.stop();
-        await recovery.stopWaking();
+        await heartbeat.stop();
+        await asking.stopWaking();
         await store.release(worker.name);
       },
     };

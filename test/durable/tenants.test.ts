@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { newerFormatError } from "../../src/core/format.ts";
 import { DamagedRuns } from "../../src/durable/recovery/damaged-runs.ts";
 import { Follower } from "../../src/durable/recovery/follower.ts";
-import { UnloadedRuns } from "../../src/durable/recovery/recovery.ts";
+import { UnloadedRuns } from "../../src/durable/recovery/heartbeat.ts";
 import { Unreceived } from "../../src/durable/recovery/remote-posts.ts";
 import { Wakeups } from "../../src/durable/recovery/wakeups.ts";
 import type { Worker } from "../../src/durable/recovery/worker.ts";

@@ -36,10 +36,10 @@ export class Lease {
   #beating: Promise<void> = Promise.resolve();
   #renewing: Promise<void> | undefined;
 
-  readonly #onRenewed: () => Promise<void>;
+  readonly #onRenewed: () => void;
 
-  /** `onRenewed`: called after each heartbeat, to compare what this process executes with what the store says. */
-  constructor(worker: Worker, onRenewed: () => Promise<void>) {
+  /** `onRenewed`: called at each heartbeat. It is not waited for. */
+  constructor(worker: Worker, onRenewed: () => void) {
     this.#worker = worker;
     this.#onRenewed = onRenewed;
   }
@@ -169,12 +169,7 @@ export class Lease {
     }
     if (this.#clearTimer === undefined) return;
     this.#beatLater(wait);
-    await this.#onRenewed().catch((error: unknown) =>
-      this.#worker.logger.error(
-        "The store failed to read what other processes have written to the runs of this one. The next heartbeat reads it again.",
-        { error },
-      ),
-    );
+    this.#onRenewed();
   }
 
   async #reassure(run: LiveRun): Promise<void> {

@@ -225,6 +225,7 @@ export class LeasedResidence implements Residence, Followed {
     else if (event === "gone") this.#onGone();
     else if (event === "step ended") {
       if (this.run.durable) this.residency.settleOwner();
+      this.#owner.worker.onRoom();
     } else if ("written" in event) this.#onWritten(event.written, event.before);
     else if ("woken" in event) this.#onWoke(event.woken);
     else if ("redoes" in event) this.residency.prepare(event.redoes);
@@ -234,6 +235,7 @@ export class LeasedResidence implements Residence, Followed {
   #onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
+    this.#owner.worker.onRoom();
     if (head.status === "created" && head.owner === null && this.store.persistent) {
       this.run.leave("The run begins later.", "evicted");
       return;
@@ -252,6 +254,7 @@ export class LeasedResidence implements Residence, Followed {
   #onGone(): void {
     this.residency.end();
     this.#owner.onGone(this.run);
+    this.#owner.worker.onRoom();
     this.#onReaders();
     for (const child of this.run.children) leased(child)?.onParentGone();
   }

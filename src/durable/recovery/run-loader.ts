@@ -36,6 +36,8 @@ export class RunLoader {
   readonly #lease: Lease;
   readonly #logs: RemotePosts;
   readonly #loading = new RunMap<Promise<LiveRun | undefined>>();
+  /** The runs that this process owns since a moment ago, and that are not loaded yet. */
+  readonly #beginning = new Map<FoundRun, Promise<void>>();
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
@@ -48,7 +50,13 @@ export class RunLoader {
 
   /** Whether a run is loaded here, or is being loaded. */
   isKnown(key: RunKey): boolean {
-    return this.#worker.runs.find(key) !== undefined || this.#loading.has(key);
+    const isLoading = this.#worker.runs.find(key) !== undefined || this.#loading.has(key);
+    return isLoading || [...this.#beginning.keys()].some((found) => isSameRun(found.key, key));
+  }
+
+  /** The runs on which work begins: see {@link begin}. */
+  get beginning(): readonly FoundRun[] {
+    return [...this.#beginning.keys()];
   }
 
   /**
@@ -68,8 +76,21 @@ export class RunLoader {
     return run !== undefined && isSameRun(run.log.key, key) ? run : undefined;
   }
 
-  /** Begins work on a run that this process owns since a moment ago. */
-  async begin(found: FoundRun): Promise<void> {
+  /** Begins work on a run that this process owns since a moment ago. One that cannot be loaded is released. */
+  begin(found: FoundRun): Promise<void> {
+    const beginning = this.#begin(found)
+      .catch((error: unknown) => this.damaged.put(found, error))
+      .finally(() => this.#beginning.delete(found));
+    this.#beginning.set(found, beginning);
+    return beginning;
+  }
+
+  /** Resolves when work has begun on the runs that this process owns. */
+  async begun(): Promise<void> {
+    await Promise.all(this.#beginning.values());
+  }
+
+  async #begin(found: FoundRun): Promise<void> {
     if (found.created === null) throw found.error;
     const { key, created, head } = found;
     // A load that is under way may have read the run before this process became its owner.

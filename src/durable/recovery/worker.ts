@@ -20,6 +20,8 @@ export interface Notices {
   onReleased(key: RunKey, head: RunHead): void;
   /** A run has given its slot back, which another one may wait for. */
   onSlotFree(): void;
+  /** Another run may be taken, if there is one: a run has ended, waits or has left, or a hint says so. */
+  onRoom(): void;
 }
 
 /** This process as one that executes runs of a durable store: what all parts of the durable room share. */
@@ -35,12 +37,15 @@ export class Worker {
   readonly onWake: Notices["onWake"];
   readonly onReleased: Notices["onReleased"];
   readonly onSlotFree: Notices["onSlotFree"];
+  readonly onRoom: Notices["onRoom"];
   /** A plain run waits for an answer in a store that outlives it. The logger gets one warning. */
   readonly onPlainQuestion: (log: RunLog) => void;
   /** Called when the runtime and its store are closed, by those who wait for other processes. */
   readonly onOver = new Set<() => void>();
   /** Whether the runtime and its store are closed. */
   isOver = false;
+  /** The names of the other workers that live, as far as this one needs them. */
+  others: readonly string[] = [];
   /** How many values replayed agents emitted that their history does not hold. */
   differences = 0;
   #name: string | undefined;
@@ -56,6 +61,7 @@ export class Worker {
     this.onWake = notices.onWake;
     this.onReleased = notices.onReleased;
     this.onSlotFree = notices.onSlotFree;
+    this.onRoom = notices.onRoom;
     this.onPlainQuestion = warningOnce(
       logger,
       "An agent that is not durable waits for an answer. Its runs end with this process, although the store keeps them: they fail as interrupted. Make it durable, with { durable: true }.",

@@ -29,6 +29,8 @@ interface Told {
   readonly from: string;
   readonly moved: readonly (readonly [tenant: string, run_id: string])[];
   readonly due: boolean;
+  /** How many of `moved`, from the first on, are due. Left out: the due ones are not named. */
+  readonly named?: number;
   readonly fed?: true;
 }
 
@@ -41,7 +43,8 @@ export class Hints {
   readonly #clock: Clock;
   readonly #name = systemIds.token();
   readonly #callbacks = new Set<{ readonly call: Callback }>();
-  #moved = new Map<string, RunKey>();
+  /** The runs that have moved, and whether each is due. */
+  #moved = new Map<string, boolean>();
   #isDue = false;
   #isFed = false;
   #cancelTelling: (() => void) | undefined;
@@ -92,8 +95,8 @@ export class Hints {
 
   /** Notes a run that has been written, and tells of it soon. */
   note(key: RunKey | undefined, isDue: boolean, isFed = false): void {
-    if (key !== undefined) this.#moved.set(JSON.stringify([key.tenant, key.run_id]), key);
-    this.#isDue ||= isDue;
+    if (key === undefined) this.#isDue ||= isDue;
+    else this.#moved.set(JSON.stringify([key.tenant, key.run_id]), isDue);
     this.#isFed ||= isFed;
     this.#tellSoon();
   }
@@ -126,8 +129,9 @@ export class Hints {
   async #tell(): Promise<void> {
     this.#cancelTelling = undefined;
     this.#isTelling = true;
-    const moved = [...this.#moved.keys()];
-    let due = this.#isDue;
+    const due = [...this.#moved].filter(([, isDue]) => isDue).map(([key]) => key);
+    const moved = [...new Set([...due, ...this.#moved.keys()])];
+    let isDue = this.#isDue;
     let fed = this.#isFed;
     this.#moved = new Map();
     this.#isDue = false;
@@ -141,15 +145,17 @@ export class Hints {
       // A key that is too long for any payload is found by polling.
       const some = moved.splice(0, tooMany === -1 ? moved.length : Math.max(tooMany, 1));
       if (tooMany === 0) continue;
+      const named = due.splice(0, some.length).length;
       const told = {
         from: this.#name,
         moved: some.map((key) => JSON.parse(key) as [string, string]),
-        due,
+        due: isDue || named > 0,
+        ...(!isDue && { named }),
         ...(fed && { fed }),
       };
       // A hint that does not arrive is replaced by the next poll.
       await this.#notify(told).catch(ignore);
-      due = false;
+      isDue = false;
       fed = false;
     } while (moved.length > 0 && !this.#isClosed);
     this.#isTelling = false;
@@ -196,9 +202,11 @@ export class Hints {
     }, RECONNECT_MS);
   }
 
-  #heard({ from, moved, due, fed }: Told): void {
+  #heard({ from, moved, due, named = 0, fed }: Told): void {
     if (from === this.#name) return;
-    this.#call({ moved: moved.map(([tenant, run_id]) => ({ tenant, run_id })), due, fed });
+    const keys = moved.map(([tenant, run_id]) => ({ tenant, run_id }));
+    if (due) this.#call({ moved: keys.slice(0, named), due });
+    this.#call({ moved: keys.slice(named), fed });
   }
 
   #call(hint: StoreHint): void {

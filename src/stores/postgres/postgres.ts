@@ -110,9 +110,10 @@ export class PostgresStore implements DurableStore {
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
     this.#checkWritable();
     const taken = await this.#reads.take(request);
-    // There may be more of them, for others too.
+    for (const { key } of taken) this.#hints?.note(key, false);
+    // There may be more of a dead process, for others too.
     const isFull = request.limit > 1 && taken.length === request.limit;
-    for (const { key } of taken) this.#hints?.note(key, isFull);
+    if (isFull && taken.some(({ head }) => head.takeovers > 0)) this.#hints?.note(undefined, true);
     return taken;
   }
 
@@ -291,7 +292,8 @@ export class PostgresStore implements DurableStore {
     const answer = (await this.#write(write)) as StoreConflict | null;
     if (answer !== null)
       return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
-    this.#hints?.note(key, isDue || wake !== undefined, feed !== undefined);
+    this.#hints?.note(key, isDue, feed !== undefined);
+    if (wake !== undefined) this.#hints?.note(wake, true);
     return undefined;
   }
 

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
+import type { Hook } from "../../harness/store-proxy.ts";
 import { create, createMany, given } from "../../harness/world/calls.ts";
+import { inMemory } from "../../harness/world/replicas.ts";
 import type { Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";
 
@@ -129,4 +131,33 @@ it("a clock that goes forward by an hour costs a step at most one more attempt, 
   expect((await world.stateOf(run_id)).status).toBe("completed");
   expect(bodies).toBeLessThanOrEqual(2);
   expect((await world.log(run_id)).filter(({ type }) => type === "step")).toHaveLength(1);
+});
+
+it("2,500 idle runs are compared with a slow store in few requests, one comparison at a time, and no renewal waits for it", async () => {
+  const MANY = 2_500;
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const seen = { sizes: [] as number[], atOnce: 0, most: 0, renewals: 0 };
+  const hook: Hook = (call, method, [known]) => {
+    if (method === "renew") seen.renewals += 1;
+    if (method !== "moved") return call();
+    seen.sizes.push((known as readonly unknown[]).length);
+    seen.atOnce += 1;
+    seen.most = Math.max(seen.most, seen.atOnce);
+    return new Promise<void>((resolve) => clock.setTimeout(resolve, durability.heartbeatMs)).then(() => {
+      seen.atOnce -= 1;
+      return call();
+    });
+  };
+  const { runtime } = replicas.start({ durability }, hook);
+  runtime.register("agent", { durable: true }, async (_input, { ask }) => void (await ask("Well?")));
+  for (let n = 0; n < MANY; n++) await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await clock.advance(durability.heartbeatMs);
+  seen.sizes.length = 0;
+  seen.renewals = 0;
+  await clock.advance(12 * durability.heartbeatMs);
+  expect(seen.sizes).toEqual(expect.arrayContaining([32, 1_000, 1_000, MANY - 2_032]));
+  expect(seen.sizes.length).toBeLessThanOrEqual(12);
+  expect(seen.most).toBe(1);
+  expect(seen.renewals).toBe(12);
 });

@@ -69,13 +69,15 @@ const maps: readonly Mutant[] = [
   unkeyed("src/durable/recovery/run-loader.ts", "readonly #loading = new RunMap<Promise<LiveRun | undefined>>()", runs),
   unkeyed("src/durable/recovery/damaged-runs.ts", "readonly #newer = new RunMap<number>()", runs),
   unkeyed("src/durable/recovery/damaged-runs.ts", "readonly #runs = new RunMap<Damaged>()", runs),
-  unkeyed("src/durable/recovery/recovery.ts", "const loaded = new RunMap<true>()", runs),
+  unkeyed("src/durable/recovery/heartbeat.ts", "const loaded = new RunMap<true>()", runs),
   withMore(
-    unkeyed("src/durable/recovery/recovery.ts", "this.#given = new RunMap()", runs),
-    "src/durable/recovery/recovery.ts",
+    unkeyed("src/durable/recovery/heartbeat.ts", "this.#given = new RunMap()", runs),
+    "src/durable/recovery/heartbeat.ts",
     "  #given = new RunMap<number>()",
     "  #given = new ByIdAlone()",
   ),
+  unkeyed("src/durable/recovery/due-hints.ts", "readonly #later = new RunMap<number>()", runs),
+  unkeyed("src/durable/recovery/due-hints.ts", "readonly #due = new RunMap<true>()", runs),
   unkeyed("src/durable/recovery/follower.ts", "readonly #followed = new RunMap<Set<Followed>>()", runs),
   unkeyed("src/durable/recovery/follower.ts", "readonly #hinted = new RunMap<true>()", runs),
   unkeyed(
@@ -260,7 +262,7 @@ const runtime: readonly Mutant[] = [
 const durableRoom: readonly Mutant[] = [
   mutant("src/durable/recovery/wakeups.ts", "JSON.stringify([tenant, run_id])", "run_id", runs),
   mutant("src/durable/recovery/wakeups.ts", "tenant: key.tenant });", 'tenant: "" });', runs),
-  mutant("src/durable/recovery/recovery.ts", "isSameRun(found.key, key)", "found.key.run_id === key.run_id", runs),
+  mutant("src/durable/recovery/run-loader.ts", "isSameRun(found.key, key)", "found.key.run_id === key.run_id", runs),
   mutant(
     "src/runtime/runs/committed-above.ts",
     "find({ tenant: key.tenant, run_id: parent.run_id })",

@@ -1,0 +1,275 @@
+import { endOf, inBackground } from "../../core/background.ts";
+import type { RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { Agent } from "../../runtime/agent/agent.ts";
+import type { LiveRun } from "../../runtime/runs/live-run.ts";
+import { DueHints } from "./due-hints.ts";
+import type { Heartbeat } from "./heartbeat.ts";
+import type { Lease } from "./lease.ts";
+import type { RunLoader } from "./run-loader.ts";
+import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
+import { Wakeups } from "./wakeups.ts";
+import type { Worker } from "./worker.ts";
+
+/** How many runs the first question takes at most. Few, so that workers which ask at the same time get a share each. */
+const FIRST_PAGE = 8;
+/** The same after a question that got as many as it took at most, none of them from a dead process. */
+const PAGE = 64;
+/**
+ * The pause after so many runs of a dead process, in milliseconds. The store tells other workers that there are more,
+ * and they come meanwhile.
+ */
+const OTHERS_COME_MS = 20;
+/**
+ * When to ask again after a slot became free, in milliseconds. Meanwhile another process may have been giving slots away,
+ * so that the first question passed over its queue.
+ */
+const SLOT_AGAIN_MS = 50;
+/** How many runs that may crash the process are executed at a time. */
+const SUSPECTS_AT_ONCE = 1;
+
+/**
+ * Asks the store for runs that need work: at the start, when an agent is registered, when runs may be due by what this
+ * process or a hint of the store says, and every `scanMs`. It asks one question at a time, and none without room: what it
+ * could not ask, it asks when a run has made room.
+ */
+export class Asking {
+  readonly #worker: Worker;
+  readonly #lease: Lease;
+  readonly #heartbeat: Heartbeat;
+  readonly #loader: RunLoader;
+  /** In place of frequent questions and of hints. Undefined: there is no waker. */
+  readonly #wakeups: Wakeups | undefined;
+  readonly #hints: DueHints;
+  /** Whether runs may be due since the last question was asked. */
+  #isDue = false;
+  /** Undefined: the store is not being asked. */
+  #asking: Promise<void> | undefined;
+  /** A question at the end of this turn. Undefined: none. */
+  #looking: Promise<void> | undefined;
+  /** How long after the next question to ask again at the latest, in milliseconds. */
+  #againMs = Number.POSITIVE_INFINITY;
+  /** Stops the timer of the next question. Undefined: no runs are taken, before the start and after the stop. */
+  #clearTimer: (() => void) | undefined;
+  #unwatch: (() => void) | undefined;
+  /** Lets the process end. Undefined: it may. It stays open until a run that was accepted here could be taken. */
+  #letGo: (() => void) | undefined;
+
+  constructor(worker: Worker, lease: Lease, heartbeat: Heartbeat, loader: RunLoader) {
+    this.#worker = worker;
+    this.#lease = lease;
+    this.#heartbeat = heartbeat;
+    this.#loader = loader;
+    this.#hints = new DueHints(worker);
+    const { waker } = worker.settings;
+    this.#wakeups =
+      waker &&
+      new Wakeups(
+        worker,
+        waker,
+        (stored) => this.#claimAndBegin(stored),
+        () => (this.#isTaking ? this.#room : 0),
+        (delayMs) => this.lookForWork(delayMs),
+      );
+  }
+
+  /** Begins to own runs, and to take runs that need work. */
+  start(): void {
+    const { store, isClosed, logger } = this.#worker;
+    if (this.#isTaking || isClosed || !store.persistent) return;
+    this.#askIn(0);
+    this.#heartbeat.start();
+    if (this.#wakeups === undefined) this.#unwatch = store.watch?.((hint) => this.#hints.hear(hint));
+    else inBackground(logger, this.#wakeups.start());
+  }
+
+  /** No more runs are taken. The lease is kept for the loaded ones. */
+  async stopTaking(): Promise<void> {
+    this.#unwatch?.();
+    this.#hints.clear();
+    this.#clearTimer?.();
+    this.#clearTimer = undefined;
+    this.#endHold();
+    await this.#asking;
+    await this.#loader.begun();
+  }
+
+  /** Whether runs are taken. */
+  get #isTaking(): boolean {
+    return this.#clearTimer !== undefined;
+  }
+
+  #endHold(): void {
+    this.#letGo?.();
+    this.#letGo = undefined;
+  }
+
+  /** An agent was registered. Its blocked runs are tried once, and the store is asked at once. */
+  onRegistered(agent: Agent): void {
+    this.start();
+    if (!this.#isTaking) return;
+    this.lookForWork();
+    this.#loader.tryBlocked(agent);
+  }
+
+  /** No run is executed here any more. Resolves when the waker was stopped. */
+  async stopWaking(): Promise<void> {
+    await this.#wakeups?.stop();
+  }
+
+  /** A run was accepted here. The process stays open until the run could be taken. */
+  onAccepted(key: RunKey): void {
+    if (this.#wakeups !== undefined) {
+      this.#wakeups.note(key);
+      return;
+    }
+    if (this.#isTaking && this.#letGo === undefined) {
+      const { shared } = this.#worker.runs;
+      shared.hold();
+      this.#letGo = () => shared.letGo();
+    }
+    this.#askInThisTurn();
+  }
+
+  /** A run that waits for the slot may begin. */
+  onSlotFree(): void {
+    this.#againMs = SLOT_AGAIN_MS;
+    this.#askInThisTurn();
+  }
+
+  /** There may be room for another run, or it is the turn of this worker to ask for one. */
+  onRoom(): void {
+    if (this.#areDue) this.#lookInThisTurn();
+  }
+
+  /** A run that is not loaded here may need work. */
+  onWake(key: RunKey): void {
+    if (this.#wakeups === undefined) this.lookForWork();
+    else this.#wakeups.note(key);
+  }
+
+  /** A run has no owner any more. A question finds it when it is due. */
+  onReleased(key: RunKey, head: RunHead): void {
+    this.#wakeups?.onReleased(key, head);
+  }
+
+  /** A run has left this process before its end. */
+  onGone(run: LiveRun): void {
+    this.onSuspectCleared(run);
+    this.#wakeups?.onGone(run.log.key);
+  }
+
+  /** Runs may need work. The store is asked after a delay in milliseconds. */
+  lookForWork(delayMs = 0): void {
+    if (delayMs === 0) this.#askInThisTurn();
+    else if (this.#isTaking) this.#askIn(delayMs);
+  }
+
+  /** A suspect has made progress, waits, or has left this process. The next one may be tried. */
+  onSuspectCleared(run: LiveRun): void {
+    if (this.#loader.suspects.delete(run)) this.lookForWork();
+  }
+
+  #askIn(delayMs: number): void {
+    this.#clearTimer?.();
+    this.#clearTimer = this.#worker.clock.setTimeout(() => {
+      this.#askIn(this.#worker.settings.scanMs);
+      this.#isDue = true;
+      this.#ask();
+    }, delayMs);
+  }
+
+  /** Runs may need work. All that is made possible in one turn takes one question. */
+  #askInThisTurn(): void {
+    this.#isDue = true;
+    this.#lookInThisTurn();
+  }
+
+  #lookInThisTurn(): void {
+    if (!this.#isTaking || this.#looking !== undefined) return;
+    const { clock, logger } = this.#worker;
+    const looked = clock.turn().then(() => {
+      this.#looking = undefined;
+      this.#ask();
+    });
+    this.#looking = endOf(logger, looked);
+  }
+
+  /** Asks if runs may be due. Without room, and while the store is being asked, that is done later. */
+  #ask(): void {
+    if (this.#asking !== undefined) return;
+    if (!this.#isTaking || !this.#areDue || this.#room <= 0) {
+      this.#endHold();
+      return;
+    }
+    const asked = this.#askWhileDue().finally(() => {
+      this.#asking = undefined;
+      this.#ask();
+    });
+    this.#asking = endOf(this.#worker.logger, asked);
+  }
+
+  get #areDue(): boolean {
+    return this.#isDue || this.#hints.areDue;
+  }
+
+  /** Asks until no more runs may be due, or there is no more room. */
+  async #askWhileDue(): Promise<void> {
+    const againMs = this.#againMs;
+    this.#againMs = Number.POSITIVE_INFINITY;
+    let waitMs = 0;
+    let page = FIRST_PAGE;
+    try {
+      while (this.#isTaking && this.#areDue && this.#room > 0) {
+        await this.#lease.renewBeforeTaking();
+        this.#isDue = false;
+        this.#hints.clear();
+        waitMs = this.#lease.waitMs;
+        if (waitMs > 0) break;
+        page = await this.#take(Math.min(page, this.#room));
+      }
+    } catch (error) {
+      this.#isDue = false;
+      this.#hints.clear();
+      this.#lease.onFailure();
+      this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
+    }
+    const { scanMs } = this.#worker.settings;
+    if (this.#isTaking) this.#askIn(Math.min(waitMs || scanMs, againMs, scanMs));
+  }
+
+  /** Takes runs that need work, and begins them. Resolves with how many the next question may take. */
+  async #take(limit: number): Promise<number> {
+    const { store, name: owner, runs, clock, settings, logger } = this.#worker;
+    const agents = runs.registry.versions;
+    const suspects = { takeovers: SUSPECT_TAKEOVERS, limit: this.#roomForSuspects };
+    const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
+    const lost = taken.filter(({ head }) => head.takeovers > 0).length;
+    if (lost > 0) logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
+    for (const found of taken) inBackground(logger, this.#loader.begin(found));
+    if (taken.length < limit) return FIRST_PAGE;
+    this.#isDue = true;
+    const othersCome = store.watch !== undefined && lost > 0;
+    await (othersCome ? new Promise<void>((resolve) => clock.setTimeout(resolve, OTHERS_COME_MS)) : clock.turn());
+    return lost > 0 ? FIRST_PAGE : PAGE;
+  }
+
+  /** How many more runs may be taken. */
+  get #room(): number {
+    return this.#worker.runs.capacity - this.#loader.beginning.length;
+  }
+
+  get #roomForSuspects(): number {
+    const beginning = this.#loader.beginning.filter(({ head }) => head.takeovers >= SUSPECT_TAKEOVERS).length;
+    return Math.max(0, SUSPECTS_AT_ONCE - this.#loader.suspects.size - beginning);
+  }
+
+  /** Begins work on a run that a waker has brought. False: another process owns it, or it cannot begin here now. */
+  async #claimAndBegin(stored: StoredRun): Promise<boolean> {
+    const { head } = stored;
+    const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
+    if (takeovers >= SUSPECT_TAKEOVERS && this.#roomForSuspects === 0) return false;
+    const claimed = await this.#loader.claim(stored);
+    if (claimed !== undefined) await this.#loader.begin({ ...stored, head: claimed });
+    return claimed !== undefined;
+  }
+}
