@@ -30,6 +30,11 @@ export function expectedAfter({ epoch }: RunHead, position: number): Expected {
   return { epoch, position };
 }
 
+/** Whether no process owns the run. */
+export function isFree(head: RunHead | undefined): boolean {
+  return head?.owner === null;
+}
+
 /** Whether any process may go on with a run that waits for sub-runs, or for time or messages. */
 export function isLeft({ status, owner }: RunHead): boolean {
   return status === "in-progress" && owner === null;

@@ -223,6 +223,7 @@ export class LeasedResidence implements Residence, Followed {
     if (event === "committed") this.#onCommit();
     else if (event === "readers") this.#onReaders();
     else if (event === "gone") this.#onGone();
+    else if (event === "crowded") this.residency.evict();
     else if (event === "step ended") {
       if (this.run.durable) this.residency.settleOwner();
       this.#owner.worker.onRoom();

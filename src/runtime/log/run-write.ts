@@ -51,7 +51,7 @@ export type SubRunActivity = "at work" | "sought" | "idle";
  * What happens to a run, for its residence. `written`: the store has accepted a write, and no reader or caller knows it.
  * `before`: the head that it has replaced. `committed`: they know it. `woken`: the write has made this run due, and everything
  * else that follows from it is done. `readers`: readers of the log begin or end to wait. `step ended`: the run may only wait
- * from now on. `gone`: it is not loaded here any more. `subRun`: what a sub-run does; undefined: the agent has its result.
+ * from now on. `gone`: it is not loaded here any more. `crowded`: it is evicted, if it can be. `subRun`: what a sub-run does; undefined: the agent has its result.
  * `redoes`: the agent of a fork is to be called, and first does again what these entries hold.
  */
 export type ResidenceEvent =
@@ -61,6 +61,7 @@ export type ResidenceEvent =
   | "readers"
   | "step ended"
   | "gone"
+  | "crowded"
   | { readonly subRun: string; readonly activity: SubRunActivity | undefined }
   | { readonly redoes: readonly Entry[] };
 

@@ -57,6 +57,8 @@ export interface LiveRuns extends Iterable<LiveRun> {
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
   /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
   cancelAnywhere(key: RunKey): Promise<void>;
+  /** A run may have begun to wait, or to do more than that. */
+  onSettled(run: LiveRun): void;
   /** The code of a durable run does not match its log. */
   onBlocked(run: LiveRun, mismatch: Mismatch): void;
   /** The run is over, and that is committed; or it has left this process. */
@@ -540,6 +542,7 @@ export class LiveRun implements LogRun, StepsRun {
 
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
   settleHold(): void {
+    this.runs.onSettled(this);
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);

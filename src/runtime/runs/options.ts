@@ -91,7 +91,10 @@ export interface RetentionOptions {
 
 /** The limits of a runtime. An error with the code `limit_reached` names the limit. */
 export interface LimitOptions {
-  /** How many runs that have not ended may be loaded in this process. Default: 10,000. */
+  /**
+   * How many runs that have not ended may be loaded in this process. In a store that outlives the process, durable runs
+   * that only wait do not count: the one that waits longest is evicted for the next one. Default: 10,000.
+   */
   readonly maxLiveRuns?: number | undefined;
   /** How many ancestors a sub-run may have: its parent, the parent's parent, and so on. Default: 32. */
   readonly maxDepth?: number | undefined;

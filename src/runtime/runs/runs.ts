@@ -2,6 +2,7 @@ import { inBackground } from "../../core/background.ts";
 import { commandOf } from "../../core/commands.ts";
 import { noSession } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
+import { isFree } from "../../core/head.ts";
 import type { CreatedEntry, ParentRun } from "../../core/log.ts";
 import type { Clock, Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -32,6 +33,9 @@ import { cancelAnywhere, cancelSurely, findElsewhere } from "./remote-runs.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { SubRun } from "./sub-run.ts";
 
+/** How many runs are tried to be evicted for one that is loaded. Some cannot be, such as those that are being written. */
+const EVICTIONS = 8;
+
 /** The live runs of a runtime: creates, finds and ends them. */
 export class Runs implements LiveRuns {
   readonly shared: SharedByRuns;
@@ -42,8 +46,12 @@ export class Runs implements LiveRuns {
   readonly #options: Settings;
   readonly #announcer: Announcer;
   readonly #live = new RunMap<LiveRun>();
-  /** Those that were in the store before they were loaded here. */
+  /** Those that keep no new run out: they were in the store before they were loaded here, or have waited since. */
   readonly #taken = new RunMap<true>();
+  /** Those that only wait. Empty if the store ends with the process. */
+  readonly #waiting = new Set<LiveRun>();
+  /** The waiting runs that can be evicted, the one that waits longest first. */
+  readonly #idle = new Set<LiveRun>();
   readonly sessions: SessionEntries;
   readonly #pruning: Pruning;
   readonly #admission: Admission;
@@ -159,6 +167,7 @@ export class Runs implements LiveRuns {
   add(run: LiveRun): void {
     this.#live.set(run.log.key, run);
     this.#taken.set(run.log.key, true);
+    this.#makeRoom();
     this.#announcer.onCreated(run);
   }
 
@@ -174,14 +183,31 @@ export class Runs implements LiveRuns {
 
   get capacity(): number {
     const { limits, work = 0 } = this.#options;
-    return Math.max(0, Math.min(limits.maxLiveRuns - this.#live.size, work - this.#atWork));
+    const loaded = this.#live.size;
+    return Math.max(0, Math.min(limits.maxLiveRuns - loaded + this.#idle.size, work - loaded + this.#waiting.size));
   }
 
-  /** How many runs do more than to wait. */
-  get #atWork(): number {
-    let count = 0;
-    for (const run of this.#live.values()) if (!run.isWaiting) count += 1;
-    return count;
+  onSettled(run: LiveRun): void {
+    const { isWaiting, log } = run;
+    if (!this.shared.store.persistent || this.#live.get(log.key) !== run) return;
+    const isIdle = isWaiting && run.mayLeave && isFree(log.head);
+    if (isWaiting) this.#waiting.add(run);
+    else this.#waiting.delete(run);
+    if (isIdle) {
+      this.#idle.add(run);
+      this.#taken.set(log.key, true);
+    } else this.#idle.delete(run);
+  }
+
+  /** Evicts runs that only wait, as long as more runs are loaded than the limit allows. */
+  #makeRoom(): void {
+    for (let tries = EVICTIONS; tries > 0 && this.#live.size > this.#options.limits.maxLiveRuns; tries--) {
+      const [longest] = this.#idle;
+      if (longest === undefined) return;
+      this.#idle.delete(longest);
+      this.#idle.add(longest);
+      longest.residence?.note("crowded");
+    }
   }
 
   onBlocked(run: LiveRun, mismatch: Mismatch): void {
@@ -194,6 +220,8 @@ export class Runs implements LiveRuns {
     if (this.#live.get(key) !== run) return;
     this.#live.delete(key);
     this.#taken.delete(key);
+    this.#waiting.delete(run);
+    this.#idle.delete(run);
     this.#pruning.onEnded(key.tenant);
     this.shared.onProgress?.();
   }
@@ -238,7 +266,7 @@ export class Runs implements LiveRuns {
     if (this.begins(agent)) this.#checkLiveRuns(tenant);
   }
 
-  /** Runs that were in the store before they were loaded do not count. */
+  /** Runs that were in the store before they were loaded, or have waited since, do not count. */
   #checkLiveRuns(tenant: string): void {
     const ofTenant = this.#live.sizeOf(tenant) - this.#taken.sizeOf(tenant);
     this.#admission.checkLiveRuns(tenant, ofTenant, this.#live.size - this.#taken.size);
@@ -291,6 +319,7 @@ export class Runs implements LiveRuns {
     if (entry.parent === undefined) this.#admission.checkSlots(agent, key.tenant, entry.session_id);
     const run = new LiveRun(this, key, agent);
     this.#live.set(key, run);
+    this.#makeRoom();
     run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
     for (const other of others) run.log.decide(commandOf(other));
     run.reserve(slotKeyOf(agent, key.tenant, entry));
