@@ -9,7 +9,14 @@ import type { Waker } from "./recovery/options.ts";
 export interface NatsJetStream {
   publish(subject: string, payload: string): Promise<unknown>;
   jetstreamManager(): Promise<{
-    readonly streams: { add(config: { name: string; subjects: string[]; retention: "workqueue" }): Promise<unknown> };
+    readonly streams: {
+      add(config: {
+        name: string;
+        subjects: string[];
+        retention: "workqueue";
+        max_msgs_per_subject: number;
+      }): Promise<unknown>;
+    };
     readonly consumers: {
       add(
         stream: string,
@@ -42,7 +49,7 @@ export interface NatsMessage {
 export interface NatsWakerOptions {
   /** The JetStream client. Its connection stays yours: close it after the runtime. */
   readonly jetstream: NatsJetStream;
-  /** The name of the stream, which is made unless it exists, and the first part of its subject. Default: `cadenza`. */
+  /** The name of the stream, which is made unless it exists, and the first part of its subjects. Default: `cadenza`. */
   readonly stream?: string | undefined;
 }
 
@@ -56,15 +63,14 @@ const REQUEST_MS = 2_000;
 const PAUSE_MS = 250;
 
 /**
- * A waker on NATS JetStream: a work-queue stream with one message for each wake-up. A worker holds the message while it
- * works on the run. Throws `invalid_argument` for an unknown or invalid option.
+ * A waker on NATS JetStream: a work-queue stream with one subject and at most one message for each run. A worker holds
+ * the message while it works on the run. Throws `invalid_argument` for an unknown or invalid option.
  */
 export function natsWaker(options: NatsWakerOptions): Waker {
   checkObject("options", options);
   checkKeys("options", options, ["jetstream", "stream"]);
   checkObject("options.jetstream", options.jetstream);
   const { jetstream, stream = "cadenza" } = options;
-  const subject = `${stream}.wake`;
   const clock = machineClock(silentLogger);
   let making: Promise<void> | undefined;
   let isOn = false;
@@ -73,7 +79,8 @@ export function natsWaker(options: NatsWakerOptions): Waker {
 
   const make = async (): Promise<void> => {
     const manager = await jetstream.jetstreamManager();
-    await manager.streams.add({ name: stream, subjects: [subject], retention: "workqueue" });
+    const subjects = [`${stream}.wake.*`];
+    await manager.streams.add({ name: stream, subjects, retention: "workqueue", max_msgs_per_subject: 1 });
     // A message that waits for its time is one without acknowledgement, of which there may be any number.
     const times = { ack_wait: HELD_MS * 1_000_000, max_ack_pending: -1 };
     await manager.consumers.add(stream, { durable_name: CONSUMER, ack_policy: "explicit", ...times });
@@ -119,7 +126,9 @@ export function natsWaker(options: NatsWakerOptions): Waker {
   return {
     async wake({ tenant, run_id }) {
       await made();
-      await jetstream.publish(subject, JSON.stringify({ tenant, run_id }));
+      // A subject has no dots and stars of its own.
+      const run = encodeURIComponent(JSON.stringify([tenant, run_id])).replace(/[.*]/g, "%");
+      await jetstream.publish(`${stream}.wake.${run}`, JSON.stringify({ tenant, run_id }));
     },
     async start(look, capacity) {
       await made();

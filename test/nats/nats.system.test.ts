@@ -10,12 +10,15 @@ import { natsWaker } from "cadenza/nats";
 import type { Store } from "cadenza/store";
 import { durable } from "cadenza/store";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { ignore } from "../harness/internals.ts";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
 import { hookedStore } from "../harness/store-proxy.ts";
 import { openFile } from "../harness/world/replicas.ts";
 
 /* The waker on a NATS server of the machine. */
 
+const MESSAGES = 20;
+const HOUR_MS = 3_600_000;
 const isThere = spawnSync("nats-server", ["--version"]).status === 0;
 const folder = temporaryFolder();
 let server: ChildProcess | undefined;
@@ -55,8 +58,12 @@ async function start(work: boolean, began: (name: string) => void, finished: (na
   const waker = natsWaker({ jetstream: jetstream(connection) });
   const store = durable(hooked, { leaseMs: 2_000, heartbeatMs: 500, waker });
   const runtime = new AgentRuntime(work ? { store } : { store, work: false });
-  if (!work) runtime.declare({ name: "work", durable: true });
-  else
+  if (!work) runtime.declare({ name: "work", durable: true }, { name: "talk", durable: true });
+  else {
+    runtime.register("talk", { durable: true }, async (_input, { receive }) => {
+      for (let n = 0; n < MESSAGES; n++) await receive("news", { timeoutMs: HOUR_MS, default: "none" });
+      return "Done.";
+    });
     runtime.register("work", { durable: true }, async (input, { step, sleep }) => {
       const name = input[0]?.parts[0]?.content;
       for (const part of ["first", "second", "third"])
@@ -68,6 +75,7 @@ async function start(work: boolean, began: (name: string) => void, finished: (na
       await sleep(500);
       return "Done.";
     });
+  }
   const die = async (): Promise<void> => {
     isDead = true;
     await connection.close();
@@ -107,6 +115,31 @@ it.skipIf(!isThere)(
     // Each wake-up was used up.
     await expect.poll(async () => (await manager.streams.info("cadenza")).state.messages, { timeout: 15_000 }).toBe(0);
     for (const { runtime, connection } of [web, ...others]) {
+      await runtime.close();
+      await connection.close();
+    }
+  },
+);
+
+it.skipIf(!isThere)(
+  "a run that gets many messages before a far deadline leaves at most one wake-up (needs nats-server)",
+  { timeout: 40_000 },
+  async () => {
+    const open = (work: boolean) => start(work, ignore, ignore);
+    const all = await Promise.all([open(false), open(true), open(true)]);
+    const [web] = all;
+    const manager = await jetstreamManager(web.connection);
+    const messages = async () => (await manager.streams.info("cadenza")).state.messages;
+    const { run_id } = await web.runtime.createRun({ agent_name: "talk", input: "", mode: "async" });
+    for (let n = 1; n < MESSAGES; n++) {
+      await web.runtime.send({ to: run_id, name: "news", data: n });
+      await after(100);
+      expect(await messages()).toBeLessThanOrEqual(1);
+    }
+    await web.runtime.send({ to: run_id, name: "news", data: MESSAGES });
+    await expect.poll(async () => (await web.runtime.getRun(run_id)).status, { timeout: 15_000 }).toBe("completed");
+    await expect.poll(messages, { timeout: 15_000 }).toBe(0);
+    for (const { runtime, connection } of all) {
       await runtime.close();
       await connection.close();
     }

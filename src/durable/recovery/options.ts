@@ -101,7 +101,8 @@ export interface WakeHint {
 export interface Waker {
   /**
    * Keeps a wake-up for a run, and gives it to one of the workers at a time or later. `at` is in milliseconds since 1970,
-   * and may have passed. Called in every process. If it fails, the process scans the store at once.
+   * and may have passed. Called in every process, and often for one run: of its wake-ups the one with the earliest time is
+   * enough, and the others may be dropped. If it fails, the process scans the store at once.
    */
   wake(key: RunKey, at: number, hint: WakeHint): MaybePromise<void>;
   /**
