@@ -1,5 +1,5 @@
 import { endOf, inBackground } from "../../core/background.ts";
-import type { RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { DueHints } from "./due-hints.ts";
@@ -27,6 +27,15 @@ const SLOT_AGAIN_MS = 50;
 /** How many runs that may crash the process are executed at a time. */
 const SUSPECTS_AT_ONCE = 1;
 
+/** The agents whose runs are taken together. */
+interface Question {
+  /** The agent with `per: "process"`. Undefined: they have no slots of this process. */
+  readonly name: string | undefined;
+  readonly agents: readonly AgentVersion[];
+  /** How many of their runs may begin here. */
+  readonly slots: number;
+}
+
 /**
  * Asks the store for runs that need work: at the start, when an agent is registered, when runs may be due by what this
  * process or a hint of the store says, and every `scanMs`. It asks one question at a time, and none without room: what it
@@ -42,6 +51,8 @@ export class Asking {
   readonly #hints: DueHints;
   /** Whether runs may be due since the last question was asked. */
   #isDue = false;
+  /** The agents with `per: "process"` of which runs may be due, and were not asked for or taken for want of slots. */
+  readonly #slotless = new Set<string | undefined>();
   /** Undefined: the store is not being asked. */
   #asking: Promise<void> | undefined;
   /** A question at the end of this turn. Undefined: none. */
@@ -209,7 +220,26 @@ export class Asking {
   }
 
   get #areDue(): boolean {
-    return this.#isDue || this.#hints.areDue;
+    const hasSlot = ({ name, slots }: Question): boolean => slots > 0 && this.#slotless.has(name);
+    return this.#isDue || this.#hints.areDue || (this.#slotless.size > 0 && this.#questions.some(hasSlot));
+  }
+
+  /** One question for each agent with `per: "process"`, and one for all others. */
+  get #questions(): readonly Question[] {
+    const { registry, shared } = this.#worker.runs;
+    const limited = new Map<string, Question>();
+    const others: AgentVersion[] = [];
+    for (const version of registry.versions) {
+      const name = version.agent_name;
+      const { concurrency } = registry.find(name, version.version ?? undefined)?.options ?? {};
+      if (concurrency?.per !== "process") others.push(version);
+      else {
+        const beginning = this.#loader.beginning.filter(({ created }) => created?.agent_name === name).length;
+        const slots = shared.slots.free(name, concurrency.max) - beginning;
+        limited.set(name, { name, slots, agents: [...(limited.get(name)?.agents ?? []), version] });
+      }
+    }
+    return [...limited.values(), { name: undefined, slots: Number.POSITIVE_INFINITY, agents: others }];
   }
 
   /** Asks until no more runs may be due, or there is no more room. */
@@ -225,7 +255,7 @@ export class Asking {
         this.#hints.clear();
         waitMs = this.#lease.waitMs;
         if (waitMs > 0) break;
-        page = await this.#take(Math.min(page, this.#room));
+        page = await this.#askAll(page);
       }
     } catch (error) {
       this.#isDue = false;
@@ -237,20 +267,36 @@ export class Asking {
     if (this.#isTaking) this.#askIn(Math.min(waitMs || scanMs, againMs, scanMs));
   }
 
-  /** Takes runs that need work, and begins them. Resolves with how many the next question may take. */
-  async #take(limit: number): Promise<number> {
-    const { store, name: owner, runs, clock, settings, logger } = this.#worker;
-    const agents = runs.registry.versions;
+  /** Asks all questions once. Resolves with how many runs each of them may take the next time. */
+  async #askAll(page: number): Promise<number> {
+    const { store, clock } = this.#worker;
+    let taken: readonly FoundRun[] = [];
+    for (const { name, agents, slots } of this.#questions) {
+      this.#slotless.delete(name);
+      const limit = Math.min(page, this.#room, slots);
+      const found = limit > 0 ? await this.#take(limit, agents, name) : [];
+      if (found.length < limit) continue;
+      taken = [...taken, ...found];
+      if (limit < slots) this.#isDue = true;
+      else this.#slotless.add(name);
+    }
+    if (taken.length === 0) return FIRST_PAGE;
+    const areLost = taken.some(isLost);
+    const othersCome = store.watch !== undefined && areLost;
+    await (othersCome ? new Promise<void>((resolve) => clock.setTimeout(resolve, OTHERS_COME_MS)) : clock.turn());
+    return areLost ? FIRST_PAGE : PAGE;
+  }
+
+  /** Takes runs that need work, and begins them. */
+  async #take(limit: number, agents: readonly AgentVersion[], name: string | undefined): Promise<readonly FoundRun[]> {
+    const { store, name: owner, settings, logger } = this.#worker;
     const suspects = { takeovers: SUSPECT_TAKEOVERS, limit: this.#roomForSuspects };
-    const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
-    const lost = taken.filter(({ head }) => head.takeovers > 0).length;
+    const cancelledForMs = name === undefined ? settings.leaseMs : undefined;
+    const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs });
+    const lost = taken.filter(isLost).length;
     if (lost > 0) logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
     for (const found of taken) inBackground(logger, this.#loader.begin(found));
-    if (taken.length < limit) return FIRST_PAGE;
-    this.#isDue = true;
-    const othersCome = store.watch !== undefined && lost > 0;
-    await (othersCome ? new Promise<void>((resolve) => clock.setTimeout(resolve, OTHERS_COME_MS)) : clock.turn());
-    return lost > 0 ? FIRST_PAGE : PAGE;
+    return taken;
   }
 
   /** How many more runs may be taken. */
@@ -272,4 +318,9 @@ export class Asking {
     if (claimed !== undefined) await this.#loader.begin({ ...stored, head: claimed });
     return claimed !== undefined;
   }
+}
+
+/** Whether a run was taken from a process whose lease has ended. */
+function isLost({ head }: FoundRun): boolean {
+  return head.takeovers > 0;
 }

@@ -111,9 +111,9 @@ export class Slots {
   /** How many runs wait for a slot. */
   readonly queued = new TenantCounts();
 
-  /** Whether a slot is free. */
-  isFree(key: string, max: number): boolean {
-    return (this.#pools.get(key)?.taken ?? 0) < max;
+  /** How many slots are free. */
+  free(key: string, max: number): number {
+    return max - (this.#pools.get(key)?.taken ?? 0);
   }
 
   /**

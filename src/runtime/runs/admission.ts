@@ -34,7 +34,7 @@ export class Admission {
     const { concurrency } = agent.options;
     if (concurrency === undefined) return;
     const { key, max } = slotOf(agent.name, concurrency, tenant, sessionId);
-    if (this.#slots.isFree(key, max)) return;
+    if (this.#slots.free(key, max) > 0) return;
     if (concurrency.whenFull === "reject") throw fullError(agent.name);
     const { maxQueuedRuns } = this.#limits;
     const { queued } = this.#slots;
