@@ -29,6 +29,7 @@ import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
 import { Steps } from "../execution/steps.ts";
 import { takeMail } from "../execution/wait.ts";
+import type { LogSource } from "../log/event-stream.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
 import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
@@ -586,6 +587,8 @@ export interface RunElsewhere {
   readonly position: number;
   /** Reads its current state. Undefined: the store has deleted it. */
   readonly read: () => MaybePromise<RunState | undefined>;
+  /** Tells when it has moved. Undefined: code that was just registered is tried on it. */
+  readonly log: LogSource | undefined;
 }
 
 /** A run that has ended. */

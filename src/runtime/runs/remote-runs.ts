@@ -7,6 +7,7 @@ import type { ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
+import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
@@ -179,7 +180,8 @@ export async function findElsewhere(remote: RemoteRuns, store: Store, key: RunKe
   const read = (): MaybePromise<RunState | undefined> => foldLog(store, key, position);
   if (!isFinal(head.status)) {
     const blocked = head.blocked === null ? undefined : blockedError(key.run_id, created.agent_name, head.blocked);
-    return { blocked, position, read };
+    const log = remote.logOf(stored);
+    return { blocked, position, read, log: isPromise<unknown>(log) ? undefined : log };
   }
   const state = await read();
   return state && { run: runRecord(state), state };

@@ -21,6 +21,7 @@ import { notLogged, onceCommitted, onceInLog } from "../execution/operations.ts"
 import { parentOf } from "../execution/random.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
+import type { LogSource } from "../log/event-stream.ts";
 import type { SubRunActivity } from "../log/run-write.ts";
 import type { EndedRun, LiveRun, RunElsewhere, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
@@ -33,8 +34,10 @@ const finalRefusals: readonly CadenzaErrorCode[] = [
   "run_not_found",
 ];
 
-/** The interval at which a sub-run in another process is polled, in milliseconds. */
-const POLL_MS = 200;
+/** The pause after a failure, in milliseconds. */
+const RETRY_MS = 200;
+/** When to look again at a sub-run in another process of which nothing is heard, in milliseconds. */
+const SILENCE_MS = 10_000;
 
 /**
  * One sub-run as an operation of its parent. The parent shows the questions of the sub-run, which are answered in the
@@ -47,6 +50,10 @@ export class SubRun {
   readonly #request: NewRun;
   readonly #parent: LiveRun;
   readonly #execution: Execution;
+  /** While another process may execute the sub-run: tells when it has moved. Undefined: that is not known. */
+  #elsewhere: LogSource | undefined;
+  /** Ends the wait for the next search. */
+  #onNews: () => void = ignore;
   /** While the sub-run is being found: resolves with whether the last search has found it live or ended. */
   #search: Promise<boolean> | undefined;
   /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
@@ -193,10 +200,28 @@ export class SubRun {
     return run;
   }
 
-  /** Waits before the next search. */
   #pause(): Promise<void> {
-    return new Promise((resolve) => this.#parent.shared.clock.setTimeout(resolve, POLL_MS));
+    return new Promise((resolve) => this.#parent.shared.clock.setTimeout(resolve, RETRY_MS));
   }
+
+  /** Waits before the next search: until the sub-run has moved in another process, or has been found by another search. */
+  async #untilNews(): Promise<void> {
+    const log = this.#elsewhere;
+    this.#elsewhere = undefined;
+    await new Promise<void>((resolve) => {
+      const delayMs = log === undefined ? RETRY_MS : SILENCE_MS;
+      const clear = this.#parent.shared.clock.setTimeout(() => this.#onNews(), delayMs);
+      this.#onNews = () => {
+        this.#onNews = ignore;
+        clear();
+        log?.unwatch(this.#onMoved);
+        resolve();
+      };
+      log?.watch(this.#onMoved);
+    });
+  }
+
+  readonly #onMoved = (): void => this.#onNews();
 
   /**
    * The sub-run has left this process before its end. If the store failed to create it, it is created again after a pause,
@@ -208,7 +233,7 @@ export class SubRun {
     await this.#attach(key.run_id);
   }
 
-  /** Finds a sub-run that was begun before. While another process executes it, it is polled. */
+  /** Finds a sub-run that was begun before. While another process executes it, it is followed. */
   async #attach(runId: string): Promise<void> {
     this.#onBegun();
     this.#search = Promise.resolve(false);
@@ -217,7 +242,7 @@ export class SubRun {
     this.#parent.family.seek(key, search);
     this.#parent.settleActiveTime();
     try {
-      while (!(await search())) await this.#pause();
+      while (!(await search())) await this.#untilNews();
     } finally {
       this.#parent.family.seekNoMore(key, search);
       this.#parent.settleActiveTime();
@@ -228,7 +253,12 @@ export class SubRun {
 
   /** Searches for the sub-run after earlier searches have ended. Resolves with whether it was found live or ended. */
   #searchFor(runId: string): Promise<boolean> {
-    const search = (this.#search ?? Promise.resolve(true)).then((isFound) => isFound || this.#find(runId));
+    const before = this.#search ?? Promise.resolve(true);
+    const search = before.then(async (isFound) => {
+      const isOver = isFound || this.#execution.over || (await this.#find(runId));
+      if (isOver) this.#onNews();
+      return isOver;
+    });
     this.#search = search;
     return search;
   }
@@ -241,6 +271,7 @@ export class SubRun {
       if (found !== undefined && "read" in found) {
         this.#onStored(runId);
         await this.#readAlong(runId, found);
+        this.#elsewhere = found.log;
         return this.#execution.over;
       }
     } catch (error) {
