@@ -1,5 +1,5 @@
 import { MemoryStore } from "cadenza";
-import type { LiveCount, RunHead, RunQuery, RunWrite, Store, SurveyQuery, WorkerLease } from "cadenza/store";
+import type { LiveCount, RunHead, RunQuery, RunWrite, Store, StoredRun, SurveyQuery, WorkerLease } from "cadenza/store";
 import * as fc from "fast-check";
 import { expect } from "vitest";
 import { CheckClock } from "../../src/stores/contract/check.ts";
@@ -18,6 +18,8 @@ import {
 } from "../../src/stores/contract/samples.ts";
 import type { AgentVersion, FeedOptions, MaybePromise, WatchedEvent } from "./internals.ts";
 import { sameJson } from "./internals.ts";
+import { withMembers } from "./port-proxy.ts";
+import { forgotten, SlotJudge } from "./slot-judge.ts";
 
 const TENANTS = ["", "acme"];
 const SESSIONS = [sessionId(1), sessionId(2), runId(1)];
@@ -311,35 +313,79 @@ const command = fc.oneof(
   { arbitrary: survey, weight: 2 },
 );
 
+/** A time at which all runs that have a time are due. */
+const AFTER_ALL = 1_000_000;
+/** The owner that takes everything at the end of a script. */
+const LAST_OWNER = "owner-9";
 /** How long scripts are made at most, in milliseconds. */
 const TIME_MS = 15_000;
 
-/** Does random things to a store and to one in memory, and compares all that they answer. `open` gives an empty store. */
+/** A store that is compared. */
+interface Compared {
+  readonly store: Store;
+  /** What is wrong with what the store keeps and does not show. Asked after each call. */
+  complaints?(): MaybePromise<readonly unknown[]>;
+  close(): MaybePromise<void>;
+}
+
+/**
+ * Does random things to a store and to one in memory, and compares all that they answer. In the end each of them gives
+ * all runs that are due. `open` gives an empty store.
+ */
 export async function expectAgreement(
-  open: (options: {
-    readonly clock: CheckClock;
-    readonly feed: FeedOptions;
-  }) => MaybePromise<{ readonly store: Store; close(): MaybePromise<void> }>,
+  open: (options: { readonly clock: CheckClock; readonly feed: FeedOptions }) => MaybePromise<Compared>,
   numRuns: number,
 ): Promise<void> {
   await fc.assert(
     fc.asyncProperty(fc.array(command, { minLength: 10, maxLength: 60, size: "max" }), async (script) => {
       const clock = new CheckClock(0);
-      const { store, close } = await open({ clock, feed: FEED });
+      const compared = await open({ clock, feed: FEED });
+      const { store } = compared;
       const memory = new MemoryStore({ clock, feed: FEED });
+      const judge = new SlotJudge();
+      const judged = watched(memory, judge);
       try {
         for (const [at, step] of script.entries()) {
           const moment = { at, now: clock.now() };
-          agree(await step.run(store, moment), await step.run(memory, moment));
+          agree(await step.run(store, moment), await step.run(judged, moment));
           agree(await everything(store), await everything(memory));
+          expect(judge.complaints(runsOf(memory))).toEqual([]);
+          expect((await compared.complaints?.()) ?? []).toEqual([]);
           clock.set(moment.now + step.passes);
         }
+        clock.set(AFTER_ALL);
+        for (const one of [store, memory]) expect(await forgottenBy(one)).toEqual([]);
       } finally {
-        await close();
+        await compared.close();
       }
     }),
     { numRuns, interruptAfterTimeLimit: TIME_MS },
   );
+}
+
+/** The store, of which a judge is told the slots of the runs. */
+function watched(memory: MemoryStore, judge: SlotJudge): Store {
+  return withMembers<Store>(memory, {
+    create(key, write, idempotencyKey) {
+      const answer = memory.create(key, write, idempotencyKey);
+      if (answer === undefined) judge.onCreated(key, write.slot);
+      return answer;
+    },
+  });
+}
+
+function runsOf(memory: MemoryStore): readonly StoredRun[] {
+  return TENANTS.flatMap((tenant) => memory.list({ tenant, limit: 100, offset: 0 }));
+}
+
+async function forgottenBy(store: Store): Promise<readonly string[]> {
+  const agents = AGENTS.flatMap((agent_name) => VERSIONS.map((version) => ({ agent_name, version })));
+  await store.renew(LAST_OWNER, 1_000);
+  const live = async () => {
+    const lists = await Promise.all(TENANTS.map((tenant) => store.list({ tenant, limit: 100, offset: 0 })));
+    return lists.flat().filter(({ head }) => head.finished_at === null);
+  };
+  return forgotten(store, live, () => store.take({ owner: LAST_OWNER, agents, limit: 2 }));
 }
 
 /** A command for each plan; a script that fails is printed as names and plans. */

@@ -1,4 +1,4 @@
-import type { RunHead } from "../../core/ports.ts";
+import type { RunHead, RunKey } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./check.ts";
 import {
@@ -26,6 +26,7 @@ const one = { key: "session 1", max: 1 };
 const holding = head({ holds_slot: true });
 /** The head of a run that waits for a permit. */
 const queued: RunHead = head({ status: "created", owner: null, due_at: NOW });
+const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
 const full = { conflict: "full" } as const;
 
 /** Slots: limits on executing runs, over all processes. */
@@ -61,6 +62,21 @@ export const slotChecks: readonly StoreCheck[] = [
     expectWritten(await first.claim(a, { epoch: 1, position: 2 }, { ...holding, epoch: 2 }), "a claim");
     await append(first, c, 1, write(parts("goes on"), { head: holding }));
     expectConflict(await tryCreate(first, 4, { slot: two, head: holding }), full, "one more");
+  }),
+
+  check("slots: a run that rests, is blocked or ends frees its permit for one other run", async ({ first }) => {
+    await first.renew(OWNER, LEASE_MS);
+    const three = { key: "agent echo", max: 3 };
+    const keys: RunKey[] = [];
+    for (const n of [1, 2, 3]) keys.push(await create(first, n, { slot: three, head: holding }));
+    for (const n of [4, 5, 6, 7]) await create(first, n, { slot: three, head: { ...queued, due_at: NOW - 9 + n } });
+    const heads = { rests: waiting(), "is blocked": waiting(null, { blocked: mismatch }), ends: over() };
+    for (const [index, [what, last]] of Object.entries(heads).entries()) {
+      expectSame(await take(first), [], `taken before the run ${what}`);
+      await append(first, keys[index] ?? runKey(0), 1, write([], { head: last }));
+      expectSame(await take(first), [runId(4 + index)], `taken once the run ${what}`);
+    }
+    expectSame(await take(first), [], "taken while all others execute");
   }),
 
   check("slots: a run that waits may keep its permit", async ({ first }) => {

@@ -39,6 +39,17 @@ export const slotsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "a run that is blocked keeps its permit",
+    "slots: a run that rests, is blocked or ends frees its permit for one other run",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        const before = super.find(key);
+        const holds_slot = write.head.blocked === null ? write.head.holds_slot : before?.head.holds_slot === true;
+        return super.append(key, expected, { ...write, head: { ...write.head, holds_slot } });
+      }
+    },
+  ),
+  broken(
     "a run that waits loses its permit",
     keeps,
     class extends MemoryStore {
