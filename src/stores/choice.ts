@@ -1,26 +1,12 @@
-import type { AgentVersion, Slot, TakeRequest } from "../core/ports.ts";
-
-/** What decides whether `take` may give a run. */
-export interface Candidate {
-  readonly takeovers: number;
-  /** The slot of which the run needs a permit; null if it needs none, or holds one. */
-  readonly needs: Slot | null;
-}
+import type { AgentVersion, TakeRequest } from "../core/ports.ts";
 
 /** Picks runs for one `take`. The runs that need work are offered to it in order. */
 export class Choice {
   readonly #suspects: { readonly takeovers: number; readonly limit: number };
-  readonly #holders: (slot: string) => number;
-  /** How many runs hold each requested slot, including the picked ones. */
-  readonly #held = new Map<string, number>();
-  /** The slots for which a run has to wait. */
-  readonly #waiting = new Set<string>();
   #left: number;
   #suspectsLeft: number;
 
-  /** `holders`: how many runs hold a slot. */
-  constructor({ limit, suspects }: TakeRequest, holders: (slot: string) => number) {
-    this.#holders = holders;
+  constructor({ limit, suspects }: TakeRequest) {
     this.#suspects = suspects ?? { takeovers: Number.POSITIVE_INFINITY, limit: 0 };
     this.#left = limit;
     this.#suspectsLeft = this.#suspects.limit;
@@ -31,30 +17,13 @@ export class Choice {
     return this.#left <= 0;
   }
 
-  /** Whether the run is picked. Within one slot, once one run has to wait, so do all that come after it. */
-  takes({ takeovers, needs }: Candidate): boolean {
+  /** Whether a run with so many `takeovers` is picked. `begins`: whether it can begin now. Asked only if it may be picked. */
+  takes(takeovers: number, begins: () => boolean): boolean {
     const isSuspect = takeovers >= this.#suspects.takeovers;
-    if (this.isOver || (isSuspect && this.#suspectsLeft <= 0)) return false;
-    if (needs !== null && !this.#getsPermit(needs)) return false;
+    if (this.isOver || (isSuspect && this.#suspectsLeft <= 0) || !begins()) return false;
     this.#left -= 1;
     if (isSuspect) this.#suspectsLeft -= 1;
     return true;
-  }
-
-  /** Whether a run has to wait for a permit of the slot. All others that need one wait too. */
-  isWaitedFor(slot: string): boolean {
-    return this.#waiting.has(slot);
-  }
-
-  #getsPermit({ key, max }: Slot): boolean {
-    if (this.#waiting.has(key)) return false;
-    const held = this.#held.get(key) ?? this.#holders(key);
-    if (held < max) {
-      this.#held.set(key, held + 1);
-      return true;
-    }
-    this.#waiting.add(key);
-    return false;
   }
 }
 

@@ -1,11 +1,12 @@
 import type { SqliteDatabase } from "cadenza/sqlite";
 import type { SqliteStatement } from "./internals.ts";
 
-/** A handle that notes each statement that is run, and can fail it. */
+/** A handle that notes each statement that is run, counts the rows that are read, and can fail a statement. */
 export class RecordingDatabase implements SqliteDatabase {
   readonly #db: SqliteDatabase;
   readonly #fails: (sql: string, values: readonly unknown[]) => unknown;
   readonly statements: string[] = [];
+  rows = 0;
 
   /** `fails` gives the error that a statement throws instead of being run. */
   constructor(db: SqliteDatabase, fails: (sql: string, values: readonly unknown[]) => unknown = () => undefined) {
@@ -32,11 +33,15 @@ export class RecordingDatabase implements SqliteDatabase {
       },
       get: (...values) => {
         this.#note(sql, values);
-        return statement.get(...values);
+        const row = statement.get(...values);
+        if (row !== undefined) this.rows += 1;
+        return row;
       },
       all: (...values) => {
         this.#note(sql, values);
-        return statement.all(...values);
+        const rows = statement.all(...values);
+        this.rows += rows.length;
+        return rows;
       },
     };
   }

@@ -1,3 +1,4 @@
+import type { SqliteDatabase } from "cadenza/sqlite";
 import type { RunHead, RunKey, Store, StoreConflict } from "cadenza/store";
 import type { MaybePromise, Slot } from "./internals.ts";
 
@@ -54,6 +55,24 @@ export async function forgotten(
       if (answer !== undefined) throw new Error(`Run ${nameOf(key)} could not be ended: ${answer.conflict}`);
     }
   }
+}
+
+const heldRuns = "finished_at IS NULL AND holds_slot AND slot IS NOT NULL";
+const rules: Readonly<Record<string, string>> = {
+  "is held by another number of runs": `SELECT ifnull(s.key, r.slot) AS what FROM cadenza_slots s
+    FULL JOIN (SELECT slot, count(*) AS held FROM cadenza_runs WHERE ${heldRuns} GROUP BY slot) r ON r.slot = s.key
+    WHERE ifnull(s.held, 0) <> ifnull(r.held, 0)`,
+  "is in a line in which it does not wait": `SELECT run_id AS what FROM cadenza_runs WHERE line IS NOT NULL AND
+    (line IS NOT slot OR owner IS NOT NULL OR finished_at IS NOT NULL OR holds_slot OR look OR rank IS NULL OR due_at IS NULL)`,
+  "has a free permit for the first in line": `SELECT r.line AS what FROM cadenza_runs r LEFT JOIN cadenza_slots s ON s.key = r.line
+    WHERE ifnull(s.held, 0) < r.slot_max AND r.id = (SELECT id FROM cadenza_runs WHERE line = r.line ORDER BY rank, id LIMIT 1)`,
+};
+
+/** What is wrong with the slots and lines that a SQLite file keeps. */
+export function complaintsOf(db: SqliteDatabase): readonly string[] {
+  return Object.entries(rules).flatMap(([rule, select]) =>
+    (db.prepare(select).all() as readonly { readonly what: string }[]).map(({ what }) => `${what} ${rule}`),
+  );
 }
 
 function isIdle({ owner, due_at }: RunHead): boolean {

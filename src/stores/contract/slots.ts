@@ -1,4 +1,4 @@
-import type { RunHead, RunKey } from "../../core/ports.ts";
+import type { RunHead, RunKey, Store } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./check.ts";
 import {
@@ -103,19 +103,98 @@ export const slotChecks: readonly StoreCheck[] = [
     for (const answer of answers) if (answer !== undefined) expectConflict(answer, full, "a refused create");
   }),
 
-  check("take: as many of a slot as it has free permits, those due first", async ({ first }) => {
+  check("slots: a permit that other runs wait for is refused as `full`, also if it is free", async ({ first }) => {
+    await create(first, 1, { slot: one, head: holding });
+    await create(first, 2, { slot: one, head: queued });
+    const wide = { ...one, max: 9 };
+    expectConflict(await tryCreate(first, 3, { slot: wide, head: holding }), full, "create");
+    const key = await create(first, 4, { slot: wide });
+    expectConflict(await first.append(key, { epoch: 1, position: 1 }, write([], { head: holding })), full, "append");
+    const rests = await create(first, 5, { slot: wide, head: waiting() });
+    const claimed = { ...holding, epoch: 2 };
+    expectConflict(await first.claim(rests, { epoch: 1, position: 1 }, claimed), full, "claim");
+    await append(first, runKey(2), 1, write([ended()], { head: over() }));
+    expectWritten(await first.claim(rests, { epoch: 1, position: 1 }, claimed), "a claim once no other run waits");
+  }),
+
+  check("slots: whatever frees a permit gives it to the run that has waited longest", async ({ first, clock }) => {
+    await first.renew(OWNER, LEASE_MS);
+    const holder = await create(first, 1, { slot: one, head: queued });
+    expectSame((await first.find(holder))?.head, { ...queued, holds_slot: true }, "the head of the first run");
+    for (const n of [2, 3, 4]) {
+      clock.set(NOW + n);
+      await create(first, n, { slot: one, head: { ...queued, due_at: NOW - n } });
+    }
+    expectSame(await holders(first, 4), [1], "who holds the slot");
+    expectSame(await take(first), [runId(1)], "taken");
+    await append(first, holder, 1, write(parts("waits"), { head: waiting(null, { epoch: 2 }) }), 2);
+    expectSame(await holders(first, 4), [2], "who holds the slot once the first run rests");
+    expectSame((await first.find(runKey(2)))?.head.due_at, NOW - 2, "since when the next one is due");
+    await append(first, runKey(2), 1, write([ended()], { head: over() }));
+    expectSame(await holders(first, 4), [3], "who holds it once the next one has ended, which was not taken");
+    expectSame(await take(first), [runId(3)], "taken then");
+  }),
+
+  check("slots: a run that is ended, claimed or blocked while it waits lets others pass", async ({ first }) => {
+    const holder = await create(first, 1, { slot: one, head: holding });
+    for (const n of [2, 3, 4]) await create(first, n, { slot: one, head: queued });
+    await create(first, 5, { slot: { ...one, max: 2 }, head: queued });
+    await append(first, runKey(2), 1, write([ended()], { head: over() }));
+    expectWritten(
+      await first.claim(runKey(3), { epoch: 1, position: 1 }, head({ epoch: 2 })),
+      "a claim without a permit",
+    );
+    expectSame(await holders(first, 5), [1], "who holds the slot while one before it waits");
+    await append(first, runKey(4), 1, write([], { head: waiting(null, { blocked: mismatch }) }));
+    expectSame(await holders(first, 5), [1, 5], "who holds it once the run is the first, and has a higher limit");
+    await append(first, holder, 1, write([ended()], { head: over() }));
+    expectSame(await holders(first, 5), [5], "who holds it then");
+  }),
+
+  check("slots: a raised limit lets in as many runs as it allows, in order", async ({ first }) => {
+    const holder = await create(first, 1, { slot: one, head: holding });
+    await create(first, 2, { slot: one, head: queued });
+    for (const n of [3, 4, 5]) await create(first, n, { slot: { ...one, max: 3 }, head: queued });
+    expectSame(await holders(first, 5), [1], "who holds the slot while one with the former limit is the first");
+    await append(first, holder, 1, write([ended()], { head: over() }));
+    expectSame(await holders(first, 5), [2, 3, 4], "who holds it then");
+  }),
+
+  check("slots: a run that waits for a permit is counted as due", async ({ first }) => {
+    await first.renew(OWNER, LEASE_MS);
+    await create(first, 1, { slot: one, head: holding });
+    for (const n of [2, 3]) await create(first, n, { slot: one, head: { ...queued, due_at: NOW - n } });
+    const counted = { agent_name: "echo", version: null, due: 2, since: NOW - 3, waiting: 0, blocked: 0 };
+    expectSame(await first.backlog(), [counted], "the backlog");
+  }),
+
+  check("take: as many of a slot as it has permits, those first that have waited longest", async ({ first }) => {
     const key = await create(first, 1, { slot: two, head: holding });
     await first.renew(OWNER, LEASE_MS);
     for (const n of [2, 3, 4]) await create(first, n, { slot: two, head: { ...queued, due_at: NOW - n } });
     await create(first, 5, { slot: one, head: queued });
     await create(first, 6, { slot: one, head: queued });
     await create(first, 7, { head: queued });
-    expectSame(await take(first), [4, 5, 7].map(runId), "taken");
-    expectSame((await first.find(runKey(4)))?.head.holds_slot, true, "whether a taken run holds its slot");
+    expectSame(await take(first), [2, 5, 7].map(runId), "taken");
+    expectSame((await first.find(runKey(2)))?.head.holds_slot, true, "whether a taken run holds its slot");
     expectSame((await first.find(runKey(7)))?.head.holds_slot, false, "whether one without a slot does");
     expectSame(await take(first), [], "taken while the slots are full");
     await append(first, key, 1, write([ended()], { head: over() }));
     expectSame(await take(first), [runId(3)], "taken once a permit is free");
+  }),
+
+  check("take: a run whose time comes waits for a permit from then on", async ({ first, clock }) => {
+    await first.renew(OWNER, LEASE_MS);
+    const holder = await create(first, 1, { slot: one, head: holding });
+    await create(first, 2, { slot: one, head: waiting(NOW + 5) });
+    await create(first, 3, { slot: two, head: waiting(NOW + 5) });
+    expectSame(await holders(first, 3), [1], "who holds a slot before the time");
+    clock.set(NOW + 5);
+    expectSame(await take(first), [runId(3)], "taken at the time");
+    clock.set(NOW + 6);
+    await create(first, 4, { slot: one, head: queued });
+    await append(first, holder, 1, write([ended()], { head: over() }));
+    expectSame(await take(first), [runId(2)], "taken once a permit is free");
   }),
 
   check(
@@ -147,6 +226,41 @@ export const slotChecks: readonly StoreCheck[] = [
   ),
 
   check(
+    "take: a run of a dead owner that gets no permit waits for one without an owner, in a higher epoch",
+    async ({ first }) => {
+      await first.renew(OWNER, LEASE_MS);
+      const holder = await create(first, 1, { slot: one, head: holding });
+      const key = await create(first, 2, { slot: one, head: head({ owner: "dead" }) });
+      expectSame(await take(first), [], "taken while the slot is full");
+      const left = head({ owner: null, epoch: 2, due_at: NOW, takeovers: 1 });
+      expectSame((await first.find(key))?.head, left, "its head then");
+      const late = await first.append(key, { epoch: 1, position: 1 }, write(parts("late")));
+      expectConflict(late, { conflict: "changed", epoch: 2, position: 1 }, "a write of the dead owner");
+      await append(first, holder, 1, write([ended()], { head: over() }));
+      expectSame(await take(first), [runId(2)], "taken once a permit is free");
+      const taken = { ...left, owner: "owner-2", epoch: 3, holds_slot: true };
+      expectSame((await first.find(key))?.head, taken, "its head once it is taken");
+    },
+  ),
+
+  check(
+    "take: a run that is looked at keeps its place among those that wait for a permit",
+    async ({ first, clock }) => {
+      await first.renew(OWNER, LEASE_MS);
+      const holder = await create(first, 1, { slot: one, head: holding });
+      const key = await create(first, 2, { slot: one, head: queued });
+      clock.set(NOW + 1);
+      await create(first, 3, { slot: one, head: queued });
+      expectWritten(await first.post(key, { entries: parts("answer"), due: "look" }), "a post for a look");
+      expectSame(await take(first), [runId(2)], "taken for a look");
+      clock.set(NOW + 2);
+      await append(first, key, 2, write(parts("accepted"), { head: { ...queued, epoch: 2 } }), 2);
+      await append(first, holder, 1, write([ended()], { head: over() }));
+      expectSame(await holders(first, 3), [2], "who holds the slot once a permit is free");
+    },
+  ),
+
+  check(
     "take: a run that was posted to with `look` is taken although its slot is full, without holding it",
     async ({ first }) => {
       await first.renew(OWNER, LEASE_MS);
@@ -172,3 +286,13 @@ export const slotChecks: readonly StoreCheck[] = [
     expectSame(taken.flat().toSorted(), [0, 1].map(runId), "taken by the four");
   }),
 ];
+
+/** The numbers of the runs, up to a number, that hold their slots and have not ended. */
+async function holders(store: Store, last: number): Promise<readonly number[]> {
+  const numbers: number[] = [];
+  for (let n = 1; n <= last; n++) {
+    const run = await store.find(runKey(n));
+    if (run?.head.holds_slot === true && run.head.finished_at === null) numbers.push(n);
+  }
+  return numbers;
+}

@@ -54,7 +54,7 @@ export class MemoryStore implements Store {
   readonly #feed: MemoryFeed | undefined;
   readonly #tenants = new Map<string, Tenant>();
   readonly #counters = new Map<string, Tally>();
-  readonly #work = new MemoryWork();
+  readonly #work: MemoryWork;
   /** How many runs have ended. */
   #ended = 0;
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
@@ -64,6 +64,7 @@ export class MemoryStore implements Store {
   constructor({ clock = systemClock, feed }: MemoryStoreOptions = {}) {
     checkFeed(feed);
     this.#clock = clock;
+    this.#work = new MemoryWork(clock);
     const kept = feed && new MemoryFeed(feed.keepMs);
     this.#feed = kept;
     if (kept !== undefined) this.readFeed = (query) => kept.read(query);
@@ -78,7 +79,7 @@ export class MemoryStore implements Store {
       if (other !== undefined) return { conflict: "key_used", run_id: other.key.run_id };
     }
     const run = new MemoryRun(key, write, idempotencyKey, this.#created);
-    if (run.extras !== null && write.head.holds_slot && this.#work.isFull(run)) {
+    if (run.extras !== null && write.head.holds_slot && !this.#work.hasPermitFor(run)) {
       this.#drop(tenant);
       return { conflict: "full" };
     }
@@ -138,20 +139,7 @@ export class MemoryStore implements Store {
   }
 
   take(request: TakeRequest): readonly StoredRun[] {
-    const now = this.#clock.now();
-    return this.#work.choose(request, now).map((run) => {
-      const { head, extras } = run;
-      this.#work.give(run, {
-        ...head,
-        owner: request.owner,
-        epoch: head.epoch + 1,
-        due_at: now,
-        blocked: null,
-        holds_slot: head.holds_slot || (extras !== null && extras.slot !== null && !extras.isForLook),
-        takeovers: head.takeovers + (head.owner === null ? 0 : 1),
-      });
-      return run.stored();
-    });
+    return this.#work.take(request).map((run) => run.stored());
   }
 
   renew(owner: string, forMs: number): void {
@@ -342,7 +330,7 @@ export class MemoryStore implements Store {
   }
 
   #isRefusedSlot(run: MemoryRun, head: RunHead): boolean {
-    return head.holds_slot && !run.head.holds_slot && head.finished_at === null && this.#work.isFull(run);
+    return head.holds_slot && !run.head.holds_slot && head.finished_at === null && !this.#work.hasPermitFor(run);
   }
 
   #replaceHead(tenant: Tenant, run: MemoryRun, head: RunHead): void {

@@ -6,7 +6,7 @@ import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Link } from "./chain.ts";
 import { Chain } from "./chain.ts";
-import type { DueEntry } from "./due-heap.ts";
+import type { DueEntry, DueHeap } from "./due-heap.ts";
 import { RunIndex } from "./run-index.ts";
 
 const SHORT = 16;
@@ -86,14 +86,30 @@ export class Tenant {
 
 /** Properties that few runs have. */
 export interface RunExtras {
-  readonly slot: Slot | null;
+  readonly slot: OwnSlot | null;
   readonly idempotencyKey: string | null;
   /** How often the run was woken under its present owner. */
   wakes: number;
-  /** Whether it may be taken although its slot is full. */
-  isForLook: boolean;
-  /** Its entry among the runs that have a due time. */
+  /** Its entry in the line of its slot, or else among the runs that have a due time. */
   due: DueEntry<MemoryRun> | null;
+}
+
+/** The slot of a run, and how the run stands to it. */
+export interface OwnSlot extends Slot {
+  /** Whether it may be taken without a permit. */
+  isForLook: boolean;
+  /** The line in which it waits for a permit. */
+  line: Line | null;
+  /** Its place in that line, which it keeps while it is looked at. */
+  rank: number | null;
+}
+
+/** The permits of a slot: how many are held, and which runs wait for one, in the order of their ranks. */
+export interface Line {
+  held: number;
+  readonly waiting: DueHeap<MemoryRun>;
+  /** At least the rank of each run that waits. */
+  last: number;
 }
 
 /** A run, and its links in the chain of the live or of the ended runs. */
@@ -133,9 +149,9 @@ export class MemoryRun implements Link<MemoryRun> {
   }
 
   /** The slot of which the run needs a permit to go on; null if it needs none, or holds one. */
-  get needs(): Slot | null {
-    const { extras, head } = this;
-    return extras === null || extras.isForLook || head.holds_slot ? null : extras.slot;
+  get needs(): OwnSlot | null {
+    const slot = this.extras?.slot ?? null;
+    return slot === null || slot.isForLook || this.head.holds_slot ? null : slot;
   }
 
   /**
@@ -199,5 +215,6 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
 }
 
 function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
-  return { slot, idempotencyKey, wakes: 0, isForLook: false, due: null };
+  const own = slot && { key: slot.key, max: slot.max, isForLook: false, line: null, rank: null };
+  return { slot: own, idempotencyKey, wakes: 0, due: null };
 }

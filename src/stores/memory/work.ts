@@ -1,44 +1,49 @@
-import type { AgentVersion, Backlog, RunHead, TakeRequest } from "../../core/ports.ts";
+import type { AgentVersion, Backlog, Clock, RunHead, TakeRequest } from "../../core/ports.ts";
 import type { LiveCount, WorkerLease } from "../../core/survey.ts";
 import { Choice, distinctAgents } from "../choice.ts";
 import { Chain } from "./chain.ts";
-import type { Source } from "./due.ts";
-import { byDueTime, DueRuns, firstOf, HeapSource, ListSource } from "./due.ts";
 import type { DueEntry } from "./due-heap.ts";
-import type { MemoryRun } from "./tenant.ts";
+import { DueHeap } from "./due-heap.ts";
+import type { Line, MemoryRun, OwnSlot } from "./tenant.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
 const EVER = Number.POSITIVE_INFINITY;
 
-/** The live runs of a memory store: their owners, which of them need work, and which hold a slot. */
+/** The live runs of a memory store: their owners, which of them need work, and which hold a slot or wait for one. */
 export class MemoryWork {
+  readonly #clock: Pick<Clock, "now">;
   /** In the order in which they were created. */
   readonly #live = new Chain<MemoryRun>();
   readonly #owners = new Map<string, Owner>();
-  readonly #agents = new Map<string, Map<string | null, DueRuns>>();
-  /** How many runs hold each slot. */
-  readonly #holders = new Map<string, number>();
+  /** The runs that have no owner and a due time, by agent and version. Those that wait for a permit are not among them. */
+  readonly #agents = new Map<string, Map<string | null, DueHeap<MemoryRun>>>();
+  /** The slots that are held. */
+  readonly #lines = new Map<string, Line>();
   readonly #cancelling = new Set<MemoryRun>();
+
+  constructor(clock: Pick<Clock, "now">) {
+    this.#clock = clock;
+  }
 
   begin(run: MemoryRun): void {
     this.#live.addLast(run);
-    this.#enter(run);
+    this.#enter(run, false);
   }
 
-  /** Gives a live run another head. With `forLook` it may be taken although its slot is full, until it has an owner. */
+  /** Gives a live run another head. With `forLook` it may be taken without a permit, until it has an owner. */
   change(run: MemoryRun, head: RunHead, forLook = false): void {
     const before = run.head;
-    if (!forLook && isSameWork(before, head)) {
+    const { extras } = run;
+    const slot = extras?.slot ?? null;
+    if ((slot === null || head.owner !== null) && isSameWork(before, head)) {
       run.head = head;
       return;
     }
     this.#leave(run);
     run.head = head;
-    if (forLook) run.withExtras.isForLook = true;
-    const { extras } = run;
     if (extras !== null && head.owner !== before.owner) extras.wakes = 0;
-    if (extras !== null && head.owner !== null) extras.isForLook = false;
-    this.#enter(run);
+    if (slot !== null) slot.isForLook = head.owner === null && (forLook || slot.isForLook);
+    this.#enter(run, before.holds_slot);
   }
 
   /** Gives a live run to a process, which then checks everything that the run waits for. */
@@ -49,9 +54,12 @@ export class MemoryWork {
 
   /** A live run gets its last head. */
   end(run: MemoryRun, head: RunHead): void {
+    const { holds_slot } = run.head;
     this.#leave(run);
     run.head = head;
     this.#live.remove(run);
+    const slot = run.extras?.slot ?? null;
+    if (slot !== null) this.#settle(run, slot, holds_slot);
   }
 
   renew(name: string, forMs: number, now: number): void {
@@ -79,28 +87,44 @@ export class MemoryWork {
     if (owner !== undefined) owner.until = Math.min(owner.until, now + owner.forMs);
   }
 
-  /** Whether the slot of a run has no free permit. */
-  isFull(run: MemoryRun): boolean {
+  /** Whether a run that holds no permit may get one at once: one is free, and no other run waits for it. */
+  hasPermitFor(run: MemoryRun): boolean {
     const slot = run.extras?.slot ?? null;
-    return slot !== null && (this.#holders.get(slot.key) ?? 0) >= slot.max;
+    const line = slot === null ? undefined : this.#lines.get(slot.key);
+    if (slot === null || line === undefined) return true;
+    return line.held < slot.max && (line.waiting.first ?? run.extras?.due) === run.extras?.due;
   }
 
-  /** The runs that a `take` gives, in order. Changes nothing. */
-  choose(request: TakeRequest, now: number): readonly MemoryRun[] {
+  /** Gives runs that need work to an owner, in order. */
+  take(request: TakeRequest): readonly MemoryRun[] {
+    const now = this.#clock.now();
     for (const name of this.#owners.keys()) this.shorten(name, now);
-    const choice = new Choice(request, (slot) => this.#holders.get(slot) ?? 0);
-    const chosen: MemoryRun[] = [];
-    const sources = this.#sourcesFor(request, now);
+    const wanted = distinctAgents(request.agents);
+    const heaps = wanted.flatMap(({ agent_name, version }) => this.#agents.get(agent_name)?.get(version) ?? []);
+    const others = this.#withoutProcess(wanted, request.cancelledForMs, now);
+    const choice = new Choice(request);
+    const given: MemoryRun[] = [];
+    const passed: MemoryRun[] = [];
     while (!choice.isOver) {
-      const source = firstOf(sources);
-      const run = source?.first;
-      if (source === undefined || run === undefined) break;
-      if (choice.takes({ takeovers: run.head.takeovers, needs: run.needs })) chosen.push(run);
-      if (source.slot !== null && choice.isWaitedFor(source.slot)) source.close();
-      else source.advance();
+      let run = others.at(-1);
+      let from: DueHeap<MemoryRun> | undefined;
+      for (const heap of heaps) {
+        const { first } = heap;
+        if (first === undefined || first.due_at > now || (run !== undefined && isBefore(run, first.item))) continue;
+        run = first.item;
+        from = heap;
+      }
+      if (run === undefined) break;
+      if (from === undefined) others.pop();
+      else remove(from, run);
+      if (choice.takes(run.head.takeovers, () => this.#begins(run, now))) {
+        const holds_slot = run.head.holds_slot || run.needs !== null;
+        this.give(run, { ...taken(run.head, request.owner, now), holds_slot });
+        given.push(run);
+      } else if (from !== undefined && run.extras?.due === null) passed.push(run);
     }
-    for (const source of sources) source.close();
-    return chosen;
+    for (const run of passed) this.#enqueue(run);
+    return given;
   }
 
   /** The runs of an owner, oldest first. */
@@ -118,21 +142,14 @@ export class MemoryWork {
   }
 
   backlog(now: number): readonly Backlog[] {
-    const counted = new Map<string, Map<string | null, Growing>>();
+    const counted = new Map<string, Growing>();
     for (let run = this.#live.first; run !== null; run = run.after) {
       const { head, created } = run;
       if (head.owner !== null && this.isAlive(head.owner, now)) continue;
       const { agent_name, version = null } = created;
-      let versions = counted.get(agent_name);
-      if (versions === undefined) {
-        versions = new Map();
-        counted.set(agent_name, versions);
-      }
-      let counts = versions.get(version);
-      if (counts === undefined) {
-        counts = { agent_name, version, due: 0, since: null, waiting: 0, blocked: 0 };
-        versions.set(version, counts);
-      }
+      const name = JSON.stringify([agent_name, version]);
+      const counts = counted.get(name) ?? { agent_name, version, due: 0, since: null, waiting: 0, blocked: 0 };
+      counted.set(name, counts);
       const since = this.#dueSince(head);
       if (since > now) {
         counts.waiting += 1;
@@ -142,7 +159,7 @@ export class MemoryWork {
       counts.due += 1;
       if (since !== NEVER) counts.since = Math.min(counts.since ?? since, since);
     }
-    return [...counted.values()].flatMap((versions) => [...versions.values()]);
+    return [...counted.values()];
   }
 
   census(): readonly LiveCount[] {
@@ -166,34 +183,98 @@ export class MemoryWork {
     return leases;
   }
 
-  #enter(run: MemoryRun): void {
+  /** `held`: whether it held a permit before. */
+  #enter(run: MemoryRun, held: boolean): void {
     const { head, extras } = run;
     if (head.owner !== null) this.#owner(head.owner).runs += 1;
-    else if (head.due_at !== null) this.#enqueue(run, head.due_at);
     if (head.status === "cancelling") this.#cancelling.add(run);
-    if (extras !== null && extras.slot !== null && head.holds_slot) this.#hold(extras.slot.key, 1);
+    const slot = extras?.slot ?? null;
+    if (slot !== null) this.#settle(run, slot, held);
+    if (head.owner === null && head.due_at !== null && (run.extras?.due ?? null) === null) this.#enqueue(run);
   }
 
+  /** Removes a run from where it was. In the line of its slot it stays, as it may keep its place. */
   #leave(run: MemoryRun): void {
     const { head, extras } = run;
     // An owner without runs stays: it probably gets the next one, too.
     if (head.owner !== null) this.#owner(head.owner).runs -= 1;
     if (head.status === "cancelling") this.#cancelling.delete(run);
-    if (extras === null) return;
-    if (extras.due !== null) {
-      this.#dueOf(run).remove(extras.due, slotOf(run));
-      extras.due = null;
+    if (extras !== null && (extras.slot?.line ?? null) === null) remove(this.#dueOf(run), run);
+  }
+
+  /** Counts the permit of a run, gives it back or waits for it, as the new head says. `held`: whether it held one before. */
+  #settle(run: MemoryRun, slot: OwnSlot, held: boolean): void {
+    const { head } = run;
+    const line = this.#lineOf(slot.key);
+    const isLive = head.finished_at === null;
+    const holds = isLive && head.holds_slot;
+    const isFree = isLive && head.owner === null;
+    const hasCome = head.due_at !== null && head.due_at <= this.#clock.now();
+    const waits = isFree && run.needs !== null && hasCome && (head.blocked === null || slot.line !== null);
+    const joins = waits && slot.line === null;
+    line.held += Number(holds) - Number(held);
+    if (slot.line !== null && !waits) {
+      remove(line.waiting, run);
+      slot.line = null;
     }
-    if (extras.slot !== null && head.holds_slot) this.#hold(extras.slot.key, -1);
+    if (holds || (isFree && !waits && !slot.isForLook)) slot.rank = null;
+    this.#letIn(line, slot.key);
+    if (joins) this.#join(run, slot);
   }
 
-  #enqueue(run: MemoryRun, due_at: number): void {
-    const entry: DueEntry<MemoryRun> = { item: run, due_at, order: run.order, place: 0 };
-    run.withExtras.due = entry;
-    this.#dueOf(run).add(entry, slotOf(run));
+  /** Whether a run that needs work can begin now. If it lacks a permit, it waits for one from now on, and has no owner. */
+  #begins(run: MemoryRun, now: number): boolean {
+    const { head, needs } = run;
+    if (needs === null || this.hasPermitFor(run)) return true;
+    if (head.owner === null) {
+      // One of another agent is still among those that have a due time.
+      remove(this.#dueOf(run), run);
+      this.#join(run, needs);
+    } else this.change(run, taken(head, null, now));
+    return run.head.holds_slot;
   }
 
-  #dueOf({ created }: MemoryRun): DueRuns {
+  #join(run: MemoryRun, slot: OwnSlot): void {
+    const line = this.#lineOf(slot.key);
+    const now = this.#clock.now();
+    // The clock was set back.
+    if (now < line.last) line.last = line.waiting.last;
+    slot.line = line;
+    slot.rank ??= Math.max(now, line.last);
+    line.last = Math.max(slot.rank, line.last);
+    add(line.waiting, run, slot.rank);
+    this.#letIn(line, slot.key);
+  }
+
+  /** Gives free permits of a slot to the runs that wait for one, as long as the first of them gets one. */
+  #letIn(line: Line, key: string): void {
+    for (let run = line.waiting.first?.item; run !== undefined; run = line.waiting.first?.item) {
+      const slot = run.extras?.slot ?? null;
+      if (slot === null || line.held >= slot.max) return;
+      line.held += 1;
+      remove(line.waiting, run);
+      slot.line = null;
+      slot.rank = null;
+      run.head = { ...run.head, holds_slot: true };
+      this.#enqueue(run);
+    }
+    if (line.held === 0) this.#lines.delete(key);
+  }
+
+  #lineOf(key: string): Line {
+    let line = this.#lines.get(key);
+    if (line === undefined) {
+      line = { held: 0, waiting: new DueHeap(), last: NEVER };
+      this.#lines.set(key, line);
+    }
+    return line;
+  }
+
+  #enqueue(run: MemoryRun): void {
+    add(this.#dueOf(run), run, run.head.due_at ?? NEVER);
+  }
+
+  #dueOf({ created }: MemoryRun): DueHeap<MemoryRun> {
     const { agent_name, version = null } = created;
     let versions = this.#agents.get(agent_name);
     if (versions === undefined) {
@@ -202,16 +283,10 @@ export class MemoryWork {
     }
     let due = versions.get(version);
     if (due === undefined) {
-      due = new DueRuns();
+      due = new DueHeap();
       versions.set(version, due);
     }
     return due;
-  }
-
-  #hold(slot: string, by: 1 | -1): void {
-    const holders = (this.#holders.get(slot) ?? 0) + by;
-    if (holders === 0) this.#holders.delete(slot);
-    else this.#holders.set(slot, holders);
   }
 
   #owner(name: string): Owner {
@@ -230,27 +305,24 @@ export class MemoryWork {
     return found;
   }
 
-  #sourcesFor({ agents, cancelledForMs }: TakeRequest, now: number): Source[] {
-    const wanted = distinctAgents(agents);
-    const sources: Source[] = [];
-    for (const { agent_name, version } of wanted) {
-      const due = this.#agents.get(agent_name)?.get(version);
-      if (due !== undefined) for (const [slot, heap] of due.queues) sources.push(new HeapSource(heap, slot, now));
-    }
-    const others: MemoryRun[] = [];
+  /** The runs of dead owners, and cancelled ones whose code no process may have, the first one last. */
+  #withoutProcess(wanted: readonly AgentVersion[], cancelledForMs: number | undefined, now: number): MemoryRun[] {
+    const found: MemoryRun[] = [];
+    const isWanted = (run: MemoryRun): boolean => wanted.some((agent) => isOf(run, agent));
     const dead = new Set<string>();
     for (const [name, { runs, until }] of this.#owners) if (runs > 0 && until <= now) dead.add(name);
-    if (dead.size > 0) {
+    if (dead.size > 0)
       for (const run of this.#find(EVER, ({ head }) => head.owner !== null && dead.has(head.owner)))
-        if (wanted.some((agent) => isOf(run, agent))) others.push(run);
-    }
-    if (cancelledForMs !== undefined) {
+        if (isWanted(run)) found.push(run);
+    if (cancelledForMs !== undefined)
       for (const run of this.#cancelling)
-        if (this.#dueSince(run.head) <= now - cancelledForMs && !wanted.some((agent) => isOf(run, agent)))
-          others.push(run);
-    }
-    if (others.length > 0) sources.push(new ListSource(others.sort(byDueTime)));
-    return sources;
+        if (
+          this.#dueSince(run.head) <= now - cancelledForMs &&
+          (run.extras?.slot?.line ?? null) === null &&
+          !isWanted(run)
+        )
+          found.push(run);
+    return found.sort((one, other) => (isBefore(one, other) ? 1 : -1));
   }
 
   /** The time since which a run needs work; a time in the future for a run that needs none. */
@@ -270,9 +342,27 @@ interface Owner {
 
 type Growing = { -readonly [Name in keyof Backlog]: Backlog[Name] };
 
-/** The slot in whose queue a run waits; null for a run that needs no permit. */
-function slotOf(run: MemoryRun): string | null {
-  return run.needs?.key ?? null;
+function isBefore(one: MemoryRun, other: MemoryRun): boolean {
+  const [a, b] = [one.head.due_at ?? NEVER, other.head.due_at ?? NEVER];
+  return a < b || (a === b && one.order < other.order);
+}
+
+/** The head of a run that is taken now from its owner, if it has one. */
+function taken(head: RunHead, owner: string | null, now: number): RunHead {
+  const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
+  return { ...head, owner, epoch: head.epoch + 1, due_at: now, blocked: null, takeovers };
+}
+
+function add(heap: DueHeap<MemoryRun>, run: MemoryRun, due_at: number): void {
+  const entry: DueEntry<MemoryRun> = { item: run, due_at, order: run.order, place: 0 };
+  run.withExtras.due = entry;
+  heap.add(entry);
+}
+
+function remove(heap: DueHeap<MemoryRun>, { extras }: MemoryRun): void {
+  if (extras === null || extras.due === null) return;
+  heap.remove(extras.due);
+  extras.due = null;
 }
 
 function isOf({ created }: MemoryRun, { agent_name, version }: AgentVersion): boolean {

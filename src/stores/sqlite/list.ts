@@ -93,7 +93,7 @@ function conditionsOf(query: RunQuery): readonly Clause[] {
       clause("id < (SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)", toText(tenant), toText(after)),
     );
   if (agent_name !== undefined) found.push(clause("agent_name = ?", toText(agent_name)));
-  if (creator !== undefined) found.push(clause("creator = ?", toText(creator)));
+  if (creator !== undefined) found.push(clause("created_by = ?", toText(creator)));
   if (parents !== undefined)
     found.push(clause(`parent IN (${parents.map(() => "?").join(", ")})`, ...parents.map(toText)));
   if (roots === true) found.push(clause("parent IS NULL"));

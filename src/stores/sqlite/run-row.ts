@@ -6,7 +6,7 @@ import { fromHead } from "./rows.ts";
 /* The row of a run, as a write reads and changes it. */
 
 /** The columns that a write may change. */
-const changing = [...headColumns, "wakes", "for_look", "position"] as const;
+const changing = [...headColumns, "wakes", "look", "line", "rank", "position"] as const;
 /** The columns come as one list, which drivers return in half the time of as many columns. */
 const selectRun = `
   SELECT json_array(id, agent_name, slot, slot_max, ${changing.join(", ")}) AS run
@@ -30,7 +30,9 @@ type Columns = readonly [
   finished_at: number | null,
   takeovers: number,
   wakes: number,
-  for_look: number,
+  look: number,
+  line: string | null,
+  rank: number | null,
   position: number,
 ];
 
@@ -56,7 +58,9 @@ function toRow(columns: Columns) {
     finished_at,
     takeovers,
     wakes,
-    for_look,
+    look,
+    line,
+    rank,
     position,
   ] = columns;
   return {
@@ -73,26 +77,33 @@ function toRow(columns: Columns) {
     finished_at,
     takeovers,
     wakes,
-    for_look,
+    look,
+    line,
+    rank,
     position,
   };
 }
 
-/**
- * Gives a run another head and length. A change of owner resets `wakes`; a run with an owner is no longer `for_look`.
- * Only columns that change are written: SQLite updates an index if one of its columns is written.
- */
+/** What a write changes of a run besides its head and its length. */
+interface Changes {
+  /** Left out: a change of owner resets it. */
+  readonly wakes?: number | undefined;
+  readonly look: number;
+  readonly line: string | null;
+  readonly rank: number | null;
+}
+
+/** Only columns that change are written: SQLite updates an index if one of its columns is written. */
 export function updateRow(
   connection: Connection,
   run: RunRow,
   head: RunHead,
   position: number,
-  changes: { readonly wakes?: number; readonly forLook?: boolean } = {},
+  { wakes, look, line, rank }: Changes,
 ): void {
   const values = fromHead(head);
   const owner = values[headColumns.indexOf("owner")];
-  const { wakes = owner === run.owner ? run.wakes : 0, forLook = run.for_look !== 0 } = changes;
-  values.push(wakes, owner === null && forLook ? 1 : 0, position);
+  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, rank, position);
   const written: SqliteValue[] = [];
   let columns = 0;
   for (const [index, name] of changing.entries()) {

@@ -7,7 +7,7 @@ import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
  * Each index costs a page in every commit that touches one of its columns, so each covers as few rows as possible.
  * `session_id <> run_id` selects sessions that a caller named. An application without tenants has the tenant `''`, and
  * its runs are found in the table itself. Some indexes include columns that are always null in them, so that the index
- * alone answers a query. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
+ * alone answers a query.
  * A live run is in one index by its status or in one by its owner, and lists by status read both. A run that waits for
  * no time is not in the index of those that become due. SQLite evaluates the condition of an index when one of its
  * columns is written, so conditions leave out what runtimes never write: an ended run is neither cancelling nor blocked.
@@ -178,6 +178,45 @@ const creators = `
   ALTER TABLE cadenza_sessions ADD COLUMN creator TEXT;
 `;
 
+/*
+ * A run that needs a permit of its slot stands in a line until it gets one, and is due only then. The runs of a file of an
+ * earlier version that wait for a permit are put into lines, in the order of their times, and get the permits that are
+ * free. Processes of earlier versions know no lines: each of their writes of a run names a column that has another name now.
+ */
+const lines = `
+  DROP INDEX cadenza_runs_due;
+  ALTER TABLE cadenza_runs DROP COLUMN queue;
+  ALTER TABLE cadenza_runs RENAME COLUMN for_look TO look;
+  ALTER TABLE cadenza_runs RENAME COLUMN creator TO created_by;
+  ALTER TABLE cadenza_runs ADD COLUMN line TEXT;
+  ALTER TABLE cadenza_runs ADD COLUMN rank INTEGER;
+  CREATE TABLE cadenza_slots (
+    key TEXT PRIMARY KEY,
+    -- How many runs hold it, at least 1.
+    held INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  INSERT INTO cadenza_slots (key, held)
+    SELECT slot, count(*) FROM cadenza_runs WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL GROUP BY slot;
+  UPDATE cadenza_runs SET line = slot, rank = due_at
+    WHERE finished_at IS NULL AND owner IS NULL AND slot IS NOT NULL AND NOT holds_slot AND NOT look AND blocked IS NULL
+      AND due_at <= (julianday('now') - 2440587.5) * 86400000;
+  UPDATE cadenza_runs SET holds_slot = 1, line = NULL, rank = NULL WHERE id IN (
+    SELECT id FROM (
+      SELECT id, max(beyond) OVER (PARTITION BY line ORDER BY rank, id) AS beyond FROM (
+        SELECT r.id, r.line, r.rank,
+          ifnull(s.held, 0) + row_number() OVER (PARTITION BY r.line ORDER BY r.rank, r.id) - r.slot_max AS beyond
+        FROM cadenza_runs r LEFT JOIN cadenza_slots s ON s.key = r.line WHERE r.line IS NOT NULL))
+    WHERE beyond <= 0);
+  DELETE FROM cadenza_slots;
+  INSERT INTO cadenza_slots (key, held)
+    SELECT slot, count(*) FROM cadenza_runs WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL GROUP BY slot;
+  DROP INDEX cadenza_runs_in_slot;
+  CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, due_at, id, owner, line, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at IS NOT NULL;
+  CREATE INDEX cadenza_runs_in_line ON cadenza_runs (line, rank, id, agent_name, version, due_at, finished_at)
+    WHERE finished_at IS NULL AND line IS NOT NULL;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -189,6 +228,7 @@ const migrations: readonly string[] = [
   feed,
   generations,
   creators,
+  lines,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

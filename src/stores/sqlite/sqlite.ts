@@ -106,7 +106,7 @@ export class SqliteStore implements DurableStore {
   }
 
   claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
-    return this.#write((connection) => writes.claimRun(connection, key, expected, head, this.#now()));
+    return this.#write((connection) => writes.claimRun(connection, key, expected, head, this.#now));
   }
 
   /** Takes no lock while no run needs work. */

@@ -1,8 +1,9 @@
 import type { AgentVersion, Backlog, TakeRequest } from "../../core/ports.ts";
 import { Choice, distinctAgents } from "../choice.ts";
 import { countable, fromText, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
-import type { Connection, SqliteRow } from "./database.ts";
+import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { runRow } from "./reads.ts";
+import { countHolder, hasPermitFor, letIn, nextRank } from "./slots.ts";
 
 /*
  * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a
@@ -22,29 +23,29 @@ export const selectOwners = `
     FROM owners o WHERE o.owner IS NOT NULL
   )
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
-/** The slots of which runs of an agent need a permit, found by the same jumps. */
-const selectQueues = `
-  WITH RECURSIVE queues (queue) AS (
-    SELECT min(queue) FROM cadenza_runs
-    WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL AND agent_name = ? AND version IS ? AND queue >= ''
-    UNION ALL
-    SELECT (SELECT min(r.queue) FROM cadenza_runs r
-      WHERE r.finished_at IS NULL AND r.owner IS NULL AND r.due_at IS NOT NULL AND r.agent_name = ? AND r.version IS ? AND r.queue > q.queue)
-    FROM queues q WHERE q.queue IS NOT NULL
-  )
-  SELECT queue FROM queues WHERE queue IS NOT NULL`;
-const workColumns = "id, agent_name, version, takeovers, due_at, queue, slot_max";
-const page = "ORDER BY due_at, id LIMIT ? + 0 OFFSET ? + 0";
+const workColumns = "id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look";
+/** A page behind a run. Runs leave the pages before it. A run without a time comes first. */
+const NO_TIME = -1e300;
+const page = `AND (ifnull(due_at, ${NO_TIME}), id) > (?, ?) ORDER BY due_at, id LIMIT ? + 0`;
 const selectDue = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND owner IS NULL AND agent_name = ? AND version IS ? AND queue IS ? AND due_at <= ? ${page}`;
+  WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND agent_name = ? AND version IS ? AND due_at <= ? ${page}`;
 const selectOwned = `SELECT ${workColumns} FROM cadenza_runs
   WHERE finished_at IS NULL AND owner = ? AND agent_name = ? AND version IS ? ${page}`;
 const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ? AND (owner IS NOT NULL OR due_at <= ?)`;
+  WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ? AND line IS NULL AND (owner IS NOT NULL OR due_at <= ?)`;
 const updateTaken = `
-  UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, for_look = 0, wakes = 0,
-    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT for_look), takeovers = takeovers + (owner IS NOT NULL)
+  UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, look = 0, wakes = 0,
+    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look), rank = CASE WHEN look THEN rank END,
+    takeovers = takeovers + (owner IS NOT NULL)
   WHERE id = ?`;
+/** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
+const updateWaiting = `
+  UPDATE cadenza_runs SET line = slot, rank = ifnull(rank, ?), owner = NULL, epoch = epoch + (owner IS NOT NULL),
+    takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
+    wakes = iif(owner IS NULL, wakes, 0)
+  WHERE id = ?`;
+/** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
+const MAX_JOINING = 256;
 
 export function renewLease(connection: Connection, owner: string, forMs: number, now: number): void {
   const upsert = `INSERT INTO cadenza_leases (owner, until, for_ms) VALUES (?, ?, ?)
@@ -78,7 +79,7 @@ export function leaseEnd(connection: Connection, owner: string, now: number): nu
 /** Whether `takeRuns` would change anything. Writes nothing. */
 export function hasWork(connection: Connection, request: TakeRequest, now: number): boolean {
   const tooLong = "SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms LIMIT 1";
-  return connection.get(tooLong, now) !== undefined || choose(connection, request, now).length > 0;
+  return connection.get(tooLong, now) !== undefined || choose(connection, request, now, () => true).length > 0;
 }
 
 /**
@@ -87,15 +88,21 @@ export function hasWork(connection: Connection, request: TakeRequest, now: numbe
  */
 export function takeRuns(connection: Connection, request: TakeRequest, now: number): readonly SqliteRow[] {
   connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
-  const chosen = choose(connection, request, now);
+  let joining = 0;
+  const chosen = choose(connection, request, now, ({ id, needs }) => {
+    if (needs === null) return true;
+    if (joining === MAX_JOINING) return false;
+    if (hasPermitFor(connection, { id, ...needs })) {
+      countHolder(connection, needs.key);
+      return true;
+    }
+    joining += 1;
+    connection.run(updateWaiting, nextRank(connection, needs.key, now), now, id);
+    letIn(connection, needs.key, 0);
+    return Number(connection.get("SELECT holds_slot FROM cadenza_runs WHERE id = ?", id)?.["holds_slot"]) !== 0;
+  });
   for (const id of chosen) connection.run(updateTaken, toText(request.owner), now, id);
   return chosen.map((id) => runRow(connection, id));
-}
-
-/** How many runs hold a slot. */
-export function slotHolders(connection: Connection, slot: string): number {
-  const count = "SELECT count(*) AS holders FROM cadenza_runs WHERE finished_at IS NULL AND holds_slot AND slot = ?";
-  return Number(connection.get(count, slot)?.["holders"]);
 }
 
 /**
@@ -117,7 +124,10 @@ export function readBacklog(connection: Connection, now: number): readonly Backl
      FROM cadenza_runs INDEXED BY cadenza_runs_by_status
      WHERE finished_at IS NULL AND owner IS NULL GROUP BY agent_name, version
      UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_due
-     WHERE finished_at IS NULL AND owner IS NULL AND due_at <= ? GROUP BY agent_name, version`,
+     WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at <= ? GROUP BY agent_name, version
+     UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_in_line
+     WHERE finished_at IS NULL AND line IS NOT NULL AND due_at <= ? GROUP BY agent_name, version`,
+    now,
     now,
   );
   for (const row of ownerless) {
@@ -125,7 +135,8 @@ export function readBacklog(connection: Connection, now: number): readonly Backl
     const due = Number(row["due"]);
     counts.due += due;
     counts.waiting += Number(row["runs"]) - due;
-    counts.since ??= toNumber(row["first"]);
+    const first = toNumber(row["first"]);
+    if (first !== null) counts.since = Math.min(counts.since ?? first, first);
   }
   const blocked = connection.all(
     `SELECT agent_name, version, count(*) AS runs FROM cadenza_runs INDEXED BY cadenza_runs_blocked
@@ -165,18 +176,22 @@ function deadOwners(connection: Connection, now: number): readonly DeadOwner[] {
   return owners.filter(({ until }) => until === null || until <= now);
 }
 
-/** The rows that a `take` gives, in order. */
-function choose(connection: Connection, request: TakeRequest, now: number): readonly number[] {
-  const choice = new Choice(request, (slot) => slotHolders(connection, slot));
+/** The rows that a `take` gives, in order. `begins`: whether a run can begin now. */
+function choose(
+  connection: Connection,
+  request: TakeRequest,
+  now: number,
+  begins: (run: Work) => boolean,
+): readonly number[] {
+  const choice = new Choice(request);
   const chosen: number[] = [];
   const sources = sourcesFor(connection, request, now);
   while (!choice.isOver) {
     const source = firstOf(sources);
     const run = source?.first;
     if (source === undefined || run === undefined) break;
-    if (choice.takes(run)) chosen.push(run.id);
-    if (source.slot !== null && choice.isWaitedFor(source.slot)) source.close();
-    else source.advance();
+    source.advance();
+    if (choice.takes(run.takeovers, () => begins(run))) chosen.push(run.id);
   }
   return chosen;
 }
@@ -187,15 +202,17 @@ function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequ
     toTextOrNull(version),
   ]);
   const sources: Source[] = [];
-  const add = (slot: string | null, load: (count: number, from: number) => readonly SqliteRow[]): void => {
-    sources.push(new Source(slot, load));
+  const add = (select: string, ...values: readonly SqliteValue[]): void => {
+    sources.push(
+      new Source((count, last) =>
+        connection.all(select, ...values, last?.due_at ?? NO_TIME, last?.id ?? -1, count).map(workOf),
+      ),
+    );
   };
   const dead = deadOwners(connection, now);
   for (const agent of wanted) {
-    const queues = connection.all(selectQueues, ...agent, ...agent).map(({ queue }) => String(queue));
-    for (const queue of [null, ...queues])
-      add(queue, (count, from) => connection.all(selectDue, ...agent, queue, now, count, from));
-    for (const { owner } of dead) add(null, (count, from) => connection.all(selectOwned, owner, ...agent, count, from));
+    add(selectDue, ...agent, now);
+    for (const { owner } of dead) add(selectOwned, owner, ...agent);
   }
   if (cancelledForMs === undefined) return sources;
   const before = now - cancelledForMs;
@@ -204,8 +221,8 @@ function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequ
     wanted.some(([name, version]) => row["agent_name"] === name && row["version"] === version);
   for (const owner of [null, ...owners]) {
     const left = connection.all(selectCancelled, owner, before).filter((row) => !isWanted(row));
-    const inOrder = left.toSorted((a, b) => compare(workOf(a), workOf(b)));
-    add(null, (count, from) => inOrder.slice(from, from + count));
+    const inOrder = left.map(workOf).toSorted(compare);
+    sources.push(new Source((_count, last) => (last === undefined ? inOrder : [])));
   }
   return sources;
 }
@@ -215,16 +232,18 @@ interface Work {
   readonly id: number;
   readonly takeovers: number;
   readonly due_at: number;
+  /** The slot of which it needs a permit; null if it needs none, or holds one. */
   readonly needs: { readonly key: string; readonly max: number } | null;
 }
 
 function workOf(row: SqliteRow): Work {
-  const { queue } = row;
+  const { slot } = row;
+  const needs = typeof slot === "string" && Number(row["holds_slot"]) === 0 && Number(row["look"]) === 0;
   return {
     id: Number(row["id"]),
     takeovers: Number(row["takeovers"]),
-    due_at: toNumber(row["due_at"]) ?? Number.NEGATIVE_INFINITY,
-    needs: typeof queue === "string" ? { key: queue, max: Number(row["slot_max"]) } : null,
+    due_at: toNumber(row["due_at"]) ?? NO_TIME,
+    needs: needs ? { key: slot, max: Number(row["slot_max"]) } : null,
   };
 }
 
@@ -234,39 +253,30 @@ function compare(one: Work, other: Work): number {
 
 /** Runs that need work, in order, read in pages. */
 class Source {
-  /** The slot of which all of them need a permit; null if they need none. */
-  readonly slot: string | null;
-  readonly #load: (count: number, from: number) => readonly SqliteRow[];
-  #rows: readonly Work[] = [];
+  /** Gives at most `count` runs behind the last one. */
+  readonly #load: (count: number, last: Work | undefined) => readonly Work[];
+  #runs: readonly Work[] = [];
   #index = 0;
-  #read = 0;
   #count = FIRST_PAGE;
   #isOver = false;
 
-  constructor(slot: string | null, load: (count: number, from: number) => readonly SqliteRow[]) {
-    this.slot = slot;
+  constructor(load: (count: number, last: Work | undefined) => readonly Work[]) {
     this.#load = load;
   }
 
   get first(): Work | undefined {
-    if (this.#index === this.#rows.length && !this.#isOver) this.#next();
-    return this.#rows[this.#index];
+    if (this.#index === this.#runs.length && !this.#isOver) this.#next();
+    return this.#runs[this.#index];
   }
 
   advance(): void {
     this.#index += 1;
   }
 
-  close(): void {
-    this.#isOver = true;
-    this.#index = this.#rows.length;
-  }
-
   #next(): void {
-    this.#rows = this.#load(this.#count, this.#read).map(workOf);
+    this.#runs = this.#load(this.#count, this.#runs.at(-1));
     this.#index = 0;
-    this.#isOver = this.#rows.length < this.#count;
-    this.#read += this.#rows.length;
+    this.#isOver = this.#runs.length < this.#count;
     this.#count = Math.min(4 * this.#count, MAX_PAGE);
   }
 }

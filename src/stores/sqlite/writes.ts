@@ -1,31 +1,23 @@
 import type { Labels } from "../../core/log.ts";
-import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../../core/ports.ts";
+import type { Expected, RunHead, RunKey, RunPost, RunWrite, StoreConflict } from "../../core/ports.ts";
 import { userOf } from "../../core/user.ts";
-import {
-  countable,
-  fromText,
-  insertedColumns,
-  toHead,
-  toLines,
-  toNumber,
-  toText,
-  toTextOrNull,
-} from "../stored-rows.ts";
+import { countable, fromText, insertedColumns, toHead, toLines, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { addLines } from "./entries.ts";
 import { addToFeed } from "./feed.ts";
 import { fromHead } from "./rows.ts";
 import type { RunRow } from "./run-row.ts";
-import { findRow, updateRow } from "./run-row.ts";
+import { findRow } from "./run-row.ts";
 import { addToCounters, changeSession, isForeign } from "./sessions.ts";
-import { leaseEnd, slotHolders } from "./work.ts";
+import { changeRun, countHolder, enter, hasPermitFor, needsPermit } from "./slots.ts";
+import { leaseEnd } from "./work.ts";
 
 /*
  * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing
  * has to be rolled back.
  */
 
-const inserted = [...insertedColumns, "creator"];
+const inserted = [...insertedColumns, "created_by", "line", "rank"];
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 
@@ -57,8 +49,13 @@ export function createRun(
   const runId = toText(key.run_id);
   const used = toTextOrNull(idempotencyKey);
   if (isForeign(connection, key.tenant, write.session)) return { conflict: "foreign" };
-  if (slot !== undefined && head.holds_slot && isFull(connection, slot))
+  const asking = slot && { key: toText(slot.key), max: countable(slot.max) };
+  if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, asking))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
+  const waits = asking !== undefined && needsPermit(head, now());
+  const place = waits
+    ? enter(connection, asking, null, now())
+    : { holds_slot: head.holds_slot, line: null, rank: null };
   const { changes, lastInsertRowid } = connection.run(
     insertRun,
     tenant,
@@ -68,14 +65,17 @@ export function createRun(
     toText(created.session_id),
     toTextOrNull(created.parent?.run_id ?? null),
     used,
-    toTextOrNull(slot?.key ?? null),
-    slot === undefined ? null : countable(slot.max),
-    ...fromHead(head),
+    asking?.key ?? null,
+    asking?.max ?? null,
+    ...fromHead({ ...head, holds_slot: place.holds_slot }),
     write.entries.length,
     created.at,
     toTextOrNull(userOf(created.principal) ?? null),
+    place.line,
+    place.rank,
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
+  if (asking !== undefined && place.holds_slot && head.finished_at === null) countHolder(connection, asking.key);
   addLines(connection, Number(lastInsertRowid), 0, lines);
   if (created.labels !== undefined) addLabels(connection, Number(lastInsertRowid), tenant, created.labels);
   settle(connection, key, created.agent_name, write, now);
@@ -95,7 +95,7 @@ export function appendToRun(
   const refusal = changed(run, expected) ?? unseenWakeUp(run, expected, head) ?? missingPermit(connection, run, head);
   if (refusal !== undefined) return refusal;
   const { position } = expected;
-  updateRow(connection, run, stillDue(run, head), position + entries.length);
+  changeRun(connection, run, stillDue(run, head), position + entries.length, now);
   addLines(connection, run.id, position, lines);
   settle(connection, key, fromText(run.agent_name), write, now);
   return undefined;
@@ -117,8 +117,8 @@ export function postToRun(
   const due_at = becomesDue ? Math.min(before.due_at ?? Number.POSITIVE_INFINITY, now()) : before.due_at;
   const position = run.position;
   const head = { ...before, status: post.status ?? before.status, blocked, due_at };
-  const change = becomesDue && post.due === "look" ? { forLook: true } : {};
-  updateRow(connection, run, head, position + post.entries.length, change);
+  const forLook = becomesDue && post.due === "look";
+  changeRun(connection, run, head, position + post.entries.length, now, { forLook });
   addLines(connection, run.id, position, lines);
   if (post.feed !== undefined) addToFeed(connection, key, run.agent_name, post.feed, now());
   return undefined;
@@ -129,7 +129,7 @@ export function claimRun(
   key: RunKey,
   expected: Expected,
   head: RunHead,
-  now: number,
+  now: () => number,
 ): StoreConflict | undefined {
   const run = findRow(connection, toText(key.tenant), toText(key.run_id));
   if (run === undefined) return { conflict: "missing" };
@@ -137,11 +137,11 @@ export function claimRun(
   const refusal = changed(run, expected);
   if (refusal !== undefined) return refusal;
   const { owner } = run;
-  if (owner !== null && leaseEnd(connection, owner, now) > now) return { conflict: "owned" };
+  if (owner !== null && leaseEnd(connection, owner, now()) > now()) return { conflict: "owned" };
   const full = missingPermit(connection, run, head);
   if (full !== undefined) return full;
   // The process that claims a run checks everything that the run waits for.
-  updateRow(connection, run, head, expected.position, { wakes: 0 });
+  changeRun(connection, run, head, expected.position, now, { wakes: 0 });
   return undefined;
 }
 
@@ -183,16 +183,11 @@ function stillDue(run: RunRow, head: RunHead): RunHead {
   return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
 }
 
-/** The conflict of a run whose head newly holds its slot while no permit is free. */
+/** The conflict of a run whose head newly holds its slot while no permit is free for it. */
 function missingPermit(connection: Connection, run: RunRow, head: RunHead): StoreConflict | undefined {
-  const { slot } = run;
-  if (slot === null || !head.holds_slot || head.finished_at !== null || run.holds_slot !== 0) return undefined;
-  const isRefused = slotHolders(connection, slot) >= Number(run.slot_max);
-  return isRefused ? { conflict: "full" } : undefined;
-}
-
-function isFull(connection: Connection, { key, max }: Slot): boolean {
-  return slotHolders(connection, toText(key)) >= max;
+  const { id, slot: key } = run;
+  if (key === null || !head.holds_slot || head.finished_at !== null || run.holds_slot !== 0) return undefined;
+  return hasPermitFor(connection, { id, key, max: Number(run.slot_max) }) ? undefined : { conflict: "full" };
 }
 
 /** Applies what comes with the entries of a write: the session, the counters, the run to wake and the feed. */
@@ -210,13 +205,13 @@ function settle(
 }
 
 function wakeRun(connection: Connection, key: RunKey, now: () => number): void {
-  const select = "SELECT id, owner, blocked, due_at, finished_at FROM cadenza_runs WHERE tenant = ? AND run_id = ?";
-  const run = connection.get(select, toText(key.tenant), toText(key.run_id));
-  if (run === undefined || run["finished_at"] !== null) return;
-  const id = Number(run["id"]);
-  if (run["owner"] !== null) connection.run("UPDATE cadenza_runs SET wakes = wakes + 1 WHERE id = ?", id);
-  else if (run["blocked"] === null) {
-    const due_at = Math.min(toNumber(run["due_at"]) ?? Number.POSITIVE_INFINITY, now());
-    connection.run("UPDATE cadenza_runs SET due_at = ?, wakes = wakes + 1 WHERE id = ?", due_at, id);
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
+  if (run === undefined || run.finished_at !== null) return;
+  const head = toHead(run);
+  const wakes = run.wakes + 1;
+  if (head.owner !== null) changeRun(connection, run, head, run.position, now, { wakes });
+  else if (head.blocked === null) {
+    const due_at = Math.min(head.due_at ?? Number.POSITIVE_INFINITY, now());
+    changeRun(connection, run, { ...head, due_at }, run.position, now, { wakes });
   }
 }

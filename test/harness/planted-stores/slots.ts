@@ -1,9 +1,11 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
 import { MemoryStore } from "cadenza";
-import type { Expected, RunHead, RunKey, RunPost, RunWrite } from "cadenza/store";
+import type { Backlog, Expected, RunHead, RunKey, RunPost, RunWrite, StoredRun, TakeRequest } from "cadenza/store";
+import { NOW } from "../../../src/stores/contract/check.ts";
+import { runId } from "../../../src/stores/contract/samples.ts";
 import type { Slot } from "../internals.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
-import { broken } from "./broken-store.ts";
+import { broken, OpenStore } from "./broken-store.ts";
 
 const tooMany = "slots: a run beyond the limit is refused as `full`, and nothing changes";
 const keeps = "slots: a run that waits may keep its permit";
@@ -86,13 +88,97 @@ export const slotsFaults: readonly BrokenStore[] = [
   ),
   withSlot(
     "take does not count permits",
-    "take: as many of a slot as it has free permits, those due first",
+    "take: as many of a slot as it has permits, those first that have waited longest",
     (slot, { owner }) => (owner === null ? undefined : slot),
   ),
   withSlot(
     "a run that waits for a permit is overtaken",
     "take: while the first of a slot waits for a permit, those behind it do, and runs of other slots do not",
     (slot) => ({ ...slot, key: `${slot.key}, ${slot.max}` }),
+  ),
+  withSlot(
+    "a free permit is given to any run that asks",
+    "slots: a permit that other runs wait for is refused as `full`, also if it is free",
+    (slot) => ({ ...slot, key: `${slot.key}, ${slot.max}` }),
+  ),
+  withSlot(
+    "a run that is due since earlier overtakes those that have waited longer",
+    "slots: whatever frees a permit gives it to the run that has waited longest",
+    (slot, { due_at }) => (due_at === NOW - 4 ? { ...slot, key: "another" } : slot),
+  ),
+  broken(
+    "a permit is given by take alone",
+    "slots: whatever frees a permit gives it to the run that has waited longest",
+    class extends MemoryStore {
+      override find(key: RunKey): StoredRun | undefined {
+        const run = super.find(key);
+        return run && { ...run, head: released(run.head) };
+      }
+    },
+  ),
+  broken(
+    "a run that is blocked stands in the way",
+    "slots: a run that is ended, claimed or blocked while it waits lets others pass",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        const { blocked, due_at } = write.head;
+        const head = { ...write.head, due_at: blocked === null ? due_at : 0 };
+        return super.append(key, expected, { ...write, head });
+      }
+    },
+  ),
+  withSlot(
+    "a limit is that of the first run for ever",
+    "slots: a raised limit lets in as many runs as it allows, in order",
+    (slot) => ({ ...slot, max: 1 }),
+  ),
+  broken(
+    "the backlog leaves out what waits for a permit",
+    "slots: a run that waits for a permit is counted as due",
+    class extends MemoryStore {
+      override backlog(): readonly Backlog[] {
+        return super.backlog().map((counts) => ({ ...counts, due: 0, waiting: counts.due }));
+      }
+    },
+  ),
+  broken(
+    "take puts off a run whose time has come while its slot is full",
+    "take: a run whose time comes waits for a permit from then on",
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const now = this.clock.now();
+        for (const { key, head } of this.all())
+          if (head.status === "awaiting" && head.owner === null && !head.holds_slot && key.run_id === runId(2))
+            this.setHead(key, (before) => ({ ...before, due_at: now + 1 }));
+        return super.take(request);
+      }
+    },
+  ),
+  broken(
+    "a dead owner may go on writing to a run that waits for a permit",
+    "take: a run of a dead owner that gets no permit waits for one without an owner, in a higher epoch",
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const before = new Map(this.all().map((run) => [run.key, run.head]));
+        const taken = super.take(request);
+        for (const { key, head } of this.all())
+          if (head.owner === null && before.get(key)?.owner === "dead")
+            this.setHead(key, () => ({ ...head, epoch: head.epoch - 1 }));
+        return taken;
+      }
+    },
+  ),
+  broken(
+    "a run that is looked at loses its place",
+    "take: a run that is looked at keeps its place among those that wait for a permit",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        const { head } = write;
+        if (head.owner === null && head.due_at !== null)
+          super.append(key, expected, { entries: [], head: { ...head, due_at: null } });
+        return super.append(key, { ...expected, epoch: head.epoch }, write);
+      }
+    },
   ),
   withSlot(
     "a dead owner's run needs no permit",

@@ -23,7 +23,11 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { counterNames } from "../../harness/internals.ts";
+import { complaintsOf } from "../../harness/slot-judge.ts";
 import { drivers, openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
+
+/** A time that has not come. */
+const FAR = 9_000_000_000_000;
 
 let folder: ReturnType<typeof temporaryFolder>;
 let path: string;
@@ -118,17 +122,26 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 11 has changed. */
-const withoutCreators = `DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
+/** Takes away what version 12 has changed. */
+const withoutLines = `DROP INDEX cadenza_runs_in_line; DROP INDEX cadenza_runs_due; DROP TABLE cadenza_slots;
+  ALTER TABLE cadenza_runs DROP COLUMN line; ALTER TABLE cadenza_runs DROP COLUMN rank;
+  ALTER TABLE cadenza_runs RENAME COLUMN created_by TO creator; ALTER TABLE cadenza_runs RENAME COLUMN look TO for_look;
+  ALTER TABLE cadenza_runs ADD COLUMN
+    queue TEXT GENERATED ALWAYS AS (CASE WHEN holds_slot OR for_look THEN NULL ELSE slot END) VIRTUAL;
+  CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL;
+  CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot) WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL`;
+/** Takes away what versions 11 and 12 have changed. */
+const withoutCreators = `${withoutLines}; DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
   ALTER TABLE cadenza_sessions DROP COLUMN creator`;
-/** Takes away what versions 10 and 11 have changed. */
+/** Takes away what versions 10 to 12 have changed. */
 const withoutGenerations = `${withoutCreators}; ALTER TABLE cadenza_sessions DROP COLUMN generation`;
-/** Takes away what versions 9 to 11 have changed. */
+/** Takes away what versions 9 to 12 have changed. */
 const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
-/** Takes away what versions 8 to 11 have changed. */
+/** Takes away what versions 8 to 12 have changed. */
 const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 to 11 have changed. */
+/** Takes away what versions 7 to 12 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -140,7 +153,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
   });
 
   it("is created completely or not at all", () => {
@@ -151,7 +164,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
   });
 
   it("of version 5 is brought up to date, with the runs in it", async () => {
@@ -165,7 +178,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
     expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -185,7 +198,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -247,15 +260,58 @@ describe("the schema", () => {
     expect(found.map((one) => one.key)).toEqual([newer]);
   });
 
+  it("of version 11 is brought up to date, and what waits for a permit stands in line", async () => {
+    const db = openDatabase(path);
+    const former = new SqliteStore(db);
+    const slot = { key: "slot \u0000", max: 2 };
+    await create(former, 1, { slot, head: waiting(null, { holds_slot: true }) });
+    for (const [n, due_at] of [NOW - 1, NOW - 3, NOW - 2, FAR, NOW - 9].entries())
+      await create(former, 2 + n, { slot, head: waiting(due_at) });
+    await create(former, 7, { slot, head: waiting(NOW, { blocked: { position: 1, expected: "a", asked: "b" } }) });
+    await create(former, 8, { slot: { ...slot, key: "free" }, head: waiting(NOW) });
+    const before = definitions();
+    db.exec(`${withoutLines}; DELETE FROM cadenza_migrations WHERE number > 11;
+      UPDATE cadenza_runs SET holds_slot = id = 1, for_look = id = 6`);
+    const store = new SqliteStore(openDatabase(path), { clock: { now: () => NOW } });
+    const taken = async () => {
+      const runs = await store.take({ owner: "owner", agents: [{ agent_name: "echo", version: null }], limit: 9 });
+      return runs.map(({ key }) => key.run_id);
+    };
+
+    expect(definitions()).toEqual(before);
+    expect(complaintsOf(db)).toEqual([]);
+    await store.renew("owner", 1_000);
+    expect(await taken()).toEqual([6, 3, 8].map(runId));
+    for (const [ends, next] of [
+      [1, 4],
+      [3, 2],
+      [4, 7],
+    ] as const) {
+      const { head, position } = store.find(runKey(ends)) ?? expect.fail();
+      await store.append(runKey(ends), { epoch: head.epoch, position }, write([], { head: over() }));
+      expect(await taken()).toEqual([runId(next)]);
+    }
+    expect(complaintsOf(db)).toEqual([]);
+  });
+
+  it("refuses the writes of processes with an earlier version, which know no lines", () => {
+    const db = openDatabase(path);
+    new SqliteStore(db);
+
+    expect(() => db.prepare("INSERT INTO cadenza_runs (tenant, run_id, creator) VALUES (?, ?, ?)")).toThrow("creator");
+    expect(() => db.prepare("SELECT wakes, for_look, position FROM cadenza_runs WHERE run_id = ?")).toThrow("for_look");
+    expect(() => db.prepare("SELECT min(queue) FROM cadenza_runs")).toThrow("queue");
+  });
+
   it("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (12), (13)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (13), (14)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 13, and this version of cadenza knows 11");
+    expect(opening).toThrow("has schema 14, and this version of cadenza knows 12");
     expect(schema()).toEqual(before);
   });
 

@@ -1,0 +1,111 @@
+import type { RunHead } from "../../core/ports.ts";
+import { toNumber } from "../stored-rows.ts";
+import type { Connection } from "./database.ts";
+import type { RunRow } from "./run-row.ts";
+import { updateRow } from "./run-row.ts";
+
+/*
+ * Permits of slots. A run that needs one is due only together with it. Until then it stands in the line of its slot, and
+ * whatever frees a permit gives it to the first run of the line.
+ */
+
+const first = "FROM cadenza_runs WHERE line = ? AND finished_at IS NULL ORDER BY rank, id LIMIT 1";
+const selectFirst = `SELECT id, slot_max ${first}`;
+const selectHeld = "SELECT held FROM cadenza_slots WHERE key = ?";
+const selectSlot = `SELECT (${selectHeld}) AS held, (SELECT id ${first}) AS first`;
+const selectLast = "SELECT max(rank) AS last FROM cadenza_runs WHERE line = ? AND finished_at IS NULL";
+
+/** What a permit is asked for. A run that is not written yet has no id. */
+interface Asking {
+  readonly id?: number;
+  readonly key: string;
+  readonly max: number;
+}
+
+/** How a run stands to its slot after a write. */
+export interface Place {
+  readonly holds_slot: boolean;
+  readonly line: string | null;
+  readonly rank: number | null;
+}
+
+/** Whether a run that holds no permit may get one at once: one is free, and no other run waits for it. */
+export function hasPermitFor(connection: Connection, { id, key, max }: Asking): boolean {
+  const slot = connection.get(selectSlot, key, key);
+  return Number(slot?.["held"] ?? 0) < max && (toNumber(slot?.["first"]) ?? id) === id;
+}
+
+/** One more run holds the slot. */
+export function countHolder(connection: Connection, key: string): void {
+  connection.run("INSERT INTO cadenza_slots (key, held) VALUES (?, 1) ON CONFLICT DO UPDATE SET held = held + 1", key);
+}
+
+/** Gives free permits to the runs of the line, as long as the first of them gets one. `freed`: how many have just become free. */
+export function letIn(connection: Connection, key: string, freed: number): void {
+  const before = Number(connection.get(selectHeld, key)?.["held"] ?? 0);
+  let held = before - freed;
+  for (let run = connection.get(selectFirst, key); run !== undefined; run = connection.get(selectFirst, key)) {
+    if (held >= Number(run["slot_max"])) break;
+    connection.run("UPDATE cadenza_runs SET holds_slot = 1, line = NULL, rank = NULL WHERE id = ?", Number(run["id"]));
+    held += 1;
+  }
+  if (held === before) return;
+  if (held === 0) connection.run("DELETE FROM cadenza_slots WHERE key = ?", key);
+  else
+    connection.run(
+      "INSERT INTO cadenza_slots (key, held) VALUES (?, ?) ON CONFLICT DO UPDATE SET held = excluded.held",
+      key,
+      held,
+    );
+}
+
+/** The rank of a run that joins a line now. */
+export function nextRank(connection: Connection, key: string, now: number): number {
+  return Math.max(now, toNumber(connection.get(selectLast, key)?.["last"]) ?? now);
+}
+
+/** Whether a run that holds no permit needs one now, since its time has come. A blocked run waits for other code first. */
+export function needsPermit({ finished_at, owner, due_at, blocked, holds_slot }: RunHead, now: number): boolean {
+  const isFree = finished_at === null && owner === null && blocked === null && !holds_slot;
+  return isFree && due_at !== null && due_at <= now;
+}
+
+/** Where a run goes that needs a permit. The permit that it gets at once is not counted. */
+export function enter(connection: Connection, asking: Asking, rank: number | null, now: number): Place {
+  if (hasPermitFor(connection, asking)) return { holds_slot: true, line: null, rank: null };
+  return { holds_slot: false, line: asking.key, rank: rank ?? nextRank(connection, asking.key, now) };
+}
+
+/**
+ * Gives a run another head and length, and its place in the line of its slot. A change of owner resets `wakes`. With
+ * `forLook` the run may be taken without a permit, until it has an owner.
+ */
+export function changeRun(
+  connection: Connection,
+  run: RunRow,
+  head: RunHead,
+  position: number,
+  now: () => number,
+  { wakes, forLook = false }: { readonly wakes?: number; readonly forLook?: boolean } = {},
+): void {
+  const { slot, line, rank } = run;
+  const look = slot !== null && head.owner === null && (forLook || run.look !== 0) ? 1 : 0;
+  if (slot === null) {
+    updateRow(connection, run, head, position, { wakes, look, line, rank });
+    return;
+  }
+  const holds = head.finished_at === null && head.holds_slot;
+  const held = run.finished_at === null && run.holds_slot !== 0;
+  const waits = look === 0 && needsPermit(line === null ? head : { ...head, blocked: null }, now());
+  if (held && !holds) letIn(connection, slot, 1);
+  let place: Place = { holds_slot: head.holds_slot, line: null, rank: null };
+  if (waits)
+    place =
+      line === null
+        ? enter(connection, { id: run.id, key: slot, max: Number(run.slot_max) }, rank, now())
+        : { ...place, line, rank };
+  else if (!holds && (head.owner !== null || look !== 0)) place = { ...place, rank };
+  updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, look, ...place });
+  if (!held && place.holds_slot && head.finished_at === null) countHolder(connection, slot);
+  if (line !== place.line) letIn(connection, slot, 0);
+}
