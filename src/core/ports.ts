@@ -345,7 +345,7 @@ export interface StoredSession {
  * - `changed`: the run has another epoch, length or owner; epoch and length are given as they are.
  * - `owned`: a claim met an owner whose lease has not expired.
  * - `ended`: a post or a claim met a run that has ended.
- * - `full`: the run would hold its slot, and `max` runs hold it already.
+ * - `full`: the run would hold its slot, and `max` runs hold it already, or others wait for it.
  * - `foreign`: the session of a new run was created by another user.
  * - `woken`: the write takes the owner away, and the run was woken more often than the writer knows: `wakes` times.
  */
@@ -416,10 +416,12 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   claim(key: RunKey, expected: Expected, head: RunHead): MaybePromise<StoreConflict | undefined>;
   /**
    * Gives runs that need work to an owner, of all tenants: due runs without an owner, and runs whose owner's lease has
-   * expired or never existed. Left out are runs that need a permit of their slot while none is free. Within one slot
-   * the runs are taken in order: while the first has to wait, so do the others. The order: lowest `due_at` first (null
-   * is lowest), then oldest first. Each taken run has the new owner, a higher epoch, `due_at` now, `blocked` null and
-   * holds its slot, unless it was posted to with `look`; `takeovers` is raised if it had an owner. All in one
+   * expired or never existed. A run that needs a permit of its slot waits for it from the time at which it is due, or at
+   * which a `take` meets it, and a permit goes to the run that has waited longest: with the write that frees it, or asks
+   * for it. The run then holds its slot, and is given like others. One that is looked at in between keeps its place. A run
+   * of a dead owner that has to wait has no owner from then on. The order: lowest `due_at` first (null is lowest), then
+   * oldest first. Each taken run has the new owner, a higher epoch, `due_at` now, `blocked` null and holds its slot, unless
+   * it was posted to with `look`; `takeovers` is raised if it had an owner. All in one
    * transaction: two callers never get the same run. An empty list: nothing needs work. Unacknowledged writes may be
    * missed. Renew the lease first.
    */
