@@ -84,7 +84,18 @@ async function damage(pool: PostgresPool, schema: string, { tenant, run_id }: Ru
 }
 
 async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
-  const tables = ["runs", "entries", "labels", "sessions", "messages", "leases", "counters", "feed", "feed_events"];
+  const tables = [
+    "runs",
+    "entries",
+    "labels",
+    "sessions",
+    "messages",
+    "leases",
+    "slots",
+    "counters",
+    "feed",
+    "feed_events",
+  ];
   const statements = tables.map((table) => `DELETE FROM ${quoteName(schema)}.${table};`);
   await pool.query(`DO $$ BEGIN ${statements.join(" ")} END $$`, []);
 }

@@ -216,6 +216,11 @@ export class PostgresStore implements DurableStore {
       ]);
       place = next === null ? null : (JSON.parse(String(next)) as [number, string]);
     }
+    let key: string | null = "";
+    while (key !== null) {
+      const next = await this.#call("prune_slots_v1($1::text, $2::integer)", [key, PRUNE_CHUNK]);
+      key = next === null ? null : String(next);
+    }
     await this.#feed?.trim();
     return deleted;
   }

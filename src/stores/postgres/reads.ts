@@ -32,6 +32,7 @@ import {
   undamaged,
 } from "../stored-rows.ts";
 import type { Connection, PostgresValue } from "./connection.ts";
+import { DuePlaces } from "./due-places.ts";
 import { selectPage } from "./list.ts";
 import { deadOwners } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
@@ -43,6 +44,7 @@ export class Reads {
   readonly #connection: Connection;
   readonly #schema: string;
   readonly #now: () => number | null;
+  readonly #duePlaces = new DuePlaces();
 
   constructor(connection: Connection, schema: string, now: () => number | null) {
     this.#connection = connection;
@@ -220,20 +222,26 @@ export class Reads {
 
   /** Takes runs that need work. Nothing is written if there is none. */
   async take({ owner, agents, limit, suspects, cancelledForMs }: TakeRequest): Promise<readonly FoundRun[]> {
+    const wanted = distinctAgents(agents).map(({ agent_name, version }) => [toText(agent_name), markedText(version)]);
+    const places = [...wanted.map((agent) => this.#duePlaces.of(toJson(agent))), this.#duePlaces.of(CANCELLED)];
     const rows = await this.#query(
-      `SELECT t.run FROM ${this.#schema}.take_v1($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
-         $6::float8, $7::float8) t (run)`,
+      `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
+         $6::float8, $7::float8, $8::float8) t (run)`,
       [
         toText(owner),
-        agentsOf(agents),
+        toJson(wanted.map((agent, n) => [...agent, places[n]?.from])),
         Math.min(limit, MAX_TAKEN),
         suspects?.takeovers ?? END,
         suspects?.limit ?? 0,
         cancelledForMs ?? null,
+        places.at(-1)?.from ?? null,
         this.#now(),
       ],
     );
-    return rows.map(({ run }) => toFoundRun(JSON.parse(String(run)) as StoredRow));
+    const answers = rows.map(({ run }) => JSON.parse(String(run)) as unknown);
+    const seen = answers.pop() as readonly (number | string | null)[] | undefined;
+    for (const [n, place] of places.entries()) place.onSeen(toNumber(seen?.[n]));
+    return answers.map((row) => toFoundRun(row as StoredRow));
   }
 
   /** The runs `r` that a condition selects. */
@@ -253,6 +261,8 @@ export class Reads {
 
 /** How many runs one call takes at most. */
 const MAX_TAKEN = 10_000;
+/** The name of the place among the cancelled runs of other agents. */
+const CANCELLED = "cancelled";
 
 /** The first entry, from the first batches `e`. */
 export const createdColumn = "split_part(e.lines, E'\\n', 1) AS created";

@@ -1,12 +1,13 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { Connection } from "./connection.ts";
-import { deleteFunctions, pruneWithParents } from "./delete-sql.ts";
+import { deleteFunctions, pruneSlots, pruneWithParents } from "./delete-sql.ts";
 import { feed } from "./feed.ts";
+import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { surveyIndexes, tables } from "./tables.ts";
-import { takeFunctions } from "./take-sql.ts";
-import { creators, generationsOfSessions, locksOfKeys, writeFunctions } from "./write-sql.ts";
+import { takeDue, takeFunctions } from "./take-sql.ts";
+import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesInLine } from "./write-sql.ts";
 
 /**
  * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
@@ -21,6 +22,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   generationsOfSessions,
   locksOfKeys,
   creators,
+  (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -1,10 +1,39 @@
+import { duePlace, isDue } from "./line-sql.ts";
+
 /*
  * Looking for work. Runs are found in indexes that hold nothing else: neither runs that wait for a later time nor runs
  * of living owners are read. Rows and slots that another process has locked are left out, so that `take` never waits.
  */
 
-/** The owners of live runs, found by jumps in the index from one to the next, of which the lease ended before `clock`. */
+/**
+ * The owners of live runs of which the lease ended before `clock`. They are found by jumps in the index from one to the
+ * next, between the living ones: what these have ended may still be there.
+ */
 export function deadOwners(schema: string, clock: string): string {
+  const next = (after: string, before: string): string => `(SELECT r.owner FROM ${schema}.runs r
+            WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner ${after} AND r.owner < ${before}
+            ORDER BY r.owner LIMIT 1)`;
+  return `
+        living (owner) AS MATERIALIZED (SELECT l.owner FROM ${schema}.leases l WHERE l.until > ${clock}),
+        owners (owner, before) AS (
+          SELECT ${next("> l.owner", "l.before")}, l.before FROM (
+            SELECT l.owner, lead(l.owner, 1, ${LAST_OWNER}) OVER (ORDER BY l.owner) AS before
+            FROM (SELECT '' COLLATE "C" AS owner UNION ALL SELECT l.owner FROM living l) l
+          ) l
+          UNION ALL
+          SELECT ${next("> o.owner", "o.before")}, o.before FROM owners o WHERE o.owner IS NOT NULL
+        ),
+        dead (owner, until) AS (
+          SELECT o.owner, coalesce(l.until, '-Infinity') FROM owners o
+          LEFT JOIN ${schema}.leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL
+        )`;
+}
+
+/** Comes after each owner. */
+const LAST_OWNER = "U&'\\+10FFFF' COLLATE \"C\"";
+
+/** As the first versions of the functions have found them. */
+function deadOwnersOfAll(schema: string, clock: string): string {
   const owners = `SELECT r.owner FROM ${schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL`;
   return `
         owners (owner) AS (
@@ -61,7 +90,7 @@ BEGIN
         SELECT q.agent_name, q.version, (${queue} AND r.agent_name = q.agent_name AND r.version = q.version
           AND r.queue > q.queue ORDER BY r.queue LIMIT 1)
         FROM queues q WHERE q.queue IS NOT NULL
-      ),${deadOwners(schema, "clock")}
+      ),${deadOwnersOfAll(schema, "clock")}
       SELECT c.* FROM queues q CROSS JOIN LATERAL (
         ${candidates(`${isDue} AND r.agent_name = q.agent_name AND r.version = q.version AND r.queue = q.queue
           AND r.due_at <= clock`)}
@@ -122,4 +151,196 @@ BEGIN
   RETURN NOT pg_try_advisory_xact_lock(${schema}.slot_lock_v1(key)) OR ${schema}.is_full_v1(key, most);
 END $function$;`,
   ].join("\n");
+}
+
+/** How many keys of slots are looked at in one call whose next could not be locked. */
+const MAX_LOOKED_AT = 64;
+/** How many runs join one line in one call, beside the first of them. */
+const MAX_JOINING = 256;
+/** How many runs are passed over in one call. */
+const MAX_PASSED = 1_000;
+/** A scan of the due runs begins at least so long ago, also when the clock was set back. */
+const SLACK_MS = 500;
+
+/**
+ * Takes from the due runs, which hold the permits that they need. Some that need one are met all the same: those whose time
+ * has come, and those of dead owners. They join the line.
+ *
+ * Of each agent the due runs are read from a place on, which the caller has from its last call: what an old transaction keeps
+ * of former ones is not walked again. Behind the runs the function answers these places, and that of `cancelled_from`. A run
+ * that was passed over keeps the place back: it was locked, or suspect.
+ */
+export function takeDue(schema: string): string {
+  const candidates = (n: string, place: string, order: string, which: string): string => `SELECT r.id, r.owner, r.slot,
+          r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look AS needs, r.takeovers >= suspect_from AS is_suspect,
+          ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${order}, r.id) AS number
+        FROM ${schema}.runs r WHERE ${which} ORDER BY ${order}, r.id LIMIT page`;
+  const due = (n: string, which: string): string => candidates(n, duePlace, duePlace, `${isDue} AND ${which}`);
+  const owned = (which: string): string =>
+    candidates(
+      "NULL::bigint",
+      "r.due_at",
+      "r.due_at NULLS FIRST",
+      `r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = d.owner AND r.id <> ALL (taken) AND ${which}`,
+    );
+  // Written so that only the index of these runs has the condition: in others what is over may be in the way.
+  const isCancelling = "r.status || '' = 'cancelling'";
+  const isWanted = "EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = r.agent_name AND w.version = r.version)";
+  return `
+CREATE FUNCTION ${schema}.take_v2(
+  taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
+  cancelled_from float8, given_time float8
+) RETURNS SETOF text LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $function$
+DECLARE
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  page integer := least(most, 1000) + 8;
+  suspects_left float8 := most_suspects;
+  taken bigint[] := '{}';
+  passed bigint[] := '{}';
+  joining bigint[] := '{}';
+  closed text[] := '{}';
+  full_keys text[] := '{}';
+  bounds float8[];
+  cancelled_bound float8 := clock - cancelled_for;
+  reached float8;
+  is_over boolean := most <= 0;
+  is_held boolean;
+  key text;
+  its ${schema}.slots;
+  ranks record;
+  candidate record;
+  run ${schema}.runs;
+BEGIN
+  IF is_over THEN
+    RETURN;
+  END IF;
+  bounds := array_fill(clock, ARRAY[jsonb_array_length(agents)]);
+  PERFORM ${schema}.shorten_leases_v1(clock, NULL);
+  FOR key IN SELECT s.key FROM ${schema}.slots s WHERE s.look_at IS NOT NULL ORDER BY s.look_at LIMIT ${MAX_LOOKED_AT} LOOP
+    IF pg_try_advisory_xact_lock(${schema}.slot_lock_v1(key)) THEN
+      PERFORM ${schema}.grant_v1(key, 0, clock);
+    END IF;
+  END LOOP;
+  WHILE NOT is_over LOOP
+    is_over := true;
+    reached := NULL;
+    FOR candidate IN
+      WITH RECURSIVE wanted (agent_name, version, n, since) AS MATERIALIZED (
+        SELECT a ->> 0, a ->> 1, n, least(coalesce((a ->> 2)::float8, '-Infinity'), clock - ${SLACK_MS})
+        FROM jsonb_array_elements(agents) WITH ORDINALITY x (a, n)
+      ),${deadOwners(schema, "clock")}
+      SELECT c.* FROM wanted w CROSS JOIN LATERAL (
+        ${due("w.n", `r.agent_name = w.agent_name AND r.version = w.version AND ${duePlace} BETWEEN w.since AND clock`)}
+      ) c
+      UNION ALL
+      SELECT c.* FROM dead d CROSS JOIN LATERAL (${owned(isWanted)}) c
+      UNION ALL
+      SELECT c.* FROM dead d CROSS JOIN LATERAL (
+        ${owned(`d.until <= clock - cancelled_for AND r.status = 'cancelling' AND NOT ${isWanted}`)}
+      ) c
+      UNION ALL (
+        ${due(
+          "0",
+          `${isCancelling} AND ${duePlace} <= clock - cancelled_for AND NOT ${isWanted}
+          AND ${duePlace} >= least(coalesce(cancelled_from, '-Infinity'), clock - cancelled_for - ${SLACK_MS})`,
+        )}
+      )
+      ORDER BY place NULLS FIRST, id
+    LOOP
+      IF candidate.id <> ALL (passed) THEN
+        is_held := candidate.is_suspect AND suspects_left <= 0 OR candidate.needs AND candidate.slot = ANY (closed);
+        IF candidate.needs AND NOT is_held AND candidate.slot = ANY (full_keys) AND candidate.owner IS NULL THEN
+          is_held := cardinality(joining) >= ${MAX_JOINING};
+          IF NOT is_held THEN
+            joining := array_append(joining, candidate.id);
+            passed := array_append(passed, candidate.id);
+          END IF;
+        ELSIF NOT is_held THEN
+          IF candidate.needs AND NOT pg_try_advisory_xact_lock(${schema}.slot_lock_v1(candidate.slot)) THEN
+            closed := array_append(closed, candidate.slot);
+            run := NULL;
+          ELSE
+            SELECT r.* INTO run FROM ${schema}.runs r
+            WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.owner IS NOT DISTINCT FROM candidate.owner
+              AND r.line IS NULL AND (r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look) = candidate.needs
+              AND (r.owner IS NOT NULL OR r.due_at <= clock) AND (r.takeovers < suspect_from OR suspects_left > 0)
+            FOR NO KEY UPDATE SKIP LOCKED;
+          END IF;
+          is_held := run.id IS NULL;
+          IF NOT is_held THEN
+            run.takeovers := run.takeovers + (run.owner IS NOT NULL)::integer;
+            IF candidate.needs THEN
+              run := ${schema}.join_v1(run, clock);
+            END IF;
+            IF run.line IS NULL OR run.owner IS NOT NULL THEN
+              run.epoch := run.epoch + 1;
+              run.due_at := clock;
+              run.blocked := NULL;
+              run.wakes := 0;
+            END IF;
+            IF run.line IS NULL THEN
+              run.owner := taker;
+              taken := array_append(taken, run.id);
+              suspects_left := suspects_left - candidate.is_suspect::integer;
+            ELSE
+              run.owner := NULL;
+              full_keys := array_append(full_keys, run.slot);
+            END IF;
+            UPDATE ${schema}.runs r SET
+              owner = run.owner, epoch = run.epoch, due_at = run.due_at, blocked = run.blocked, holds_slot = run.holds_slot,
+              takeovers = run.takeovers, wakes = run.wakes, for_look = false, line = run.line, rank = run.rank, since = NULL
+            WHERE r.id = run.id;
+          END IF;
+        END IF;
+        IF is_held THEN
+          passed := array_append(passed, candidate.id);
+          IF candidate.n > 0 THEN
+            bounds[candidate.n] := least(bounds[candidate.n], candidate.place);
+          ELSIF candidate.n = 0 THEN
+            cancelled_bound := least(cancelled_bound, candidate.place);
+          END IF;
+        END IF;
+      END IF;
+      reached := coalesce(candidate.place, '-Infinity');
+      EXIT WHEN cardinality(taken) >= most;
+      is_over := candidate.number < page;
+      EXIT WHEN NOT is_over;
+      reached := NULL;
+    END LOOP;
+    page := page * 4;
+    is_over := is_over OR cardinality(passed) >= most + ${MAX_PASSED};
+  END LOOP;
+
+  FOR key IN SELECT DISTINCT f FROM unnest(full_keys) f WHERE cardinality(joining) > 0 LOOP
+    its := ${schema}.slot_v1(key);
+    WITH joined AS (
+      UPDATE ${schema}.runs r SET line = key, rank = coalesce(r.rank, greatest(clock, its.last)), since = NULL
+      WHERE r.id = ANY (ARRAY(
+        SELECT j.id FROM ${schema}.runs j WHERE j.id = ANY (joining) AND ${isDue.replaceAll("r.", "j.")} AND j.slot = key
+          AND NOT j.holds_slot AND NOT j.for_look AND j.due_at <= clock FOR NO KEY UPDATE SKIP LOCKED))
+      RETURNING r.rank
+    )
+    SELECT min(j.rank) AS first, max(j.rank) AS last INTO ranks FROM joined j;
+    its.first := least(its.first, ranks.first);
+    its.last := greatest(its.last, ranks.last);
+    PERFORM ${schema}.put_slot_v1(its);
+  END LOOP;
+
+  RETURN QUERY
+  SELECT (to_jsonb(r) || jsonb_build_object('created', split_part(e.lines, E'\\n', 1)))::text
+  FROM unnest(taken) WITH ORDINALITY t (id, n) JOIN ${schema}.runs r ON r.id = t.id
+  LEFT JOIN ${schema}.entries e ON e.run = r.id AND e.position = 0 ORDER BY t.n;
+  RETURN NEXT (SELECT jsonb_agg(least(b, reached) ORDER BY n)
+    FROM unnest(array_append(bounds, cancelled_bound)) WITH ORDINALITY x (b, n))::text;
+END $function$;
+
+CREATE OR REPLACE FUNCTION ${schema}.take_v1(
+  taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
+  given_time float8
+) RETURNS SETOF text LANGUAGE sql AS $function$
+  SELECT t.run FROM ${schema}.take_v2(
+    taker, agents, most, suspect_from, most_suspects, cancelled_for, NULL, given_time) t (run) WHERE t.run LIKE '{%';
+$function$;
+`;
 }

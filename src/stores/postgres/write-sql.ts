@@ -226,28 +226,105 @@ BEGIN${before}
 END $function$;`;
 }
 
+/** How a batch deals with slots. */
+interface Slots {
+  /** Settings of the function, and its further variables. */
+  readonly settings: string;
+  readonly variables: string;
+  /** What is asked of the runs that are locked, and of each of them. */
+  readonly lockRuns: string;
+  readonly ofRun: string;
+  /** What is locked before the sessions, and after them. */
+  readonly firstLocks: string;
+  readonly lastLocks: string;
+  readonly create: string;
+  /** The time of the writes. */
+  readonly clock: string;
+}
+
+/** The first version counts the runs that hold a permit. */
+function countedSlots(schema: string): Slots {
+  return {
+    settings: "",
+    variables: "",
+    lockRuns: "PERFORM 1",
+    ofRun: "1",
+    firstLocks: `SELECT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND NOT r.holds_slot)), '')) AS lock
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
+    UNION `,
+    lastLocks: "",
+    create: `${schema}.create_v1(write)`,
+    clock: "clock",
+  };
+}
+
+/**
+ * Locks the keys of slots last, and only those whose permits or lines the batch may change. So a batch that has a key waits
+ * for nothing but counters. What is due now is so from the time on at which all locks were there.
+ */
+function lockedKeys(schema: string): Slots {
+  return {
+    settings: " SET enable_seqscan = off",
+    variables: `
+  late float8;
+  has_slots boolean;`,
+    lockRuns: "SELECT bool_or(r.slot <> '') INTO has_slots",
+    ofRun: "r.slot",
+    firstLocks: "",
+    lastLocks: `
+  PERFORM 1 FROM jsonb_array_elements(writes) w WHERE has_slots OR w ->> 'slot' <> '' LIMIT 1;
+  IF FOUND THEN
+    PERFORM pg_advisory_xact_lock(k.lock) FROM (
+      SELECT ${schema}.slot_lock_v1(w ->> 'slot') AS lock FROM jsonb_array_elements(writes) w WHERE w ->> 'slot' <> ''
+      UNION SELECT ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) w
+      CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') r
+      WHERE r.slot <> '' AND r.finished_at IS NULL AND CASE w ->> 'kind'
+        WHEN 'post' THEN NOT r.holds_slot AND (w ? 'due' OR w ? 'unblocks')
+        ELSE r.line IS NOT NULL
+          OR r.holds_slot <> ((w -> 'head' ->> 'holds_slot')::boolean AND w -> 'head' ->> 'finished_at' IS NULL)
+          OR NOT r.holds_slot AND w -> 'head' ->> 'owner' IS NULL AND w -> 'head' ->> 'due_at' IS NOT NULL
+        END
+      UNION SELECT ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) w CROSS JOIN LATERAL (
+        SELECT * FROM ${schema}.runs r WHERE r.tenant = w -> 'wake' ->> 'tenant' AND r.run_id = w -> 'wake' ->> 'run_id') r
+      WHERE r.slot <> '' AND r.finished_at IS NULL AND NOT r.holds_slot
+      ORDER BY lock
+    ) k;
+  END IF;
+  late := coalesce(given_time, floor(extract(epoch FROM clock_timestamp()) * 1000));
+`,
+    create: `${schema}.create_v2(write, late)`,
+    clock: "late",
+  };
+}
+
 /**
  * Makes the writes of a batch, in their order. Answers a list with null for each write that was made, and else why it was
  * not. Or, if writes have to bring messages with them, changes nothing and answers which: {"wanted": [0, 2]}.
  */
-function writeFunction(schema: string, create: "CREATE" | "CREATE OR REPLACE", moreLocks = ""): string {
+function writeFunction(
+  schema: string,
+  create: "CREATE" | "CREATE OR REPLACE",
+  moreLocks = "",
+  slots: Slots = countedSlots(schema),
+): string {
   return `
 ${create} FUNCTION ${schema}.write_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
-LANGUAGE plpgsql AS $function$
+LANGUAGE plpgsql${slots.settings} AS $function$
 DECLARE
-  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));${slots.variables}
   wanted jsonb;
   write jsonb;
   answer jsonb;
   answers jsonb[] := '{}';
   counted jsonb[] := '{}';
 BEGIN
-  PERFORM 1 FROM (
+  ${slots.lockRuns} FROM (
     SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
     UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
     ORDER BY tenant, id
   ) k CROSS JOIN LATERAL (
-    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
+    SELECT ${slots.ofRun} FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
   ) r;
 
   SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
@@ -262,10 +339,7 @@ BEGIN
   END IF;
 
   PERFORM pg_advisory_xact_lock(k.lock) FROM (
-    SELECT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
-      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND NOT r.holds_slot)), '')) AS lock
-    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
-    UNION SELECT ${schema}.session_lock_v1(w ->> 'tenant', w -> 'session' ->> 'session_id')
+    ${slots.firstLocks}SELECT ${schema}.session_lock_v1(w ->> 'tenant', w -> 'session' ->> 'session_id') AS lock
     FROM jsonb_array_elements(writes) w WHERE (w -> 'session' ->> 'create')::boolean AND (
       SELECT s.id FROM ${schema}.sessions s
       WHERE s.tenant = w ->> 'tenant' AND s.session_id = w -> 'session' ->> 'session_id') IS NULL${moreLocks}
@@ -278,13 +352,13 @@ BEGIN
   ) k CROSS JOIN LATERAL (
     SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
   ) s;
-
+${slots.lastLocks}
   FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
     CASE write ->> 'kind'
-      WHEN 'create' THEN answer := ${schema}.create_v1(write);
+      WHEN 'create' THEN answer := ${slots.create};
       WHEN 'lease' THEN answer := ${schema}.lease_v1(write ->> 'owner', (write ->> 'for_ms')::float8, clock);
       WHEN 'session' THEN answer := ${schema}.session_v1(write ->> 'tenant', write -> 'session');
-      ELSE answer := ${schema}.change_v1(write, clock);
+      ELSE answer := ${schema}.change_v1(write, ${slots.clock});
     END CASE;
     answers := array_append(answers, answer);
     CONTINUE WHEN answer IS NOT NULL;
@@ -292,7 +366,7 @@ BEGIN
       PERFORM ${schema}.session_v1(write ->> 'tenant', write -> 'session');
     END IF;
     IF write ? 'wake' THEN
-      PERFORM ${schema}.wake_v1(write -> 'wake' ->> 'tenant', write -> 'wake' ->> 'run_id', clock);
+      PERFORM ${schema}.wake_v1(write -> 'wake' ->> 'tenant', write -> 'wake' ->> 'run_id', ${slots.clock});
     END IF;
     IF write ? 'counters' THEN
       counted := array_append(counted, write);
@@ -316,14 +390,19 @@ END $function$;`;
  * locked in one order before.
  */
 export function locksOfKeys(schema: string): string {
-  return writeFunction(
-    schema,
-    "CREATE OR REPLACE",
-    `
+  return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema));
+}
+
+/** Writes to runs that stand in line for their slots. */
+export function writesInLine(schema: string): string {
+  return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema));
+}
+
+function idempotencyLocks(schema: string): string {
+  return `
     UNION SELECT hashtextextended('${schema.replaceAll("'", "''")} key ' || (k.w ->> 'tenant') || ' ' || (k.w ->> 'idempotency_key'), 0)
     FROM (SELECT w, count(*) OVER () AS keys FROM jsonb_array_elements(writes) w
-      WHERE w ->> 'kind' = 'create' AND w ->> 'idempotency_key' IS NOT NULL) k WHERE k.keys > 1`,
-  );
+      WHERE w ->> 'kind' = 'create' AND w ->> 'idempotency_key' IS NOT NULL) k WHERE k.keys > 1`;
 }
 
 /** A session has the generation that the write names which makes it or replaces it. An older release names none. */

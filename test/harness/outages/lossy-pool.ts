@@ -11,7 +11,7 @@ export interface Losses {
 
 /** The kinds of statements, with a part of their text. Those of writes stand in their parameter. */
 const patterns: readonly (readonly [kind: string, pattern: RegExp])[] = [
-  ["take", /take_v1/],
+  ["take", /take_v2/],
   ["read", /AS length, e\.position/],
   ["moved", /WITH ORDINALITY k \(run, n\)/],
   ["owned", /r\.owner = \$1::text ORDER BY r\.id LIMIT/],

@@ -148,7 +148,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     const { rows } = await pool.query(
       `SELECT relname, seq_scan, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
        WHERE relid IN (SELECT ($1 || '.' || name)::regclass FROM unnest($2::text[]) name) ORDER BY relname`,
-      [schema, ["runs", "entries", "messages", "labels", "sessions"]],
+      [schema, ["runs", "entries", "messages", "labels", "sessions", "slots"]],
     );
     const runs = rows.find(({ relname }) => relname === "runs");
     return {

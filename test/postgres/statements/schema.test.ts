@@ -32,6 +32,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
       { number: 5 },
       { number: 6 },
       { number: 7 },
+      { number: 8 },
     ]);
     expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
   });
@@ -55,7 +56,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await (await open(schema)).close();
     await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (9)`);
 
-    await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 7");
+    await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 8");
   });
 
   it("may have any name, on any search path", async () => {

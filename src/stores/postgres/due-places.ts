@@ -1,0 +1,49 @@
+import { machineClock, silentLogger } from "../../runtime/log/system.ts";
+
+const { monotonic = () => 0 } = machineClock(silentLogger);
+
+/** How far behind the newest place `take` begins: at most calls, once a second, and every 30 seconds, in milliseconds. */
+const NARROW_MS = 500;
+const WIDE_MS = 10_000;
+const WIDE_EVERY_MS = 1_000;
+const SWEEP_MS = 600_000;
+const SWEEP_EVERY_MS = 30_000;
+
+/** Where a call begins to look, and what it tells about where it has come. Null: nothing was looked at. */
+interface DuePlace {
+  readonly from: number | null;
+  onSeen(seen: number | null): void;
+}
+
+interface Known {
+  readonly seen: number;
+  /** When a wide call has begun, and one that swept. */
+  readonly widenedAt: number;
+  readonly sweptAt: number;
+}
+
+/**
+ * Where `take` begins among the due runs of each agent. A place is a time. What an old transaction keeps of the runs that
+ * were there before is not walked by each call. A write that took long to commit may have a place behind the newest one:
+ * so some calls begin earlier, and the first begins at the front.
+ */
+export class DuePlaces {
+  readonly #known = new Map<string, Known>();
+
+  of(name: string): DuePlace {
+    const now = monotonic();
+    const known = this.#known.get(name);
+    const sweeps = known === undefined || now - known.sweptAt >= SWEEP_EVERY_MS;
+    const widens = sweeps || now - known.widenedAt >= WIDE_EVERY_MS;
+    const behind = sweeps ? SWEEP_MS : widens ? WIDE_MS : NARROW_MS;
+    const from = known === undefined ? Number.NEGATIVE_INFINITY : known.seen - behind;
+    return {
+      from: Number.isFinite(from) ? from : null,
+      onSeen: (seen) => {
+        if (seen === null) return;
+        const widenedAt = widens ? now : known.widenedAt;
+        this.#known.set(name, { seen, widenedAt, sweptAt: sweeps ? now : known.sweptAt });
+      },
+    };
+  }
+}
