@@ -151,6 +151,20 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     expect([await take(store), await complaints()]).toEqual([[runKey(2).run_id], []]);
   });
 
+  it("batches that ask for permits of the same slots in other orders do not wait for each other", async () => {
+    const callers = [await open(watched()), await open(watched())];
+    const numbers = Array.from({ length: 100 }, (_, n) => n);
+    for (let round = 0; round < amount(50, 5); round++) {
+      const made = callers.map((caller, m) => {
+        const order = m === 0 ? numbers : numbers.toReversed();
+        const from = 1_000 * round + 500 * m;
+        return order.map((n) => create(caller, from + n, { slot: { key: `key ${n}`, max: 1 }, head: queued() }));
+      });
+      await Promise.all(made.flat());
+    }
+    expect([refused, await complaints()]).toEqual([[], []]);
+  });
+
   it("who joins as a permit is freed gets it, or its place in the line", async () => {
     await store.renew("owner-1", 60_000);
     const other = await open();

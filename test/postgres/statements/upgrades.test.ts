@@ -1,0 +1,125 @@
+import { openPostgresStore, postgresSchemaSql } from "cadenza/postgres";
+import type pg from "pg";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  append,
+  created,
+  ended,
+  head,
+  over,
+  runId,
+  runKey,
+  take,
+  write,
+} from "../../../src/stores/contract/samples.ts";
+import { quoteName } from "../../harness/internals.ts";
+import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { lineComplaints } from "./line-judge.ts";
+
+const missing = missingServer(18);
+const DUE = 1_000;
+const LATER = 1e15;
+
+/** The columns of a run that tell it from others: its number is its id. */
+interface Row {
+  readonly slot?: string;
+  readonly owner?: string;
+  readonly due?: number;
+  readonly holds?: true;
+  readonly look?: true;
+  readonly blocked?: true;
+  readonly ended?: true;
+}
+
+const rows: readonly Row[] = [
+  { slot: "full", owner: "owner-1", holds: true },
+  { slot: "full", due: DUE + 3 },
+  { slot: "full", due: DUE + 2 },
+  { slot: "full", due: LATER },
+  { slot: "full", due: DUE + 4, look: true },
+  { slot: "full", blocked: true },
+  { slot: "full", holds: true, ended: true },
+  { slot: "free", due: DUE + 9 },
+  { slot: "free", due: DUE + 8 },
+  { slot: "kept", holds: true },
+  { slot: "kept", due: DUE + 1 },
+  { due: DUE + 7 },
+];
+
+describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing ? `: ${missing}` : ""}`, () => {
+  let pool: pg.Pool;
+  beforeAll(() => {
+    pool = newPool(18);
+  });
+  afterAll(() => pool.end());
+
+  it.each([1, 2, 3, 4, 5, 6, 7])("%i: runs that wait for a slot stand in line after the upgrade", async (version) => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await pool.query(sqlUpTo(schema, version));
+    for (const [n, row] of rows.entries()) await insert(name, n, row);
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    expect(await lineComplaints(pool, name)).toEqual([]);
+    await store.renew("owner-1", 60_000);
+    expect(await take(store)).toEqual([4, 11, 8].map(runId));
+    expect(await lineComplaints(pool, name)).toEqual([]);
+    await append(store, runKey(0), 1, write([ended()], { head: over() }));
+    expect(await take(store)).toEqual([runId(2)]);
+    await append(store, runKey(9), 1, write([], { head: head({ owner: null }) }));
+    expect(await take(store)).toEqual([runId(10)]);
+    expect(await lineComplaints(pool, name)).toEqual([]);
+    await store.close();
+  });
+
+  it("is used by processes of its release as before, after the upgrade", async () => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await pool.query(sqlUpTo(schema, 7));
+    for (const [n, row] of rows.entries()) await insert(name, n, row);
+    await (await openPostgresStore({ pool, schema, hints: false })).close();
+    const write = (json: object) =>
+      pool.query(`SELECT ${name}.write_v1(($1::text)::jsonb, NULL, 1) AS answers`, [JSON.stringify([json])]);
+    await write({ kind: "lease", owner: "owner-1", for_ms: "60000" });
+    await write({ kind: "lease", owner: "owner-2", for_ms: "60000" });
+    const takeAll = async (): Promise<readonly string[]> => {
+      const call = `SELECT t.run FROM ${name}.take_v1('owner-2', '[["echo", ""]]', 9, 99, 0, NULL, NULL) t (run)`;
+      return (await pool.query(call)).rows.map(({ run }) => JSON.parse(run).run_id);
+    };
+    expect(await takeAll()).toEqual([4, 11, 8].map(runId));
+    const last = { ...over(), owner: null };
+    const end = { kind: "append", ...runKey(0), epoch: 1, position: 1, wakes: 0, head: last, count: 0, lines: "" };
+    expect((await write(end)).rows).toEqual([{ answers: [null] }]);
+    expect(await takeAll()).toEqual([runId(2)]);
+    expect(await lineComplaints(pool, name)).toEqual([]);
+  });
+
+  async function insert(schema: string, n: number, row: Row): Promise<void> {
+    const status = row.ended === true ? "completed" : row.blocked === true ? "awaiting" : "in-progress";
+    await pool.query(
+      `WITH run AS (
+        INSERT INTO ${schema}.runs (tenant, run_id, agent_name, version, session_id, slot, slot_max, status, epoch, owner,
+          due_at, holds_slot, finished_at, takeovers, position, created_at, for_look, blocked)
+        VALUES ('acme', $1, 'echo', '', $1, $2, 1, $3, 1, $4, $5, $6, $7, 0, 1, 1, $8, $9) RETURNING id)
+      INSERT INTO ${schema}.entries (run, position, lines) SELECT id, 0, $10 FROM run`,
+      [
+        runId(n),
+        row.slot === undefined ? "" : `=${row.slot}`,
+        status,
+        row.owner ?? null,
+        row.due ?? null,
+        row.holds ?? false,
+        row.ended === true ? 5 : null,
+        row.look ?? false,
+        row.blocked === true ? "{}" : null,
+        `${JSON.stringify(created(n))}\n`,
+      ],
+    );
+  }
+});
+
+/** The SQL of a release that knew so many versions. */
+function sqlUpTo(schema: string, version: number): string {
+  const sql = postgresSchemaSql(schema);
+  const next = sql.indexOf(`WHERE number = ${version + 1})`);
+  return `${sql.slice(0, sql.lastIndexOf("IF NOT EXISTS", next))}END $migration$;`;
+}
