@@ -42,7 +42,8 @@ export class DuePlaces {
       onSeen: (seen) => {
         if (seen === null) return;
         const widenedAt = widens ? now : known.widenedAt;
-        this.#known.set(name, { seen, widenedAt, sweptAt: sweeps ? now : known.sweptAt });
+        // What lies before the place where the call began was not looked at.
+        this.#known.set(name, { seen: Math.max(seen, from), widenedAt, sweptAt: sweeps ? now : known.sweptAt });
       },
     };
   }

@@ -57,7 +57,8 @@ WHERE r.finished_at IS NULL AND r.owner IS NULL AND r.blocked IS NULL AND r.slot
   AND NOT r.for_look AND r.due_at <= extract(epoch FROM now()) * 1000;
 INSERT INTO ${schema}.slots (key, gen, n, held, first, last, look_at)
 SELECT r.slot, 1, 0, count(*) FILTER (WHERE r.holds_slot), coalesce(min(r.rank), 'Infinity'),
-  coalesce(max(r.rank), '-Infinity'), CASE WHEN count(r.line) > 0 THEN '-Infinity'::float8 END
+  coalesce(max(r.rank), '-Infinity'), CASE WHEN count(*) FILTER (WHERE r.holds_slot) < max(r.slot_max) FILTER (WHERE r.line IS NOT NULL)
+    THEN '-Infinity'::float8 END
 FROM ${runs} r WHERE r.finished_at IS NULL AND r.slot <> '' AND (r.holds_slot OR r.line IS NOT NULL) GROUP BY r.slot;
 
 CREATE INDEX runs_due ON ${runs} (agent_name, version, coalesce(since, due_at), id)

@@ -43,6 +43,8 @@ import * as writes from "./writes.ts";
 
 /** How many runs or sessions are deleted in one statement. */
 const PRUNE_CHUNK = 100;
+/** How many keys of slots are looked at in one statement. Each that is deleted is locked. */
+const SLOTS_CHUNK = 500;
 /** How many runs of a tenant are looked for at once, to be deleted. */
 const MAX_FOUND = 1_000;
 /** A run that is due within this time is told of, in milliseconds. */
@@ -218,7 +220,7 @@ export class PostgresStore implements DurableStore {
     }
     let key: string | null = "";
     while (key !== null) {
-      const next = await this.#call("prune_slots_v1($1::text, $2::integer)", [key, PRUNE_CHUNK]);
+      const next = await this.#call("prune_slots_v1($1::text, $2::integer)", [key, SLOTS_CHUNK]);
       key = next === null ? null : String(next);
     }
     await this.#feed?.trim();

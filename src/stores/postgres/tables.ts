@@ -5,8 +5,8 @@ import { counterNames } from "../../core/statistics.ts";
  * indexed column changes, conditions of indexes included, and if the page has room: so no index contains `position`,
  * `epoch` or `takeovers`, and pages are left partly empty. Times are `float8`, as JavaScript has them.
  * Everything from outside is `text` that is sorted by its bytes: it takes any JSON, and a change of the operating
- * system's sort order breaks no index. `version` is empty for none, and else begins with `=`. So does `slot`. `queue` is
- * the slot of which a run needs a permit: the runs of a full slot are skipped together. `wakes` is how often the run was
+ * system's sort order breaks no index. `version` is empty for none, and else begins with `=`. So does `slot`. `queue` and
+ * `runs_in_slot` are gone since runs stand in lines (`line-sql.ts`). `wakes` is how often the run was
  * woken under its owner, and `for_look` whether it may be taken although its slot is full.
  *
  * `runs_by_time` has a condition that holds for every run. Only a statement that repeats the condition uses the index.

@@ -1,8 +1,9 @@
 import { duePlace, isDue } from "./line-sql.ts";
 
 /*
- * Looking for work. Runs are found in indexes that hold nothing else: neither runs that wait for a later time nor runs
- * of living owners are read. Rows and slots that another process has locked are left out, so that `take` never waits.
+ * Looking for work. Runs are found in indexes that hold nothing else: neither runs that wait for a later time or for a
+ * permit nor runs of living owners are read. Rows and keys of slots that another process has locked are left out, so that
+ * `take` never waits.
  */
 
 /**
@@ -212,11 +213,11 @@ DECLARE
   candidate record;
   run ${schema}.runs;
 BEGIN
+  PERFORM ${schema}.shorten_leases_v1(clock, NULL);
   IF is_over THEN
     RETURN;
   END IF;
   bounds := array_fill(clock, ARRAY[jsonb_array_length(agents)]);
-  PERFORM ${schema}.shorten_leases_v1(clock, NULL);
   FOR key IN SELECT s.key FROM ${schema}.slots s WHERE s.look_at IS NOT NULL ORDER BY s.look_at LIMIT ${MAX_LOOKED_AT} LOOP
     IF pg_try_advisory_xact_lock(${schema}.slot_lock_v1(key)) THEN
       PERFORM ${schema}.grant_v1(key, 0, clock);

@@ -4,8 +4,10 @@ import { headColumns, insertedColumns } from "../stored-rows.ts";
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
  * all rows are locked in one order, then they are looked at: what another process has committed meanwhile is seen, and
- * no two batches wait for each other. The order: runs by key, slots, missing sessions and idempotency keys, sessions by
- * key, and counters at the very end. A later release adds functions with another version, so that processes of both releases can use the database.
+ * no two batches wait for each other. The order: runs by key, missing sessions and idempotency keys, sessions by key, the
+ * keys of slots, runs that get a permit (only if no other transaction has locked them), and counters at the very end. A
+ * later release adds functions with another version, or replaces them by ones that older processes may call too, so that
+ * processes of both releases can use the database.
  */
 export function writeFunctions(schema: string): string {
   return [

@@ -26,7 +26,7 @@ const faults: readonly Fault[] = [
     "join_v1",
     "its.held < run.slot_max",
     "true",
-    "take: as many of a slot as it has free permits, those due first",
+    "take: concurrent takes get no more permits than there are",
   ],
   [
     "take gives runs of another version",

@@ -219,6 +219,37 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     LONG_MS,
   );
 
+  it("a run that has waited for long is found at once by a process that has looked, when it gets its permit", async () => {
+    await store.renew("owner-1", 60_000);
+    const other = await open();
+    const hourAgo = Date.now() - 3_600_000;
+    const first = await create(other, 1, { slot: one, head: holding });
+    for (let calls = 0; calls < 3; calls++) expect(await take(store)).toEqual([]);
+    const second = await create(other, 2, { slot: one, head: waiting(hourAgo) });
+    expect(await take(store)).toEqual([]);
+    await append(other, first, 1, write([ended()], { head: over() }));
+    expect((await other.find(second))?.head).toEqual(waiting(hourAgo, { holds_slot: true }));
+    expect(await take(store)).toEqual([second.run_id]);
+    await create(other, 3, { head: waiting(hourAgo) });
+    expect(await take(store)).toEqual([runKey(3).run_id]);
+  });
+
+  it("a run whose write is committed late is found all the same", async () => {
+    await take(store);
+    const key = await create(store, 1, { head: waiting() });
+    const client = await pool.connect();
+    await client.query("BEGIN");
+    await client.query(`UPDATE ${quoteName(schema)}.runs SET due_at = $1`, [Date.now()]);
+    await new Promise((resolve) => setTimeout(resolve, 800));
+    expect(await take(store)).toEqual([]);
+    await client.query("COMMIT");
+    client.release();
+    const committed = performance.now();
+    let found: readonly string[] = [];
+    while (found.length === 0 && performance.now() - committed < 5_000) found = await take(store);
+    expect(found).toEqual([key.run_id]);
+  });
+
   it("many timers of a full slot that end at once do not hold up other runs of their agent", async () => {
     await store.renew("owner-1", 60_000);
     await create(store, 0, { slot: one, head: holding });
