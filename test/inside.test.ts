@@ -19,7 +19,7 @@ const FOLDERS: Readonly<Record<string, readonly string[]>> = {
 
 /** The samples of the store contract, for more tests of stores. */
 const CONTRACT = ["stores/contract/check", "stores/contract/samples"];
-const USERS_OF_CONTRACT = ["test/stores/", "test/postgres/", "test/harness/", "test/bench/"];
+const USERS_OF_CONTRACT = ["test/stores/", "test/postgres/", "test/harness/", "test/bench/", "test/stress/"];
 
 /** What each test of one module imports, and what the harness needs. */
 const FILES: Readonly<Record<string, readonly string[]>> = {
