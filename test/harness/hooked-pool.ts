@@ -15,6 +15,10 @@ export class HookedPool implements PostgresPool {
     this.#pool = pool;
   }
 
+  get options(): { readonly max: number } {
+    return this.#pool.options;
+  }
+
   query(text: string, values: unknown[]): Promise<PostgresResult> {
     return this.#send(() => this.#pool.query(text, values), text, values);
   }

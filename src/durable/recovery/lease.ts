@@ -14,6 +14,8 @@ const MARGIN = 0.1;
  * time nothing is taken over, so that living processes can renew theirs: no call of a store lasts longer.
  */
 const OUTAGE = 0.5;
+/** The share of the lease that a renewal may take. If it fails, a second and a third one are in time. */
+const RENEWAL = 0.25;
 
 /**
  * The right of this process to execute runs. Heartbeats renew it on a timer of their own, so that no other work delays
@@ -120,7 +122,7 @@ export class Lease {
   async #inTime(answers: readonly (undefined | MaybePromise<void>)[]): Promise<void> {
     if (!answers.some(isPromise)) return;
     const { clock, logger, settings } = this.#worker;
-    const waitMs = OUTAGE * settings.leaseMs;
+    const waitMs = RENEWAL * settings.leaseMs;
     let clear: () => void = ignore;
     const late = new Promise<never>((_resolve, reject) => {
       const fail = (): void =>

@@ -23,12 +23,15 @@ export class Connection {
   readonly #pool: PostgresPool;
   readonly #timeoutMs: number;
   readonly #unwatch: () => void;
+  readonly #kept: KeptClient | undefined;
   #isClosed = false;
 
-  constructor(pool: PostgresPool, timeoutMs: number) {
+  /** `lane`: its statements share one connection, which is kept for them if the pool has enough. */
+  constructor(pool: PostgresPool, timeoutMs: number, lane?: "lane") {
     this.#pool = pool;
     this.#timeoutMs = timeoutMs;
     this.#unwatch = watchErrors(pool);
+    if (lane !== undefined && pool.connect !== undefined) this.#kept = new KeptClient(pool);
   }
 
   /** The rows of a statement. A statement that met another transaction is tried again. */
@@ -63,6 +66,7 @@ export class Connection {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#kept?.close();
     this.#unwatch();
   }
 
@@ -81,12 +85,13 @@ export class Connection {
 
   async #once(call: Call, sql: string, values: PostgresValue[]): Promise<PostgresResult> {
     if (this.#pool.connect === undefined) return this.#pool.query(sql, values);
-    const client = await lend(this.#pool);
+    const client = await (this.#kept?.lend() ?? lend(this.#pool));
     client.on("error", ignore);
     const giveBack = (destroy: boolean): void => {
       call.abandon = ignore;
       client.off("error", ignore);
-      client.release(destroy);
+      if (this.#kept === undefined) client.release(destroy);
+      else this.#kept.giveBack(client, destroy);
     };
     if (call.isLate) {
       giveBack(false);
@@ -115,6 +120,88 @@ interface Call {
   isLate: boolean;
   /** Closes the connection that it uses. */
   abandon: () => void;
+}
+
+/** How many connections of a pool are kept for one purpose, as for listening. */
+const keptOf = new WeakMap<PostgresPool, number>();
+/** How many connections of a pool are left for statements of all kinds. */
+const LEFT = 2;
+
+/** Takes note that a connection of the pool is kept, until the returned function is called. */
+export function keep(pool: PostgresPool): () => void {
+  keptOf.set(pool, (keptOf.get(pool) ?? 0) + 1);
+  return () => void keptOf.set(pool, (keptOf.get(pool) ?? 1) - 1);
+}
+
+/** A connection that is lent to one statement at a time, and kept between them if the pool has enough others. */
+class KeptClient {
+  readonly #pool: PostgresPool;
+  #client: PostgresClient | undefined;
+  #letGo: () => void = ignore;
+  /** Resolves when the connection is free. */
+  #free: Promise<void> = Promise.resolve();
+  #onFree: () => void = ignore;
+  #isClosed = false;
+
+  constructor(pool: PostgresPool) {
+    this.#pool = pool;
+  }
+
+  async lend(): Promise<PostgresClient> {
+    const before = this.#free;
+    let onFree: () => void = ignore;
+    this.#free = new Promise((resolve) => {
+      onFree = resolve;
+    });
+    await before;
+    this.#onFree = onFree;
+    try {
+      this.#client ??= await lend(this.#pool);
+      return this.#client;
+    } catch (error) {
+      onFree();
+      throw error;
+    }
+  }
+
+  giveBack(client: PostgresClient, destroy: boolean): void {
+    if (destroy || this.#isClosed || !this.#isKept()) this.#drop(client, destroy);
+    this.#onFree();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    inBackground(
+      silentLogger,
+      this.#free.then(() => this.#client && this.#drop(this.#client, false)),
+    );
+  }
+
+  /** Whether the connection stays here. From now on it is dropped when it is lost. */
+  #isKept(): boolean {
+    if (this.#letGo !== ignore) return true;
+    const most = (this.#pool.options?.max ?? 0) - LEFT;
+    const client = this.#client;
+    if (client === undefined || (keptOf.get(this.#pool) ?? 0) >= most) return false;
+    const onLost = (): void => this.#drop(client, true);
+    const unlisten = [listen(silentLogger, client, "error", onLost), listen(silentLogger, client, "end", onLost)];
+    const letGo = keep(this.#pool);
+    this.#letGo = () => {
+      for (const end of unlisten) end();
+      letGo();
+    };
+    return true;
+  }
+
+  #drop(client: PostgresClient, destroy: boolean): void {
+    if (this.#client !== client) return;
+    this.#client = undefined;
+    this.#letGo();
+    this.#letGo = ignore;
+    // A connection that was lost may report it more than once.
+    if (destroy) client.on("error", ignore);
+    client.release(destroy);
+  }
 }
 
 function pause(ms: number): Promise<void> {

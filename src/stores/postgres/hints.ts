@@ -3,7 +3,7 @@ import type { Clock, Logger, RunKey, StoreHint } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import { machineClock, silentLogger, systemIds } from "../../runtime/log/system.ts";
 import type { Connection } from "./connection.ts";
-import { lend } from "./connection.ts";
+import { keep, lend } from "./connection.ts";
 import type { PostgresPool } from "./options.ts";
 
 /*
@@ -222,11 +222,13 @@ export class Hints {
   /** Listens on a connection of its own, until the returned function is called or the connection is lost. */
   async #listen(heard: (told: Told) => void, lost: () => void): Promise<() => void> {
     const client = await lend(this.#pool);
+    const letGo = keep(this.#pool);
     let cancelPulse: (() => void) | undefined;
     let isOver = false;
     const stop = (): void => {
       if (isOver) return;
       isOver = true;
+      letGo();
       cancelPulse?.();
       for (const stopListening of listeners) stopListening();
       // A listener stays one until its connection ends.

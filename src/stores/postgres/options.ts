@@ -12,6 +12,11 @@ export interface PostgresPool {
   query(text: string, values: unknown[]): Promise<PostgresResult>;
   /** As `pg.Pool` has it. With it, a connection that does not answer in time is closed, and hints are listened to. */
   connect?(): Promise<PostgresClient>;
+  /**
+   * As `pg.Pool` has it. From four connections on, one of them is kept for the leases of durable runs, so that no other
+   * statement delays a renewal; without hints from three on.
+   */
+  readonly options?: { readonly max?: number | undefined } | undefined;
   /** As event emitters have them. With them the store sees to it that a lost connection does not end the process. */
   on?(event: "error" | "connect", listener: (value: unknown) => void): unknown;
   off?(event: "error" | "connect", listener: (value: unknown) => void): unknown;
@@ -80,6 +85,8 @@ export interface PostgresSettings {
   readonly migrate: boolean;
   readonly readOnly: boolean;
   readonly timeoutMs: number;
+  /** How long the renewal of a lease may take. */
+  readonly renewalMs: number;
   readonly hints: boolean;
   readonly feed: FeedOptions | false | undefined;
   readonly logger: Logger | undefined;
@@ -90,6 +97,8 @@ const DEFAULT_SCHEMA = "cadenza";
 const DEFAULT_LEASE_MS = 10_000;
 /** The share of the lease that one call may take. A process that waits longer for an answer could lose its runs. */
 const SHARE_OF_LEASE = 0.4;
+/** The share of the lease that its renewal may take. A second and a third one are in time if it fails. */
+const SHARE_OF_RENEWAL = 0.25;
 /** Longer names are cut off by PostgreSQL. In bytes. */
 const MAX_NAME = 63;
 
@@ -108,7 +117,19 @@ export function readOptions(options: PostgresStoreOptions): PostgresSettings {
   if (!(timeoutMs > 0 && timeoutMs < leaseMs / 2))
     throw refused("timeoutMs", `a positive number below half the lease (${leaseMs / 2})`, timeoutMs);
   const kept = readOnly ? undefined : feed;
-  return { pool, schema, migrate, readOnly, timeoutMs, hints: hints && !readOnly, feed: kept, logger, clock };
+  const renewalMs = Math.min(timeoutMs, SHARE_OF_RENEWAL * leaseMs);
+  return {
+    pool,
+    schema,
+    migrate,
+    readOnly,
+    timeoutMs,
+    renewalMs,
+    hints: hints && !readOnly,
+    feed: kept,
+    logger,
+    clock,
+  };
 }
 
 /** Throws `invalid_argument` for a name that cannot be that of the schema. A `$` could end a quoted part of the SQL. */

@@ -62,6 +62,8 @@ export class PostgresStore implements DurableStore {
   /** Left out where the schema has no feed. */
   readonly readFeed?: (query: FeedQuery) => Promise<FeedPage | undefined>;
   readonly #connection: Connection;
+  /** For the leases and the time alone. */
+  readonly #leases: Connection;
   readonly #schema: string;
   readonly #isReadOnly: boolean;
   readonly #writer: Writer;
@@ -69,6 +71,9 @@ export class PostgresStore implements DurableStore {
   readonly #survey: SurveyReads;
   readonly #hints: Hints | undefined;
   readonly #feed: PostgresFeed | undefined;
+  /** The owners whose lease is in the database. */
+  readonly #owners = new Set<string>();
+  readonly #renewals = new Set<Promise<unknown>>();
 
   /** For `openPostgresStore`: the schema is there. */
   constructor(
@@ -82,6 +87,7 @@ export class PostgresStore implements DurableStore {
     this.#isReadOnly = readOnly;
     const now = nowOf(settings);
     this.#connection = connection;
+    this.#leases = new Connection(settings.pool, settings.renewalMs, "lane");
     this.#schema = quoteName(settings.schema);
     this.#writer = new Writer(connection, `${this.#schema}.${feed === undefined ? "write_v1" : "write_fed_v1"}`, now);
     this.#reads = new Reads(connection, this.#schema, now);
@@ -119,17 +125,30 @@ export class PostgresStore implements DurableStore {
     return taken;
   }
 
+  /** The first lease of an owner goes with the other writes: it is there before the runs that the owner creates after it. */
   async renew(owner: string, forMs: number): Promise<void> {
-    await this.#write(writes.renewOf(owner, forMs));
+    const write = writes.renewOf(owner, forMs);
+    if (!this.#owners.has(owner)) {
+      await this.#write(write);
+      this.#owners.add(owner);
+      return;
+    }
+    this.#checkWritable();
+    const renewal = this.#writer.writeAlone(write, this.#leases);
+    this.#renewals.add(renewal);
+    await renewal.finally(() => this.#renewals.delete(renewal));
   }
 
+  /** A renewal that is under way would give the owner a lease again. */
   async release(owner: string): Promise<void> {
+    await Promise.allSettled(this.#renewals);
+    this.#owners.delete(owner);
     await this.#write(writes.releaseOf(owner));
     this.#hints?.note(undefined, true);
   }
 
   time(): Promise<number> {
-    return this.#reads.time();
+    return this.#reads.time(this.#leases);
   }
 
   find(key: RunKey): Promise<StoredRun | undefined> {
@@ -287,6 +306,7 @@ export class PostgresStore implements DurableStore {
   async close(): Promise<void> {
     await this.#writer.close();
     this.#hints?.close();
+    this.#leases.close();
     this.#connection.close();
   }
 

@@ -53,9 +53,9 @@ export class Reads {
   }
 
   /** The time by which the writes measure leases: that of the beginning of a transaction. */
-  async time(): Promise<number> {
+  async time(connection: Connection): Promise<number> {
     const sql = "SELECT coalesce($1::float8, (extract(epoch FROM now()) * 1000)::float8) AS time";
-    const [row] = await this.#query(sql, [this.#now()]);
+    const [row] = await connection.query(sql, [this.#now()]);
     return Number(row?.["time"]);
   }
 

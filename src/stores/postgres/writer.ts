@@ -54,6 +54,11 @@ export class Writer {
     return this.#connection.inTime(answer);
   }
 
+  /** Makes a write in a statement of its own, over a connection that carries nothing else. */
+  async writeAlone({ json }: PreparedWrite, connection: Connection): Promise<void> {
+    await connection.query(this.#sql, [JSON.stringify([json]), this.#now(), this.#shard]);
+  }
+
   /** Sends what is waiting, and accepts no more. */
   async close(): Promise<void> {
     this.#isClosed = true;
