@@ -149,3 +149,8 @@ function branded(value: unknown, symbol: symbol): boolean {
     return false;
   }
 }
+
+/** What the store can never hold. */
+export function unwritableError(reason: string): CadenzaError {
+  return new CadenzaError("limit_reached", `The store can never hold this: ${reason}`, { limit: "entry" });
+}

@@ -347,11 +347,13 @@ export interface StoredSession {
  * - `ended`: a post or a claim met a run that has ended.
  * - `full`: the run would hold its slot, and `max` runs hold it already, or others wait for it.
  * - `foreign`: the session of a new run was created by another user.
+ * - `unwritable`: the store can never hold the write, because of its size or of what it contains; `reason` says why.
  * - `woken`: the write takes the owner away, and the run was woken more often than the writer knows: `wakes` times.
  */
 export type StoreConflict =
   | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "full" | "foreign" }
   | { readonly conflict: "key_used"; readonly run_id: string }
+  | { readonly conflict: "unwritable"; readonly reason: string }
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }
   | { readonly conflict: "woken"; readonly wakes: number };
 
@@ -394,18 +396,18 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** Whether written data outlives the process. */
   readonly persistent: boolean;
   /**
-   * Adds a run; the first entry is `created`. Undefined when written, else `foreign`, `exists`, `key_used` or, if its head
-   * holds the slot, `full`. The idempotency key is unique within the tenant, and is deleted with the run.
+   * Adds a run; the first entry is `created`. Undefined when written, else `foreign`, `exists`, `key_used`, `unwritable` or, if
+   * its head holds the slot, `full`. The idempotency key is unique within the tenant, and is deleted with the run.
    */
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): MaybePromise<StoreConflict | undefined>;
   /**
-   * Adds entries and replaces the head. Undefined when written, else `missing`, `changed`, `woken` or, if the run did
-   * not hold its slot and would, `full`.
+   * Adds entries and replaces the head. Undefined when written, else `missing`, `changed`, `woken`, `unwritable` or, if the
+   * run did not hold its slot and would, `full`.
    */
   append(key: RunKey, expected: Expected, write: RunWrite): MaybePromise<StoreConflict | undefined>;
   /**
    * Appends entries, whatever the run's epoch and length, and changes only what the post says of the head. Undefined
-   * when written, else `missing` or `ended`.
+   * when written, else `missing` or `ended`. Throws `limit_reached` for entries that it can never hold.
    */
   post(key: RunKey, post: RunPost): MaybePromise<StoreConflict | undefined>;
   /**
@@ -436,8 +438,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** The run; undefined if it does not exist. Fails for a damaged one. */
   find(key: RunKey): MaybePromise<StoredRun | undefined>;
   /**
-   * At most `limit` entries from position `from` on (0 for the first); undefined if there is no such run. Fails if one
-   * of them is damaged.
+   * At most `limit` entries from position `from` on (0 for the first); undefined if there is no such run. Where these are
+   * large it may give fewer, but at least one if there is any. Fails if one of them is damaged.
    */
   read(key: RunKey, from: number, limit: number): MaybePromise<readonly Entry[] | undefined>;
   /** The run that was created with an idempotency key; undefined if there is none. Fails for a damaged one. */

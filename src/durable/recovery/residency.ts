@@ -10,6 +10,7 @@ import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../..
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
 import type { Journal, JournaledAgent } from "../../runtime/execution/operations.ts";
+import { readLog } from "../../runtime/log/fold-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { SubRunActivity } from "../../runtime/log/run-write.ts";
 import { fed } from "../../runtime/log/run-write.ts";
@@ -465,7 +466,7 @@ export class Residency implements JournalEvents {
       await log.commit();
       await this.#run.slot?.unqueued();
       const { committed } = log;
-      const entries = await store.read(log.key, 0, committed);
+      const entries = await readLog(store, log.key, committed);
       if (this.#isPastReplay(execution)) {
         this.#goOnWithoutReplay();
         return;

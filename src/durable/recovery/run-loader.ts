@@ -1,15 +1,20 @@
-import { aboutRun } from "../../core/about-run.ts";
+import { aboutRun, aboutStored } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
+import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import { foldEntries } from "../../core/evolve.ts";
+import { evolve, foldEntries } from "../../core/evolve.ts";
+import { failureOf } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
 import type { CreatedEntry, Entry } from "../../core/log.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
+import { roughLength } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
-import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
+import { countRun } from "../../core/statistics.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
+import { isLogSizeError } from "../../runtime/log/part-size.ts";
+import { fed } from "../../runtime/log/run-write.ts";
 import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
 import { subRunsBegun } from "../replay/history.ts";
@@ -241,19 +246,27 @@ export class RunLoader {
     return isCountedByStore(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
   }
 
-  async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
-    const entries = await this.#logs.read(key, position);
+  async #revive(stored: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
+    const { key, position, created } = stored;
     // A run that was to begin later, or in another process than the one that accepted it, has begun in no process.
     const isNew = head.status === "created" && head.takeovers === 0;
     const failure = isNew ? undefined : this.#failureAtLoad(key, created, head);
+    const isOwned = head.owner === this.#worker.name;
+    if (isOwned && failure?.code === "crash_loop") return this.#failUnread({ ...stored, head }, failure);
+    let entries: readonly Entry[] | undefined;
+    try {
+      entries = await this.#logs.read(key, position);
+    } catch (error) {
+      if (!isOwned || !isLogSizeError(error)) throw error;
+      return this.#failUnread({ ...stored, head }, error);
+    }
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
     const live = this.#worker.runs.find(key);
     if (live === undefined && this.#worker.isClosed) await this.#giveBack(key, position, head);
     if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
-    const state = foldEntries(key.run_id, entries);
-    const run = this.#admit(key, agent, state, head);
+    const run = this.#admit(key, agent, entries, head);
     this.damaged.forget(key);
     if (failure !== undefined) run.fail(failure);
     else {
@@ -262,6 +275,54 @@ export class RunLoader {
       if (isOrphan) inBackground(this.#worker.logger, run.cancel().catch(ignore));
     }
     return run;
+  }
+
+  /**
+   * Ends a run that this process owns as failed, without its log: that is too large, or may be what ends the processes that
+   * read it. Its open questions are settled by its end alone.
+   */
+  async #failUnread(run: StoredRun, error: CadenzaError): Promise<undefined> {
+    const { store, clock, logger, name } = this.#worker;
+    const { key, created } = run;
+    if (this.#worker.isClosed) {
+      await this.#giveBack(key, run.position, run.head);
+      return;
+    }
+    await this.#cancelStoredSubRuns(key);
+    for (let found: StoredRun | undefined = run; found?.head.owner === name; found = await store.find(key)) {
+      const { head, position } = found;
+      if (isFinal(head.status) || head.epoch !== run.head.epoch) return;
+      const state = foldEntries(key.run_id, [created]);
+      const at = clock.now();
+      const decision = decide(state, { type: "end", at, failure: failureOf(error, false), usage: null });
+      const entries = isRefusal(decision) ? [] : decision;
+      for (const entry of entries) evolve(state, entry);
+      const left = { owner: null, epoch: head.epoch + 1, due_at: null, blocked: null, holds_slot: false };
+      const ended: RunHead = { ...head, ...left, status: state.status, finished_at: at };
+      const wake = created.parent && { ...key, run_id: created.parent.run_id };
+      const write = { entries, head: ended, counters: countRun(state), wake };
+      const expected = { epoch: head.epoch, position, owner: name };
+      if ((await store.append(key, expected, fed(store, write, state, position, head, 0))) !== undefined) continue;
+      logger.error("A run has failed without its log being read.", { ...aboutStored(run), error });
+      this.damaged.forget(key);
+      this.#worker.onReleased(key, ended);
+      if (head.holds_slot) this.#worker.onSlotFree();
+      const parent = wake && this.#worker.runs.find(wake);
+      if (parent !== undefined) leased(parent)?.onWoken();
+      else if (wake !== undefined) this.#worker.onWake(wake);
+      return;
+    }
+  }
+
+  /** As {@link #cancelSubRuns}, for a run whose log is not read: the store lists its sub-runs. */
+  async #cancelStoredSubRuns({ tenant, run_id }: RunKey): Promise<void> {
+    let after: string | undefined;
+    for (;;) {
+      const page = await this.#worker.store.list({ tenant, parents: [run_id], after, limit: PAGE, offset: 0 });
+      for (const { key, head } of page) if (!isFinal(head.status)) await this.#worker.runs.cancelAnywhere(key);
+      after = page.at(-1)?.key.run_id;
+      if (page.length < PAGE) return;
+    }
   }
 
   /** This process closes, and begins no run that the store has just given to it. Another process continues them at once. */
@@ -303,10 +364,13 @@ export class RunLoader {
     if (run.slot?.isQueued === true) owned.residency.forgetTakeovers();
   }
 
-  #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
+  #admit(key: RunKey, agent: Agent, entries: readonly Entry[], head: RunHead): LiveRun {
+    const state = foldEntries(key.run_id, entries);
+    let size = 0;
+    if (this.#worker.store.persistent) for (const entry of entries) size += roughLength(entry);
     const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
-    run.log.adopt(state, head);
+    run.log.adopt(state, head, size);
     const owned = leased(run);
     if (owned !== undefined) owned.residency.head.isTakenOver = true;
     runs.add(run);
@@ -320,7 +384,7 @@ export class RunLoader {
     if (entries !== undefined) await this.#cancelSubRuns(key, entries);
     if (entries === undefined || this.#worker.isClosed) return;
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
-    const run = this.#admit(key, agent, foldEntries(key.run_id, entries), head);
+    const run = this.#admit(key, agent, entries, head);
     run.onEnd();
     run.endWithoutAgent();
   }

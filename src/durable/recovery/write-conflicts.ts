@@ -3,6 +3,7 @@ import { copyJson, sameJson } from "../../core/json.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Store, StoreConflict } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
+import { readRange } from "../../runtime/log/fold-log.ts";
 import { lostError, takenError } from "../../runtime/log/refusals.ts";
 import type { Attempt, Outcome } from "../../runtime/log/run-write.ts";
 
@@ -61,7 +62,8 @@ async function recognise(
 /** What the store holds where an attempt wrote. Undefined also for entries that only a newer version can have written. */
 async function readBack(store: Store, { key, expected, write }: Attempt): Promise<readonly Entry[] | undefined> {
   try {
-    return await store.read(key, expected?.position ?? 0, write.entries.length);
+    const from = expected?.position ?? 0;
+    return await readRange(store, key, from, from + write.entries.length);
   } catch (error) {
     if (newerPart(error) !== undefined) return undefined;
     throw error;

@@ -1,32 +1,81 @@
 import { CadenzaError, notFound } from "../../core/errors.ts";
-import { evolve } from "../../core/evolve.ts";
+import { evolve, foldEntries } from "../../core/evolve.ts";
 import type { Entry } from "../../core/log.ts";
 import type { RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
+import { roughLength } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
+import { isLogSizeError, logSizeError } from "./part-size.ts";
 
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
 /** How many entries of a whole log are read at a time. */
 const LONG_CHUNK = 1_000;
 
+/** About how many characters of JSON the log of a run may have, unless a runtime says otherwise. */
+export const MAX_LOG = 256 * 1024 * 1024;
+const limits = new WeakMap<Store, number>();
+
+/** Limits how long a log of a persistent store may be that is folded or read as a whole. */
+export function limitLogs(store: Store, maxLogBytes: number): void {
+  limits.set(store, maxLogBytes);
+}
+
+/** Counts what is read of a log of a persistent store. Throws `limit_reached` if it is too much. */
+function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined): number {
+  if (!store.persistent || entries === undefined) return 0;
+  const most = limits.get(store) ?? MAX_LOG;
+  let measured = size;
+  for (const entry of entries) measured += roughLength(entry);
+  if (measured > most) throw logSizeError(key.run_id, most);
+  return measured;
+}
+
 /** The state of a run in the store, up to a position of its log. Undefined: the store does not have the run. */
 export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<RunState | undefined> {
-  return foldOn(store, key, initialState(key.run_id), until);
+  const onError = (error: unknown) => foldEnds(store, key, until, error);
+  try {
+    const folded = foldOn(store, key, initialState(key.run_id), until);
+    return isPromise(folded) ? folded.catch(onError) : folded;
+  } catch (error) {
+    return onError(error);
+  }
+}
+
+/** Of a log that is too large, where it says that the run has failed: the state without what is in between. */
+async function foldEnds(store: Store, key: RunKey, until: number, error: unknown): Promise<RunState> {
+  if (!isLogSizeError(error) || !Number.isFinite(until)) throw error;
+  const [created] = (await store.read(key, 0, 1)) ?? [];
+  const [ended] = (await store.read(key, until - 1, 1)) ?? [];
+  if (created === undefined || ended?.type !== "ended" || ended.outcome !== "failed") throw error;
+  const state = foldEntries(key.run_id, [created, ended]);
+  state.position = until;
+  return state;
 }
 
 /** Folds the rest of a log, up to a position, on a state of it. Undefined: the store does not have the run. */
-export function foldOn(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
+export function foldOn(
+  store: Store,
+  key: RunKey,
+  state: RunState,
+  until: number,
+  from = 0,
+): MaybePromise<RunState | undefined> {
+  let size = from;
   for (;;) {
     const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
     if (isPromise(entries))
-      return entries.then((later) =>
-        foldChunk(state, later, until) ? foldOn(store, key, state, until) : stateOrNothing(state, later),
-      );
+      return entries.then((later) => {
+        const measured = measure(store, key, size, later);
+        return foldChunk(state, later, until)
+          ? foldOn(store, key, state, until, measured)
+          : stateOrNothing(state, later);
+      });
+    size = measure(store, key, size, entries);
     if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
   }
 }
@@ -40,10 +89,25 @@ export async function findStored(store: Store, key: RunKey): Promise<StoredRun> 
 
 /** The first `length` entries of a log. Undefined: the store has fewer. */
 export async function readLog(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+  const entries = await readRange(store, key, 0, length);
+  return entries?.length === length ? entries : undefined;
+}
+
+/** The entries of a log between two positions, as far as the store has them. Undefined: it does not have the run. */
+export async function readRange(
+  store: Store,
+  key: RunKey,
+  from: number,
+  to: number,
+): Promise<readonly Entry[] | undefined> {
   const all: Entry[] = [];
-  while (all.length < length) {
-    const chunk = await store.read(key, all.length, Math.min(LONG_CHUNK, length - all.length));
-    if (chunk === undefined || chunk.length === 0) return undefined;
+  let size = 0;
+  while (from + all.length < to) {
+    const at = from + all.length;
+    const chunk = await store.read(key, at, Math.min(LONG_CHUNK, to - at));
+    if (chunk === undefined) return undefined;
+    if (chunk.length === 0) break;
+    size = measure(store, key, size, chunk);
     for (const entry of chunk) all.push(entry);
   }
   return all;

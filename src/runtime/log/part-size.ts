@@ -41,6 +41,7 @@ export function messageBytes(data: JsonValue, maxBytes: number): number {
 /** The limits on the messages of one run. */
 export interface MessageLimits {
   readonly maxLogEntries: number;
+  readonly maxLogBytes: number;
   readonly maxWaitingMessages: number;
   readonly maxWaitingBytes: number;
 }
@@ -63,6 +64,17 @@ export function checkWaiting(runId: string, waiting: WaitingMessages, bytes: num
 export function checkLogLength(length: number, maxEntries: number): void {
   if (length >= maxEntries)
     throw limitError("maxLogEntries", `The run's log has reached its limit of ${maxEntries} entries.`);
+}
+
+/** The error of a log that is too large to be read as a whole, or to take more entries. */
+export function logSizeError(runId: string, most: number): CadenzaError {
+  const message = `The log of run ${runId} has more than limits.maxLogBytes (${most}) characters as JSON.`;
+  return new CadenzaError("limit_reached", message, { run_id: runId, limit: "maxLogBytes" });
+}
+
+/** Whether an error says that a log is too large to be read as a whole. */
+export function isLogSizeError(error: unknown): error is CadenzaError {
+  return CadenzaError.is(error) && error.limit === "maxLogBytes";
 }
 
 function checkPart({ content = "", content_url = "" }: MessagePart, maxBytes: number): void {

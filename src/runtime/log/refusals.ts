@@ -1,6 +1,6 @@
 import type { Refusal } from "../../core/decide.ts";
 import type { Issue } from "../../core/errors.ts";
-import { CadenzaError, noSession } from "../../core/errors.ts";
+import { CadenzaError, noSession, unwritableError } from "../../core/errors.ts";
 import type { SessionChange, StoreConflict } from "../../core/ports.ts";
 import type { RunState } from "../../core/state.ts";
 import { openQuestions } from "../../core/state.ts";
@@ -99,6 +99,7 @@ export function isLost(error: unknown): error is CadenzaError {
  * meanwhile. Undefined: it is another conflict.
  */
 export function takenError(conflict: StoreConflict, session: SessionChange | undefined): CadenzaError | undefined {
+  if (conflict.conflict === "unwritable") return unwritableError(conflict.reason);
   if (conflict.conflict === "foreign" && session !== undefined) return noSession(session.session_id);
   if (conflict.conflict !== "key_used") return undefined;
   const { run_id } = conflict;

@@ -5,7 +5,7 @@ import { beginsToWait, carriedEntry, commandOf } from "../../core/commands.ts";
 import { copyState } from "../../core/copy-state.ts";
 import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, unwritableError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import { newerPart } from "../../core/format.ts";
 import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
@@ -14,11 +14,13 @@ import type { Logger, RunHead, RunKey, SessionChange, StoreConflict } from "../.
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
+import { roughLength } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState, isFinal } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
+import { logSizeError } from "./part-size.ts";
 import { lostError } from "./refusals.ts";
 import type { Attempt, LogResidence, Outcome } from "./run-write.ts";
 import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
@@ -26,10 +28,14 @@ import type { SharedByRuns } from "./shared-by-runs.ts";
 import { Outage } from "./store-failures.ts";
 
 const noEntries: readonly Entry[] = [];
+/** About how many characters of JSON a write to a persistent store has. One command may have more. */
+const MAX_WRITE = 1_048_576;
 
 /** The run that a log belongs to, and what the log reports to it. */
 export interface LogRun {
   readonly shared: SharedByRuns;
+  /** Ends the run as failed, whatever its agent is doing. */
+  fail(error: CadenzaError): void;
   /** The session change that goes with the end of the run. */
   sessionAtEnd(): SessionChange | undefined;
   /** Whether the end of the run must not be written yet, because no process would cancel its sub-runs after that. */
@@ -62,8 +68,12 @@ export class RunLog {
   #state: RunState;
   /** What goes with the next write. Undefined: nothing. */
   #due: Due | undefined;
+  /** What goes with the writes before that one, each with the state after it. Undefined: there is no such write. */
+  #sealed: Sealed[] | undefined;
   #head: RunHead | undefined;
   #committed = 0;
+  /** About how many characters the log has as JSON; 0 in a store that is not persistent. */
+  #size = 0;
   #writing: Promise<void> | undefined;
   /** What has kept the log from being written. Undefined: nothing so far. */
   #trouble: Trouble | undefined;
@@ -115,7 +125,7 @@ export class RunLog {
   }
 
   get #troubles(): Trouble {
-    this.#trouble ??= { lost: undefined, outage: undefined, failingCalls: 0 };
+    this.#trouble ??= { lost: undefined, unwritable: undefined, outage: undefined, failingCalls: 0 };
     return this.#trouble;
   }
 
@@ -127,9 +137,10 @@ export class RunLog {
     this.decide(command);
   }
 
-  /** Begins with a run that is in the store: its entries so far, and its head as it is there. */
-  adopt(state: RunState, head: RunHead): void {
+  /** Begins with a run that is in the store: its entries so far, its head as it is there, and the length of its JSON. */
+  adopt(state: RunState, head: RunHead, size: number): void {
     this.#state = state;
+    this.#size = size;
     this.#committed = state.position;
     this.#fromOthers.position = state.position;
     this.#head = head;
@@ -143,6 +154,7 @@ export class RunLog {
     const activeTime = command.type === "emit" ? undefined : this.activeTime;
     const decision = this.#decide(command, activeTime?.ms);
     if (had === 0 && this.#entries.length > 0) this.#run.shared.commitSoon(this);
+    if (this.#size > this.#run.shared.settings.maxLogBytes) this.#failForSize();
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
     if (activeTime !== undefined) this.#run.settleActiveTime();
@@ -156,12 +168,42 @@ export class RunLog {
     const carried = carriedEntry(command);
     if (carried !== undefined && decision[0] !== undefined && decision[0] !== carried)
       this.#setStanding(carried, decision[0]);
-    const { entries } = this.#next;
+    const { persistent } = this.#run.shared.store;
+    if (persistent) this.#seal();
+    const due = this.#next;
     for (const entry of decision) {
       evolve(this.#state, entry);
-      entries.push(entry);
+      due.entries.push(entry);
+      if (!persistent) continue;
+      const size = roughLength(entry);
+      due.size += size;
+      this.#size += size;
     }
     return decision;
+  }
+
+  /** Fails the run, once. */
+  #failForSize(): void {
+    const { clock, settings } = this.#run.shared;
+    this.#size = Number.NEGATIVE_INFINITY;
+    const failed = clock.turn().then(() => {
+      if (!this.lost && !isFinal(this.#state.status))
+        this.#run.fail(logSizeError(this.key.run_id, settings.maxLogBytes));
+    });
+    inBackground(this.logger, failed);
+  }
+
+  /** Cuts what goes with the next write if it is large enough. What is decided later goes with another one. */
+  #seal(): void {
+    const due = this.#due;
+    if (due === undefined || due.size <= MAX_WRITE) return;
+    this.#due = undefined;
+    const isFirst = this.#head === undefined && this.#writing === undefined && this.#sealed === undefined;
+    if (!isFirst && due.session !== undefined) {
+      this.#next.session = due.session;
+      due.session = undefined;
+    }
+    this.#sealed = [...(this.#sealed ?? []), { due, state: copyState(this.#state) }];
   }
 
   /** A change of the session that goes with the next write, also if no entry does. */
@@ -181,7 +223,7 @@ export class RunLog {
   }
 
   get #next(): Due {
-    this.#due ??= { entries: [], session: undefined, idempotencyKey: null, isHeadDue: false, isHeld: false };
+    this.#due ??= newDue();
     return this.#due;
   }
 
@@ -289,16 +331,18 @@ export class RunLog {
 
   /** Whether something has been decided that is not handed to the store yet. */
   get isDue(): boolean {
-    return this.#due !== undefined;
+    return this.#due !== undefined || this.#sealed !== undefined;
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
-    const due = this.#due;
+    const sealed = this.#sealed?.[0];
+    const due = sealed?.due ?? this.#due;
     if (due === undefined || due.isHeld || this.#writing !== undefined || this.lost) return;
-    const isOver = isFinal(this.state.status);
+    const isOver = isFinal((sealed?.state ?? this.#state).status);
     if (isOver && this.#run.isEndHeld) return;
-    if (due.entries.length > 0 || due.session !== undefined || (due.isHeadDue && !isOver)) this.#write(due);
+    if (due.entries.length > 0 || due.session !== undefined || (due.isHeadDue && !isOver))
+      this.#write(due, sealed?.state);
   }
 
   /** Has the head written that the run should have by now, also if nothing else is to be written. */
@@ -368,6 +412,7 @@ export class RunLog {
     const trouble = this.#troubles;
     trouble.lost = reason;
     trouble.outage?.end();
+    this.#sealed = undefined;
     if (this.#due !== undefined) this.#due.entries = [];
     this.refuse(reason);
     this.#waiters = undefined;
@@ -379,21 +424,24 @@ export class RunLog {
     return endOf(this.logger, write);
   }
 
-  #write({ entries, session, idempotencyKey }: Due): void {
+  #write({ entries, session, idempotencyKey }: Due, sealed: RunState | undefined): void {
     const { shared } = this.#run;
     const before = this.#head;
-    this.#due = undefined;
-    const plan = this.residence?.plan(this.#state, entries, before, this.#committed);
-    const head = plan === undefined ? localHead(this.#state, before) : plan.head;
+    const state = sealed ?? this.#state;
+    if (sealed === undefined) this.#due = undefined;
+    else this.#sealed = this.#sealed?.length === 1 ? undefined : this.#sealed?.slice(1);
+    const plan = this.residence?.plan(state, entries, before, this.#committed);
+    const head = plan === undefined ? localHead(state, before) : plan.head;
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
-    const write = writeOf(this.#state, entries, head, plan?.wake, session, this.#run);
+    const write = writeOf(state, entries, head, plan?.wake, session, this.#run);
     const attempt: Attempt = {
       key: this.key,
-      write: fed(shared.store, write, this.#state, this.#committed, before, this.#others?.position ?? 0),
+      write: fed(shared.store, write, state, this.#committed, before, this.#others?.position ?? 0),
       session,
       expected: plan === undefined ? before && expectedAfter(before, this.#committed) : plan.expected,
       idempotencyKey,
+      sealed,
     };
     this.activeTime?.count();
     const outcome = this.#send(attempt);
@@ -429,6 +477,9 @@ export class RunLog {
   }
 
   #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
+    // A run that was not created has no log to say so: its caller gets the error.
+    if (conflict.conflict === "unwritable" && attempt.expected !== undefined)
+      return { is: "unwritable", error: unwritableError(conflict.reason) };
     const failed = this.#trouble?.outage?.attempts ?? [];
     const outcome = this.residence?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
     return isPromise(outcome) ? outcome.catch((error: unknown) => this.#failedToSend(error, attempt)) : outcome;
@@ -473,6 +524,9 @@ export class RunLog {
       case "lost":
         this.#giveUp(outcome.error, outcome.after);
         return;
+      case "unwritable":
+        this.#dropUnwritable(outcome.error, attempt);
+        return;
       case "failed":
         if (this.#head !== undefined) this.#onFailed(outcome.failure, attempt);
         else this.#writing = this.#done(this.#confirmCreate(outcome.failure, attempt));
@@ -499,10 +553,30 @@ export class RunLog {
   }
 
   /** An earlier attempt was written after all: what the last one adds to it goes next. */
-  #onRecognised(own: Attempt, { write, session }: Attempt): void {
+  #onRecognised(own: Attempt, { write, session, sealed }: Attempt): void {
     const rest = write.entries.slice(own.write.entries.length);
-    this.#goesFirst(rest, session === own.session ? undefined : session);
+    this.#goesFirst(rest, session === own.session ? undefined : session, sealed);
     this.#onWritten(own);
+  }
+
+  /**
+   * The store can never hold a write. It is dropped, with all that was decided after it, and the run fails on the log that
+   * is there.
+   */
+  #dropUnwritable(error: CadenzaError, attempt: Attempt): void {
+    const sizes = attempt.write.entries.map(roughLength);
+    const size = Math.max(0, ...sizes);
+    const type = attempt.write.entries[sizes.indexOf(size)]?.type;
+    this.#troubles.unwritable = new CadenzaError(
+      "limit_reached",
+      `${error.message} The largest entry of the write is \`${type}\`, with about ${size} characters as JSON.`,
+      { run_id: this.key.run_id, limit: "entry" },
+    );
+    this.refuse(this.#troubles.unwritable);
+    this.#unseal();
+    for (const entry of [...attempt.write.entries, ...this.#entries]) this.#setStanding(entry, "dropped");
+    this.#due = undefined;
+    this.#decideAgain();
   }
 
   /** The log in the store is longer: what was decided here is decided again on what is there now. */
@@ -555,15 +629,22 @@ export class RunLog {
     this.tellReaders();
     this.#run.onCommit();
     this.#run.onReloaded();
+    const unwritable = this.#trouble?.unwritable;
+    if (unwritable !== undefined) {
+      this.#troubles.unwritable = undefined;
+      this.#run.fail(unwritable);
+    }
     this.#tellWaiters();
     this.flush();
   }
 
   /** Decides the pending entries again on a newer state. */
   #decideAgainOn(state: RunState): void {
+    this.#unseal();
     const decided = this.#entries;
     this.#state = state;
     this.#next.entries = [];
+    this.#next.size = 0;
     for (const entry of decided) {
       const decision = this.#decide(commandOf(entry));
       const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
@@ -591,15 +672,24 @@ export class RunLog {
     const entries = attempt?.write.entries ?? noEntries;
     if (entries.length === 0) this.#next.isHeadDue = true;
     if (attempt === undefined) return;
-    this.#next.idempotencyKey = attempt.idempotencyKey;
-    this.#goesFirst(entries, attempt.session);
+    this.#goesFirst(entries, attempt.session, attempt.sealed).idempotencyKey = attempt.idempotencyKey;
   }
 
-  /** These go before the entries of the next write. */
-  #goesFirst(entries: readonly Entry[], session: SessionChange | undefined): void {
-    const due = this.#next;
+  /** These go before all else. `sealed`: in a write of their own, with the state after it. */
+  #goesFirst(entries: readonly Entry[], session: SessionChange | undefined, sealed: RunState | undefined): Due {
+    if (sealed !== undefined) this.#sealed = [{ due: newDue(), state: sealed }, ...(this.#sealed ?? [])];
+    const due = this.#sealed?.[0]?.due ?? this.#next;
     due.entries = [...entries, ...due.entries];
     due.session = bothChanges(session, due.session);
+    if (this.#run.shared.store.persistent) for (const entry of entries) due.size += roughLength(entry);
+    return due;
+  }
+
+  /** Puts all that is not handed to the store yet together. */
+  #unseal(): void {
+    const sealed = this.#sealed ?? [];
+    this.#sealed = undefined;
+    for (const { due } of sealed.toReversed()) this.#goesFirst(due.entries, due.session, undefined);
   }
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
@@ -636,10 +726,22 @@ export class RunLog {
   }
 }
 
+function newDue(): Due {
+  return { entries: [], size: 0, session: undefined, idempotencyKey: null, isHeadDue: false, isHeld: false };
+}
+
+/** What goes with a write before the next one, and the state after it. */
+interface Sealed {
+  readonly due: Due;
+  readonly state: RunState;
+}
+
 /** What goes with the next write. */
 interface Due {
   /** What has been decided and is not handed to the store yet. */
   entries: Entry[];
+  /** About how many characters they have as JSON; 0 in a store that is not persistent. */
+  size: number;
   session: SessionChange | undefined;
   /** Of a new run: the key that its caller has given. */
   idempotencyKey: string | null;
@@ -663,6 +765,8 @@ interface Others {
 interface Trouble {
   /** Why nothing is written any more. */
   lost: CadenzaError | undefined;
+  /** Why the run fails when its log has been read again: the store can never hold what was decided. */
+  unwritable: CadenzaError | undefined;
   /** While the store fails to take a write. */
   outage: Outage | undefined;
   /** How many calls that the agent waits for the store has failed to answer, and is asked again. */

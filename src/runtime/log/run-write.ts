@@ -16,19 +16,22 @@ export interface Attempt {
   /** What the write expects of the run in the store. Undefined: that the run is not there. */
   readonly expected: Expected | undefined;
   readonly idempotencyKey: string | null;
+  /** The state after its entries, if more had been decided when it was handed over: they go with later writes. */
+  readonly sealed: RunState | undefined;
 }
 
 /**
  * The outcome of a write that the store did not accept at once.
  * `recognised`: an earlier attempt was written, although the store had reported a failure. `again`: it is to be written
  * once more, after `before`. `behind`: the log in the store has entries that are not known here. `lost`: nothing more
- * can be written; `after` is called when the run is given up. `failed`: the store failed.
+ * can be written; `after` is called when the run is given up. `unwritable`: the store can never hold it. `failed`: the store failed.
  */
 export type Outcome =
   | { readonly is: "recognised"; readonly own: Attempt }
   | { readonly is: "again"; before(): void }
   | { readonly is: "behind" }
   | { readonly is: "lost"; readonly error: CadenzaError; readonly after?: () => void }
+  | { readonly is: "unwritable"; readonly error: CadenzaError }
   | { readonly is: "failed"; readonly failure: CadenzaError };
 
 /** What a write expects of the run in a store of several processes, and what it leaves there. */

@@ -5,6 +5,7 @@ import { MemoryStore } from "../../stores/memory/memory.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, readId } from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
+import { limitLogs, MAX_LOG } from "../log/fold-log.ts";
 import { StoreClock } from "../log/store-clock.ts";
 import { guarded } from "../log/store-failures.ts";
 import { guardedClock, machineClock, silentLogger, systemIds } from "../log/system.ts";
@@ -102,6 +103,11 @@ export interface LimitOptions {
   readonly maxQueuedRuns?: number | undefined;
   /** How many entries the log of one run may have. A run that exceeds it fails. Default: 1,000,000. */
   readonly maxLogEntries?: number | undefined;
+  /**
+   * How many characters the log of one run may have as JSON, in a persistent store. A run that exceeds it fails, and a log that
+   * exceeds it is not read as a whole: calls that need all of it reject. Default: 268,435,456 (256 MiB).
+   */
+  readonly maxLogBytes?: number | undefined;
   /** How many messages may wait until the agent of their run receives them. Default: 10,000. */
   readonly maxWaitingMessages?: number | undefined;
   /** How many bytes of UTF-8 the data of these may have as JSON, in all. Default: 16 MiB. */
@@ -208,6 +214,7 @@ const limitDefaults = {
   maxDepth: 32,
   maxQueuedRuns: 1_000,
   maxLogEntries: 1_000_000,
+  maxLogBytes: MAX_LOG,
   maxWaitingMessages: 10_000,
   maxWaitingBytes: 16 * MIB,
   maxPartBytes: 10 * MIB,
@@ -284,6 +291,9 @@ export function readOptions(options: RuntimeOptions): Settings {
   const store = options.store === undefined ? new MemoryStore({ clock }) : port("store", options.store);
   const isShared = store.persistent && Reflect.get(store, engineKey) !== undefined;
   const safeStore = guarded(store, () => feed.look());
+  const standard = store.persistent ? persistentTenants : tenantDefaults;
+  const { limits, perTenant } = readLimits(options.limits, standard);
+  limitLogs(safeStore, limits.maxLogBytes);
   const storeClock = new StoreClock(clock, safeStore);
   const feed = new Feed(safeStore, storeClock, logger);
   return {
@@ -307,7 +317,8 @@ export function readOptions(options: RuntimeOptions): Settings {
       store.persistent ? persistentRetention : retentionDefaults,
       options.retention,
     ),
-    ...readLimits(options.limits, store.persistent ? persistentTenants : tenantDefaults),
+    limits,
+    perTenant,
   };
 }
 

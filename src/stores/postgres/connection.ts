@@ -1,8 +1,8 @@
 import type { Emitter } from "../../core/background.ts";
-import { inBackground, listen } from "../../core/background.ts";
+import { endOf, inBackground, listen } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { ignore } from "../../core/promises.ts";
-import { machineClock, silentLogger, systemChance } from "../../runtime/log/system.ts";
+import { machineClock, silentLogger, systemChance, systemIds } from "../../runtime/log/system.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import { DeadlineError, outcomeOf, storeFailed } from "./errors.ts";
 import type { PostgresClient, PostgresPool, PostgresResult } from "./options.ts";
@@ -21,15 +21,22 @@ const clock = machineClock(silentLogger);
 /** Sends statements to the server, each with a deadline. Statements are unnamed: named ones fail behind poolers. */
 export class Connection {
   readonly #pool: PostgresPool;
-  readonly #timeoutMs: number;
+  /** How long a call may take, in milliseconds. */
+  readonly timeoutMs: number;
   readonly #unwatch: () => void;
   readonly #kept: KeptClient | undefined;
+  /** Marks the statements of this connection at the server. */
+  readonly #name = systemIds.token();
+  #statements = 0;
+  /** The marks of the statements that were given up and are to be cancelled. */
+  #givenUp: string[] = [];
+  #cancelling: Promise<void> | undefined;
   #isClosed = false;
 
   /** `lane`: its statements share one connection, which is kept for them if the pool has enough. */
   constructor(pool: PostgresPool, timeoutMs: number, lane?: "lane") {
     this.#pool = pool;
-    this.#timeoutMs = timeoutMs;
+    this.timeoutMs = timeoutMs;
     this.#unwatch = watchErrors(pool);
     if (lane !== undefined && pool.connect !== undefined) this.#kept = new KeptClient(pool);
   }
@@ -43,24 +50,60 @@ export class Connection {
     }
   }
 
-  /** As `query`, but throws what the driver threw. */
-  attempt(sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
-    const call: Call = { isLate: false, abandon: ignore };
-    return this.inTime(this.#tryAgain(call, sql, values), () => {
-      call.isLate = true;
-      call.abandon();
+  /** As `query`, but throws what the driver threw. It takes `timeoutMs` at most. */
+  attempt(sql: string, values: readonly PostgresValue[], timeoutMs = this.timeoutMs): Promise<readonly StoredRow[]> {
+    const mark = `/* cadenza ${this.#name} ${++this.#statements} */`;
+    const call: Call = { isLate: false, isSent: false, abandon: ignore };
+    return this.inTime(
+      this.#tryAgain(call, `${mark} ${sql}`, values),
+      () => {
+        call.isLate = true;
+        call.abandon();
+        if (call.isSent) this.#cancel(mark);
+        return undefined;
+      },
+      timeoutMs,
+    );
+  }
+
+  /**
+   * The outcome of work, or an error when the deadline of a call comes first. `late`: called then, and may tell another
+   * error.
+   */
+  inTime<T>(work: Promise<T>, late: () => unknown = () => undefined, timeoutMs = this.timeoutMs): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const cancel = Number.isFinite(timeoutMs)
+        ? clock.setTimeout(() => reject(late() ?? new DeadlineError(timeoutMs)), timeoutMs)
+        : ignore;
+      inBackground(silentLogger, work.then(resolve, reject).finally(cancel));
     });
   }
 
-  /** The outcome of work, or an error when the deadline of a call comes first. `late`: called then. */
-  inTime<T>(work: Promise<T>, late: () => void = ignore): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const cancel = clock.setTimeout(() => {
-        reject(this.#deadlineError);
-        late();
-      }, this.#timeoutMs);
-      inBackground(silentLogger, work.then(resolve, reject).finally(cancel));
+  /**
+   * Cancels a statement at the server, which may hold locks and would go on. It is found by its text: behind a pooler no
+   * connection belongs to one client.
+   */
+  #cancel(mark: string): void {
+    this.#givenUp.push(mark);
+    this.#cancelling ??= endOf(silentLogger, this.#cancelAll()).finally(() => {
+      this.#cancelling = undefined;
     });
+  }
+
+  async #cancelAll(): Promise<void> {
+    while (this.#givenUp.length > 0 && !this.#isClosed) {
+      const marks = this.#givenUp;
+      this.#givenUp = [];
+      const call: Call = { isLate: false, isSent: false, abandon: ignore };
+      const sql = `SELECT pg_cancel_backend(a.pid) FROM pg_stat_activity a, jsonb_array_elements_text(($1::text)::jsonb) m
+        WHERE a.state = 'active' AND a.pid <> pg_backend_pid() AND starts_with(a.query, m)`;
+      const abandon = (): void => {
+        call.isLate = true;
+        call.abandon();
+      };
+      // Without an answer the server does not get this one either.
+      await this.inTime(this.#once(call, sql, [JSON.stringify(marks)]), abandon).catch(ignore);
+    }
   }
 
   close(): void {
@@ -73,7 +116,8 @@ export class Connection {
   async #tryAgain(call: Call, sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
     for (let attempt = 1; ; attempt++) {
       if (this.#isClosed) throw new CadenzaError("store_failed", "The store is closed.");
-      if (call.isLate) throw this.#deadlineError;
+      // The caller has its error.
+      if (call.isLate) throw new DeadlineError(this.timeoutMs);
       try {
         return (await this.#once(call, sql, [...values])).rows as readonly StoredRow[];
       } catch (error) {
@@ -84,7 +128,10 @@ export class Connection {
   }
 
   async #once(call: Call, sql: string, values: PostgresValue[]): Promise<PostgresResult> {
-    if (this.#pool.connect === undefined) return this.#pool.query(sql, values);
+    if (this.#pool.connect === undefined) {
+      call.isSent = true;
+      return this.#pool.query(sql, values);
+    }
     const client = await (this.#kept?.lend() ?? lend(this.#pool));
     client.on("error", ignore);
     const giveBack = (destroy: boolean): void => {
@@ -95,10 +142,11 @@ export class Connection {
     };
     if (call.isLate) {
       giveBack(false);
-      throw this.#deadlineError;
+      throw new DeadlineError(this.timeoutMs);
     }
     // A connection that does not answer may never answer again.
     call.abandon = () => giveBack(true);
+    call.isSent = true;
     try {
       const result = await client.query(sql, values);
       if (!call.isLate) giveBack(false);
@@ -108,16 +156,14 @@ export class Connection {
       throw error;
     }
   }
-
-  get #deadlineError(): DeadlineError {
-    return new DeadlineError(this.#timeoutMs);
-  }
 }
 
 /** A statement, with all its attempts. */
 interface Call {
   /** Its deadline has passed. */
   isLate: boolean;
+  /** The server may have it. */
+  isSent: boolean;
   /** Closes the connection that it uses. */
   abandon: () => void;
 }
@@ -130,7 +176,9 @@ const LEFT = 2;
 /** Takes note that a connection of the pool is kept, until the returned function is called. */
 export function keep(pool: PostgresPool): () => void {
   keptOf.set(pool, (keptOf.get(pool) ?? 0) + 1);
-  return () => void keptOf.set(pool, (keptOf.get(pool) ?? 1) - 1);
+  return () => {
+    keptOf.set(pool, (keptOf.get(pool) ?? 1) - 1);
+  };
 }
 
 /** A connection that is lent to one statement at a time, and kept between them if the pool has enough others. */
@@ -204,7 +252,7 @@ class KeptClient {
   }
 }
 
-function pause(ms: number): Promise<void> {
+export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => {
     clock.setTimeout(resolve, ms);
   });

@@ -34,6 +34,18 @@ export function outcomeOf(error: unknown): Outcome {
   return code === undefined ? "unknown" : (entryOf(code)?.[0] ?? "statement");
 }
 
+/** Whether a lock was held for too long, or two transactions waited for each other: only this statement lacks a lock. */
+export function isLocked(error: unknown): boolean {
+  return codeOf(error) === "55P03";
+}
+
+/** Why the database can never hold what was written, if that is what an error says. */
+export function unwritableReason(error: unknown): string | undefined {
+  if (error instanceof RangeError) return "its JSON is longer than a string can be.";
+  const code = codeOf(CadenzaError.is(error) ? error.cause : error);
+  return code !== undefined && /^(22|54)/.test(code) ? `PostgreSQL refuses it (SQLSTATE ${code}).` : undefined;
+}
+
 /** The error that a caller gets. What the driver threw is its cause: clients may see the message. */
 export function storeFailed(cause: unknown): CadenzaError {
   if (cause instanceof CadenzaError) return cause;

@@ -55,7 +55,8 @@ export interface PostgresStoreOptions {
   readonly readOnly?: boolean | undefined;
   /**
    * How long a call may take, in milliseconds, with the time that it waits for a connection or behind another write.
-   * After that it fails with `store_failed`, and whether it was carried out is unknown. Less than half the lease.
+   * After that it fails with `store_failed`, and whether it was carried out is unknown. A write of more than a mebibyte has half
+   * a second more for each further one. Less than half the lease.
    * Default: 0.4 of the lease, thus 4,000.
    */
   readonly timeoutMs?: number | undefined;

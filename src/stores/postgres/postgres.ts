@@ -1,3 +1,4 @@
+import { unwritableError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
 import type {
   Backlog,
@@ -22,6 +23,7 @@ import type {
   TenantRetention,
 } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
+import { roughLength } from "../../core/rough-length.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
@@ -31,10 +33,12 @@ import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
 import { fromText, toJson, toText } from "../stored-rows.ts";
 import { Connection } from "./connection.ts";
+import { unwritableReason } from "./errors.ts";
 import { PostgresFeed } from "./feed.ts";
 import { Hints } from "./hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
 import { readOptions } from "./options.ts";
+import { pruneRuns } from "./prune.ts";
 import { Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
 import { SurveyReads } from "./survey.ts";
@@ -47,6 +51,8 @@ const PRUNE_CHUNK = 100;
 const SLOTS_CHUNK = 500;
 /** How many runs of a tenant are looked for at once, to be deleted. */
 const MAX_FOUND = 1_000;
+/** About how many characters of JSON the entries of one write may have. */
+const MAX_WRITE = 64 * 1_048_576;
 /** A run that is due within this time is told of, in milliseconds. */
 const SOON_MS = 1_000;
 
@@ -89,7 +95,7 @@ export class PostgresStore implements DurableStore {
     this.#connection = connection;
     this.#leases = new Connection(settings.pool, settings.renewalMs, "lane");
     this.#schema = quoteName(settings.schema);
-    this.#writer = new Writer(connection, `${this.#schema}.${feed === undefined ? "write_v1" : "write_fed_v1"}`, now);
+    this.#writer = new Writer(connection, this.#schema, feed !== undefined, now);
     this.#reads = new Reads(connection, this.#schema, now);
     this.#survey = new SurveyReads(connection, this.#schema, now);
     this.#hints = hints;
@@ -100,19 +106,21 @@ export class PostgresStore implements DurableStore {
   }
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write);
+    return this.#conflict(() => writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write);
   }
 
   async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.appendOf(key, expected, write), key, isDueSoon(write.head), write);
+    return this.#conflict(() => writes.appendOf(key, expected, write), key, isDueSoon(write.head), write);
   }
 
   async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.postOf(key, post), key, post.due !== undefined, post);
+    const answer = await this.#conflict(() => writes.postOf(key, post), key, post.due !== undefined, post);
+    if (answer?.conflict === "unwritable") throw unwritableError(answer.reason);
+    return answer;
   }
 
   async claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.claimOf(key, expected, head), key, false);
+    return this.#conflict(() => writes.claimOf(key, expected, head), key, false);
   }
 
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
@@ -221,13 +229,9 @@ export class PostgresStore implements DurableStore {
 
   /** Deletes in small transactions. */
   async prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): Promise<number> {
-    const most = Number.isFinite(maxRuns) ? maxRuns : null;
+    this.#checkWritable();
     let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
-    for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
-      count = Number(
-        await this.#call("prune_runs_v1($1::bigint, $2::float8, $3::integer)", [most, endedBefore, PRUNE_CHUNK]),
-      );
-    }
+    deleted += await pruneRuns(this.#connection, this.#schema, maxRuns, endedBefore);
     let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
     while (place !== null) {
       const next = await this.#call("prune_sessions_v1($1::float8, $2::float8, $3::bigint, $4::integer)", [
@@ -311,12 +315,22 @@ export class PostgresStore implements DurableStore {
   }
 
   async #conflict(
-    write: writes.PreparedWrite,
+    prepare: () => writes.PreparedWrite,
     key: RunKey,
     isDue: boolean,
-    { wake, feed }: Pick<RunWrite, "wake" | "feed"> = {},
+    { entries = [], wake, feed }: Partial<Pick<RunWrite, "entries" | "wake" | "feed">> = {},
   ): Promise<StoreConflict | undefined> {
-    const answer = (await this.#write(write)) as StoreConflict | null;
+    let length = 0;
+    for (const entry of entries) length += roughLength(entry);
+    if (length > MAX_WRITE) return unwritable(`it has about ${length} characters, and ${MAX_WRITE} is the most.`);
+    let answer: StoreConflict | null;
+    try {
+      answer = (await this.#write(prepare())) as StoreConflict | null;
+    } catch (error) {
+      const reason = unwritableReason(error);
+      if (reason === undefined) throw error;
+      return unwritable(reason);
+    }
     if (answer !== null)
       return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
     this.#hints?.note(key, isDue, feed !== undefined);
@@ -379,6 +393,10 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     connection.close();
     throw error;
   }
+}
+
+function unwritable(reason: string): StoreConflict {
+  return { conflict: "unwritable", reason };
 }
 
 /** The time for statements. Null: that of the server. */

@@ -1,12 +1,15 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { Connection } from "./connection.ts";
+import { pause } from "./connection.ts";
 import { deleteFunctions, pruneSlots, pruneWithParents } from "./delete-sql.ts";
+import { isLocked, storeFailed } from "./errors.ts";
 import { feed } from "./feed.ts";
 import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { surveyIndexes, tables } from "./tables.ts";
 import { takeDue, takeFunctions } from "./take-sql.ts";
+import { tryWriteFunctions } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesInLine } from "./write-sql.ts";
 
 /**
@@ -23,6 +26,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   locksOfKeys,
   creators,
   (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
+  tryWriteFunctions,
 ];
 
 /** A name in SQL, whatever it contains. */
@@ -36,8 +40,8 @@ function quoteText(text: string): string {
 }
 
 /**
- * The SQL that makes or upgrades the schema of a `PostgresStore`: one statement, which does nothing where nothing is
- * missing. For an administrator who runs it by hand, beside `migrate: false`.
+ * The SQL that makes or upgrades the schema of a `PostgresStore`: a statement for each step, which does nothing where nothing
+ * is missing. For an administrator who runs it by hand, beside `migrate: false`.
  *
  * @param schema the schema's name. Default: `cadenza`.
  * @example
@@ -49,15 +53,16 @@ function quoteText(text: string): string {
  */
 export function postgresSchemaSql(schema = "cadenza"): string {
   checkSchemaName(schema);
+  return migrations.map((_step, index) => stepSql(schema, index, 0)).join("");
+}
+
+/**
+ * One step as a statement. Several processes take steps one after the other. `waitMs`: how long the step waits for each
+ * table that another transaction uses, while the table is closed for later transactions; 0: until it has it.
+ */
+function stepSql(schema: string, index: number, waitMs: number): string {
   const name = quoteName(schema);
-  const steps = migrations.map((step, index) => {
-    const number = index + 1;
-    return `
-IF NOT EXISTS (SELECT 1 FROM ${name}.migrations WHERE number = ${number}) THEN
-${step(name)}
-  INSERT INTO ${name}.migrations (number) VALUES (${number});
-END IF;`;
-  });
+  const number = index + 1;
   return `DO $migration$
 BEGIN
 PERFORM pg_advisory_xact_lock(hashtextextended(${quoteText(`cadenza schema ${schema}`)}, 0));
@@ -65,7 +70,11 @@ IF to_regnamespace(${quoteText(name)}) IS NULL THEN
   CREATE SCHEMA ${name};
 END IF;
 CREATE TABLE IF NOT EXISTS ${name}.migrations (number integer PRIMARY KEY);
-${steps.join("\n")}
+IF NOT EXISTS (SELECT 1 FROM ${name}.migrations WHERE number = ${number}) THEN
+PERFORM set_config('lock_timeout', '${waitMs}', true);
+${migrations[index]?.(name) ?? ""}
+  INSERT INTO ${name}.migrations (number) VALUES (${number});
+END IF;
 END $migration$;
 `;
 }
@@ -97,7 +106,49 @@ export async function prepareSchema(
       `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza needs ${migrations.length}. Run the SQL that postgresSchemaSql(${JSON.stringify(schema)}) returns, or leave out \`migrate: false\`.`,
     );
   }
-  await connection.query(postgresSchemaSql(schema), []);
+  for (let index = before; index < migrations.length; index++) await takeStep(connection, schema, index);
+}
+
+/** How long a step waits for a table, how often, and the pause in which other transactions go on. In milliseconds. */
+const STEP_WAIT_MS = 300;
+const STEP_TRIES = 100;
+const STEP_PAUSE_MS = 200;
+
+/** Takes a step, however long it lasts. Throws `store_failed` if other transactions never leave it a table. */
+async function takeStep(connection: Connection, schema: string, index: number): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await connection.attempt(stepSql(schema, index, STEP_WAIT_MS), [], Number.POSITIVE_INFINITY);
+      return;
+    } catch (error) {
+      if (!isLocked(error)) throw storeFailed(error);
+      if (attempt === STEP_TRIES) throw await blockedStep(connection, schema, index + 1, error);
+      await pause(STEP_PAUSE_MS);
+    }
+  }
+}
+
+async function blockedStep(
+  connection: Connection,
+  schema: string,
+  step: number,
+  cause: unknown,
+): Promise<CadenzaError> {
+  const rows = await connection.query(
+    `SELECT DISTINCT a.pid, a.usename::text AS role, a.application_name AS application, a.state, a.xact_start::text AS since
+     FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.granted AND c.relnamespace = to_regnamespace($1::text) AND a.pid <> pg_backend_pid() ORDER BY since LIMIT 5`,
+    [quoteName(schema)],
+  );
+  const who = rows.map(
+    ({ pid, role, application, state, since }) =>
+      `${pid} (${role}, ${application || "no name"}, ${state}, since ${since})`,
+  );
+  return new CadenzaError(
+    "store_failed",
+    `The schema ${quoteName(schema)} could not be upgraded: step ${step} needs a table that other transactions use. Processes of the server that use its tables: ${who.join(", ") || "none any more"}. End these transactions, and open the store again.`,
+    { cause },
+  );
 }
 
 /**

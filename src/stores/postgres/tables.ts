@@ -116,10 +116,10 @@ export function tables(schema: string): string {
 export function surveyIndexes(schema: string): string {
   const runs = `${schema}.runs`;
   return `
-  CREATE UNIQUE INDEX runs_by_id ON ${runs} (run_id, tenant);
+  CREATE UNIQUE INDEX IF NOT EXISTS runs_by_id ON ${runs} (run_id, tenant);
   DROP INDEX ${schema}.runs_by_key;
   ALTER INDEX ${schema}.runs_by_id RENAME TO runs_by_key;
-  CREATE INDEX runs_by_state ON ${runs} (status, id)
+  CREATE INDEX IF NOT EXISTS runs_by_state ON ${runs} (status, id)
     WHERE status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL);
 `;
 }

@@ -262,6 +262,12 @@ function countedSlots(schema: string): Slots {
 }
 
 /**
+ * How long a batch waits for the keys of slots, in milliseconds. Those who hold one wait for nothing, and many processes may
+ * stand in its queue.
+ */
+const KEYS_MS = 3_000;
+
+/**
  * Locks the keys of slots last, and only those whose permits or lines the batch may change. So a batch that has a key waits
  * for nothing but counters. What is due now is so from the time on at which all locks were there.
  */
@@ -270,13 +276,15 @@ function lockedKeys(schema: string): Slots {
     settings: " SET enable_seqscan = off",
     variables: `
   late float8;
-  has_slots boolean;`,
+  has_slots boolean;
+  its_wait text := current_setting('lock_timeout');`,
     lockRuns: "SELECT bool_or(r.slot <> '') INTO has_slots",
     ofRun: "r.slot",
     firstLocks: "",
     lastLocks: `
   PERFORM 1 FROM jsonb_array_elements(writes) w WHERE has_slots OR w ->> 'slot' <> '' LIMIT 1;
   IF FOUND THEN
+    PERFORM set_config('lock_timeout', '${KEYS_MS}', true);
     PERFORM pg_advisory_xact_lock(k.lock) FROM (
       SELECT ${schema}.slot_lock_v1(w ->> 'slot') AS lock FROM jsonb_array_elements(writes) w WHERE w ->> 'slot' <> ''
       UNION SELECT ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) w
@@ -292,6 +300,7 @@ function lockedKeys(schema: string): Slots {
       WHERE r.slot <> '' AND r.finished_at IS NULL AND NOT r.holds_slot
       ORDER BY lock
     ) k;
+    PERFORM set_config('lock_timeout', its_wait, true);
   END IF;
   late := coalesce(given_time, floor(extract(epoch FROM clock_timestamp()) * 1000));
 `,
@@ -428,8 +437,8 @@ export function creators(schema: string): string {
     END IF;
   END IF;`;
   return `
-ALTER TABLE ${schema}.runs ADD COLUMN creator text COLLATE "C";
-CREATE INDEX runs_by_creator ON ${schema}.runs (tenant, creator, id) WHERE creator IS NOT NULL;
+ALTER TABLE ${schema}.runs ADD COLUMN IF NOT EXISTS creator text COLLATE "C";
+CREATE INDEX IF NOT EXISTS runs_by_creator ON ${schema}.runs (tenant, creator, id) WHERE creator IS NOT NULL;
 ALTER TABLE ${schema}.sessions ADD COLUMN creator text COLLATE "C";
 ${createFunction(schema, "CREATE OR REPLACE", [...insertedColumns, "creator"], foreign)}
 ${sessionFunction(schema, ["generation", "creator"])}`;

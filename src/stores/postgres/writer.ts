@@ -1,45 +1,89 @@
 import { endOf } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import { ignore } from "../../core/promises.ts";
 import { machineClock, silentLogger, systemChance } from "../../runtime/log/system.ts";
 import type { Connection } from "./connection.ts";
-import { outcomeOf, storeFailed } from "./errors.ts";
+import { DeadlineError, isLocked, outcomeOf, storeFailed } from "./errors.ts";
 import type { PreparedWrite } from "./writes.ts";
 import { withMessages } from "./writes.ts";
 
 /** How many writes share a statement at most, and about how many characters. A write that is larger goes alone. */
 const MAX_WRITES = 256;
 const MAX_CHARACTERS = 1_048_576;
+/** How many more milliseconds a write has for each character above that: it is read on the way by both sides. */
+const MS_A_CHARACTER = 1 / 2_048;
 /** How many rows the counters of an agent have. */
 const SHARDS = 16;
+/** How long a write waits for a lock, once it is known to lack one. Doubled with each attempt, in milliseconds. */
+const FIRST_WAIT_MS = 250;
+const LAST_WAIT_MS = 2_000;
+/** The share of the time that is left to a write in which it waits for a lock. */
+const SHARE_OF_WAIT = 0.8;
+/** A write that lacks a lock is not tried again with less time than this, in milliseconds. */
+const MIN_LEFT_MS = 100;
+/** How often it is tried there at most: longer than the time of its call if each lock is waited for. */
+const MAX_TRIES = 8;
+/** After which share of the time of a call a batch without an answer does not hold up the next one. */
+const OVERDUE = 0.25;
+/** The share of the time of a call that a statement may take whose writes hold up others. */
+const SHORT = 0.5;
 
 /** What the database answers to a write: null if it was made. */
 export type Answer = unknown;
 
 interface Job {
-  readonly write: PreparedWrite;
-  readonly text: string;
+  write: PreparedWrite;
+  text: string;
+  /** The run and the session that it changes. Writes to the same ones are made in the order of the calls. */
+  readonly keys: readonly string[];
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
+  /** How often it was tried in the second lane. From once on it goes alone. */
+  tries: number;
+  /** When it was last tried there: a number that grows. */
+  triedAt: number;
+  /** Why it was not made when it was last tried. */
+  refusal: unknown;
+  /** Its caller has an answer. */
+  isOver: boolean;
+  /** Until when it has time, by the monotonic clock. */
+  readonly until: number;
 }
+
+const clock = machineClock(silentLogger);
+const now = (): number => clock.monotonic?.() ?? clock.now();
 
 /**
  * Sends the writes of one turn of the event loop together, in the order of the calls. One batch is under way at a time,
- * and what is handed in meanwhile goes with the next one. A batch is one statement, and so one transaction.
+ * and what is handed in meanwhile goes with the next one. A batch is one statement, and so one transaction, which waits for no lock.
+ *
+ * There is a second lane, so that no write holds up those of other runs. It has one statement at a time: a batch that has
+ * got no answer for a while, or writes that lack a lock, or ones that were in a statement without an answer. These
+ * go alone. While a run has a write there, its later writes go there too.
  */
 export class Writer {
   readonly #connection: Connection;
   readonly #sql: string;
   readonly #now: () => number | null;
   /** Writes of different processes seldom meet in one row of counters. */
-  readonly #shard = Math.floor(systemChance() * SHARDS);
+  #shard = Math.floor(systemChance() * SHARDS);
   readonly #queue: Job[] = [];
   #sending: Promise<void> | undefined;
+  /** The writes of the second lane, in the order of the calls. */
+  #late: Job[] = [];
+  /** While a statement of the second lane is under way. */
+  #second: Promise<void> | undefined;
+  /** How many writes of the second lane change a run or a session. */
+  readonly #held = new Map<string, number>();
+  /** The runs whose writes were in a statement without an answer. */
+  readonly #suspects = new Set<string>();
+  #attempts = 0;
   #isClosed = false;
 
-  /** `write` is the function of the schema. `now` gives the time for the statement; null: that of the server. */
-  constructor(connection: Connection, write: string, now: () => number | null) {
+  /** `schema`: its name in SQL. `now` gives the time for the statement; null: that of the server. */
+  constructor(connection: Connection, schema: string, isFed: boolean, now: () => number | null) {
     this.#connection = connection;
-    this.#sql = `SELECT ${write}(($1::text)::jsonb, $2::float8, $3::integer)::text AS answers`;
+    this.#sql = `SELECT ${schema}.try_write_v1(($1::text)::jsonb, $2::float8, $3::integer, ${isFed}, $4::integer)::text AS answers`;
     this.#now = now;
   }
 
@@ -47,82 +91,276 @@ export class Writer {
   write(write: PreparedWrite): Promise<Answer> {
     if (this.#isClosed) return Promise.reject(new CadenzaError("store_failed", "The store is closed."));
     const text = JSON.stringify(write.json);
+    let job: Job | undefined;
     const answer = new Promise<Answer>((resolve, reject) => {
-      this.#queue.push({ write, text, resolve, reject });
+      const until = now() + this.#connection.timeoutMs + moreMs(text.length);
+      const untried = { tries: 0, triedAt: 0, refusal: undefined, isOver: false };
+      job = { write, text, keys: keysOf(write), resolve, reject, until, ...untried };
+      this.#queue.push(job);
       this.#sending ??= endOf(silentLogger, this.#sendAll());
     });
-    return this.#connection.inTime(answer);
+    const late = (): unknown => {
+      if (job === undefined) return undefined;
+      job.isOver = true;
+      return job.refusal === undefined ? undefined : storeFailed(job.refusal);
+    };
+    return this.#connection.inTime(answer, late, this.#connection.timeoutMs + moreMs(text.length));
   }
 
   /** Makes a write in a statement of its own, over a connection that carries nothing else. */
   async writeAlone({ json }: PreparedWrite, connection: Connection): Promise<void> {
-    await connection.query(this.#sql, [JSON.stringify([json]), this.#now(), this.#shard]);
+    await connection.query(this.#sql, [JSON.stringify([json]), this.#now(), this.#shard, LAST_WAIT_MS]);
   }
 
   /** Sends what is waiting, and accepts no more. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#sending;
+    while (this.#second !== undefined) await this.#second;
   }
 
   async #sendAll(): Promise<void> {
     try {
-      await machineClock(silentLogger).turn();
-      while (this.#queue.length > 0) await this.#send(this.#nextBatch());
+      await clock.turn();
+      while (this.#queue.length > 0) {
+        const batch = this.#nextBatch();
+        if (batch.length > 0) await this.#sendOrLeave(batch);
+      }
     } finally {
       this.#sending = undefined;
     }
   }
 
+  /** The next writes, without those that have to go over the second lane. */
   #nextBatch(): readonly Job[] {
     let characters = 0;
-    const tooMany = this.#queue.findIndex(({ text }, index) => {
-      characters += text.length;
-      return index > 0 && (index >= MAX_WRITES || characters > MAX_CHARACTERS);
-    });
-    return this.#queue.splice(0, tooMany === -1 ? this.#queue.length : tooMany);
+    const batch: Job[] = [];
+    let count = 0;
+    for (const job of this.#queue) {
+      const isLate = job.keys.some((key) => this.#held.has(key) || this.#suspects.has(key));
+      if (!isLate && !job.isOver) {
+        characters += job.text.length;
+        if (batch.length > 0 && (batch.length >= MAX_WRITES || characters > MAX_CHARACTERS)) break;
+        batch.push(job);
+      }
+      count += 1;
+      if (!isLate || job.isOver) continue;
+      if (job.keys.some((key) => this.#suspects.has(key))) job.tries = 1;
+      this.#putOff(job);
+    }
+    this.#queue.splice(0, count);
+    return batch;
   }
 
-  /** Sends a batch, and settles its writes. Answers whether the server can be reached. */
-  async #send(batch: readonly Job[]): Promise<boolean> {
-    try {
-      const answers = await this.#call(batch);
-      if (Array.isArray(answers)) for (const [index, { resolve }] of batch.entries()) resolve(answers[index]);
-      // Nothing was written: some of the writes have to bring their messages with them.
-      else return await this.#send(bringMessages(batch, (answers as { readonly wanted: readonly number[] }).wanted));
-      return true;
-    } catch (error) {
-      return this.#failed(batch, error);
+  /** Sends a batch, and resolves when the next one may be sent. */
+  async #sendOrLeave(batch: readonly Job[]): Promise<void> {
+    const { timeoutMs } = this.#connection;
+    const sent = this.#send(batch, batch.length > 1 ? SHORT * timeoutMs : timeoutMs);
+    let isOverdue = false;
+    let clear = ignore;
+    const overdue = new Promise<void>((resolve) => {
+      clear = clock.setTimeout(() => {
+        isOverdue = this.#second === undefined;
+        if (isOverdue) resolve();
+      }, OVERDUE * timeoutMs);
+    });
+    await Promise.race([sent, overdue]);
+    clear();
+    if (!isOverdue) return;
+    for (const { keys } of batch) this.#hold(keys);
+    this.#second = endOf(silentLogger, this.#untilAnswered(batch, sent));
+  }
+
+  async #untilAnswered(batch: readonly Job[], sent: Promise<unknown>): Promise<void> {
+    await sent;
+    for (const { keys } of batch) this.#letGo(keys);
+    this.#second = undefined;
+    this.#sendLate();
+  }
+
+  #hold(keys: readonly string[]): void {
+    for (const key of keys) this.#held.set(key, (this.#held.get(key) ?? 0) + 1);
+  }
+
+  #letGo(keys: readonly string[]): void {
+    for (const key of keys) {
+      const count = (this.#held.get(key) ?? 1) - 1;
+      if (count > 0) this.#held.set(key, count);
+      else this.#held.delete(key);
     }
   }
 
-  async #failed(batch: readonly Job[], error: unknown): Promise<boolean> {
+  /** Hands a write to the second lane. */
+  #putOff(job: Job): void {
+    this.#hold(job.keys);
+    this.#late.push(job);
+    this.#sendLate();
+  }
+
+  #sendLate(): void {
+    if (this.#second !== undefined || this.#late.length === 0) return;
+    this.#second = endOf(silentLogger, this.#sendOneLate());
+  }
+
+  async #sendOneLate(): Promise<void> {
+    // What was handed in within this turn goes together.
+    await clock.turn();
+    const batch = this.#nextLate();
+    if (batch.length > 0) await this.#tryLate(batch);
+    this.#second = undefined;
+    this.#late = this.#late.filter((job) => {
+      if (job.isOver) this.#letGo(job.keys);
+      return !job.isOver;
+    });
+    this.#sendLate();
+  }
+
+  async #tryLate(batch: readonly Job[]): Promise<void> {
+    const tries = Math.max(0, ...batch.map((job) => job.tries));
+    // The answer comes before the caller's deadline, and says why the write was not made.
+    const leftMs = SHARE_OF_WAIT * (Math.min(...batch.map(({ until }) => until)) - now());
+    const waitMs = Math.ceil(Math.min(FIRST_WAIT_MS * 2 ** Math.max(tries - 1, 0), LAST_WAIT_MS, leftMs));
+    const { timeoutMs } = this.#connection;
+    const limitMs = this.#late.length > batch.length ? SHORT * timeoutMs : timeoutMs;
+    await this.#send(batch, limitMs, waitMs);
+    const triedAt = ++this.#attempts;
+    for (const job of batch) {
+      job.tries += 1;
+      job.triedAt = triedAt;
+    }
+  }
+
+  /**
+   * What the second lane sends next: together all that it has not tried, and else the one that was tried least recently.
+   * None comes before an earlier write to the same run or session.
+   */
+  #nextLate(): readonly Job[] {
+    const before = new Set<string>();
+    const fresh: Job[] = [];
+    let next: Job | undefined;
+    let characters = 0;
+    for (const job of this.#late) {
+      if (job.isOver) continue;
+      const isFirst = !job.keys.some((key) => before.has(key));
+      if (job.tries === 0 && isFirst) {
+        characters += job.text.length;
+        if (fresh.length < MAX_WRITES && (fresh.length === 0 || characters <= MAX_CHARACTERS)) {
+          fresh.push(job);
+          continue;
+        }
+      }
+      if (job.tries > 0 && isFirst && (next === undefined || job.triedAt < next.triedAt)) next = job;
+      for (const key of job.keys) before.add(key);
+    }
+    if (fresh.length > 0) return fresh;
+    return next === undefined ? [] : [next];
+  }
+
+  /**
+   * Sends a batch, and settles its writes. `waitMs`: it is one of the second lane, and waits so long for each lock. Answers
+   * whether the server can be reached.
+   */
+  async #send(batch: readonly Job[], limitMs: number, waitMs?: number, isAgain = false): Promise<boolean> {
+    try {
+      const answers = await this.#call(batch, limitMs, waitMs);
+      if (Array.isArray(answers)) {
+        for (const [index, job] of batch.entries()) {
+          if (answers[index] === "busy") this.#putOff(job);
+          else this.#settle(job, answers[index]);
+        }
+        return true;
+      }
+      // Nothing was written: some of the writes have to bring their messages with them.
+      const wanted = bringMessages(batch, (answers as { readonly wanted: readonly number[] }).wanted);
+      return await this.#send(wanted, limitMs, waitMs);
+    } catch (error) {
+      return this.#failed(batch, error, limitMs, waitMs, isAgain);
+    }
+  }
+
+  async #failed(
+    batch: readonly Job[],
+    error: unknown,
+    limitMs: number,
+    waitMs: number | undefined,
+    isAgain: boolean,
+  ): Promise<boolean> {
+    if (isLocked(error)) {
+      // Their row of counters may be the one that is locked. There are others.
+      this.#shard = (this.#shard + 1) % SHARDS;
+      for (const job of batch) job.refusal = error;
+      if (waitMs !== undefined) {
+        const least = now() + MIN_LEFT_MS;
+        this.#reject(
+          batch.filter(({ tries, until }) => tries >= MAX_TRIES || until < least),
+          error,
+        );
+        return true;
+      }
+      // A new run may wait for one that another transaction adds.
+      const rest = isAgain ? [] : batch.filter(({ write }) => write.json["kind"] !== "create");
+      for (const job of batch) if (!rest.includes(job)) this.#putOff(job);
+      return rest.length === 0 || this.#send(rest, limitMs, waitMs, true);
+    }
     const outcome = outcomeOf(error);
     if (batch.length > 1 && (outcome === "statement" || outcome === "retry")) {
       // One write made the statement fail. Each is tried alone, so that the others succeed.
       for (const [index, job] of batch.entries()) {
-        if (await this.#send([job])) continue;
-        reject(batch.slice(index + 1), error);
+        if (await this.#send([job], limitMs, waitMs)) continue;
+        const untried = new CadenzaError(
+          "store_failed",
+          "The connection to PostgreSQL failed before the write was sent.",
+        );
+        this.#reject(batch.slice(index + 1), untried);
         return false;
       }
       return true;
     }
-    reject(batch, error);
+    this.#reject(batch, error);
+    if (outcome !== "unknown") return true;
+    if (error instanceof DeadlineError) {
+      for (const { keys } of batch) if (keys[0] !== undefined) this.#suspects.add(keys[0]);
+      return false;
+    }
     // While the server does not answer, no call waits for longer than its own deadline.
-    if (outcome === "unknown") reject(this.#queue.splice(0), error);
-    return outcome !== "unknown";
+    this.#reject(this.#queue.splice(0), error);
+    return false;
   }
 
-  async #call(batch: readonly Job[]): Promise<unknown> {
+  async #call(batch: readonly Job[], limitMs: number, waitMs: number | undefined): Promise<unknown> {
+    for (const job of batch) job.refusal = undefined;
     const writes = `[${batch.map(({ text }) => text).join(",")}]`;
-    const [row] = await this.#connection.attempt(this.#sql, [writes, this.#now(), this.#shard]);
+    const values = [writes, this.#now(), this.#shard, waitMs ?? null];
+    const [row] = await this.#connection.attempt(this.#sql, values, limitMs + moreMs(writes.length));
     return JSON.parse(String(row?.["answers"]));
+  }
+
+  #settle(job: Job, answer: Answer): void {
+    job.isOver = true;
+    if (job.keys[0] !== undefined) this.#suspects.delete(job.keys[0]);
+    job.resolve(answer);
+  }
+
+  #reject(jobs: readonly Job[], error: unknown): void {
+    const failure = storeFailed(error);
+    for (const job of jobs) {
+      job.isOver = true;
+      job.reject(failure);
+    }
   }
 }
 
-function reject(jobs: readonly Job[], error: unknown): void {
-  const failure = storeFailed(error);
-  for (const job of jobs) job.reject(failure);
+function moreMs(characters: number): number {
+  return Math.max(0, characters - MAX_CHARACTERS) * MS_A_CHARACTER;
+}
+
+/** The run of a write comes first. A lease has no keys. */
+function keysOf({ json }: PreparedWrite): readonly string[] {
+  const { tenant, run_id, session } = json;
+  const session_id = (session as { readonly session_id?: unknown } | undefined)?.session_id;
+  const keys = run_id === undefined ? [] : [`run ${tenant} ${run_id}`];
+  if (session_id !== undefined) keys.push(`session ${tenant} ${session_id}`);
+  return keys;
 }
 
 /** The batch, in which the wanted writes bring their messages. Those whose messages cannot be had fail. */
@@ -132,8 +370,9 @@ function bringMessages(batch: readonly Job[], wanted: readonly number[]): readon
     if (!wantedOnes.has(index)) return [job];
     try {
       const write = withMessages(job.write);
-      return [{ ...job, write, text: JSON.stringify(write.json) }];
+      return [Object.assign(job, { write, text: JSON.stringify(write.json) })];
     } catch (error) {
+      job.isOver = true;
       job.reject(error);
       return [];
     }

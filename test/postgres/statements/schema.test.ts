@@ -24,16 +24,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await Promise.all(stores.map((store, n) => create(store, n)));
 
     const { rows } = await pool.query(`SELECT number FROM ${quoteName(schema)}.migrations`);
-    expect(rows).toEqual([
-      { number: 1 },
-      { number: 2 },
-      { number: 3 },
-      { number: 4 },
-      { number: 5 },
-      { number: 6 },
-      { number: 7 },
-      { number: 8 },
-    ]);
+    expect(rows).toEqual(Array.from({ length: 9 }, (_, n) => ({ number: n + 1 })));
     expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
   });
 
@@ -54,9 +45,9 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
   it("of a newer version is refused, and not changed", async () => {
     const schema = newSchema();
     await (await open(schema)).close();
-    await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (9)`);
+    await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (99)`);
 
-    await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 8");
+    await expect(open(schema)).rejects.toThrow("has version 99, and this version of cadenza knows 9");
   });
 
   it("may have any name, on any search path", async () => {

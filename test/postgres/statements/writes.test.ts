@@ -50,7 +50,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
 
     expect(answers).toEqual(numbers.map(() => undefined));
     expect(pool.statements).toHaveLength(3);
-    for (const sql of pool.statements) expect(sql).toMatch(/^SELECT/);
+    for (const sql of pool.statements) expect(sql).toMatch(/^\/\* cadenza \S+ \d+ \*\/ SELECT/);
     expect(pool.statements.join("\n")).not.toMatch(/notify/i);
   });
 
@@ -97,8 +97,9 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
       append(store, runKey(1), 2, write(parts("b"))),
     ]);
 
-    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-    expect(answers[1]).toMatchObject({ reason: { code: "store_failed", cause: { code: "22003" } } });
+    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled"]);
+    const reason = "PostgreSQL refuses it (SQLSTATE 22003).";
+    expect(answers[1]).toMatchObject({ value: { conflict: "unwritable", reason } });
     expect(await store.read(runKey(1), 1, 9)).toEqual(parts("a", "b"));
     expect(await store.findByIdempotencyKey("acme", "key")).toBeUndefined();
   });
@@ -197,8 +198,13 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(await store.find(runKey(2))).toBeUndefined();
   });
 
+  it("a write that gets no lock for long is told as one that the store failed to make", async () => {
+    pool.hook = () => Promise.reject(failure("55P03"));
+    await expect(create(store, 1)).rejects.toMatchObject({ message: expect.stringContaining("A lock was held") });
+    await expect(store.find(runKey(1))).rejects.toThrow("A lock was held");
+  });
+
   it.each([
-    ["55P03", "lock_timeout"],
     ["57014", "statement_timeout"],
     ["25006", "read-only"],
     ["3D000", "database does not exist"],
@@ -264,6 +270,10 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
 
   it("a call that gets no answer fails at its deadline, and its connection is not used again", async () => {
     const fewer = newPool(18, { max: 1 });
+    let removed = 0;
+    fewer.on("remove", () => {
+      removed += 1;
+    });
     const hooked = new HookedPool(fewer);
     const schema = newSchema();
     const patient = await openPostgresStore({ pool: hooked, schema, hints: false });
@@ -271,7 +281,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     hooked.hook = () => new Promise(() => {});
     await expect(create(hasty, 1)).rejects.toThrow("no answer within 500 ms");
     await expect(hasty.find(runKey(1))).rejects.toThrow("no answer within 500 ms");
-    expect(fewer.totalCount).toBe(0);
+    expect(removed).toBeGreaterThanOrEqual(1);
     hooked.hook = (run) => run();
     await create(patient, 1, { head: waiting() });
     await hasty.close();

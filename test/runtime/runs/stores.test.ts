@@ -458,6 +458,7 @@ it("what a log has written itself, and finds in the store before it is told, is 
   const shared = new SharedByRuns(store, new StoreClock(clock, store), silentLogger, {} as ExecutionSettings);
   const run: LogRun = {
     shared,
+    fail: () => {},
     sessionAtEnd: () => undefined,
     isEndHeld: false,
     blocked: undefined,
@@ -467,7 +468,7 @@ it("what a log has written itself, and finds in the store before it is told, is 
     settleActiveTime: () => {},
   };
   const log = new RunLog(key, run);
-  log.adopt(state, found.head);
+  log.adopt(state, found.head, 0);
   const result = { type: "step", at: clock.now(), key: "work#1", result: "done", error: null, usage: null } as const;
   log.decide({ type: "record", entry: result });
   losing.append = 1;

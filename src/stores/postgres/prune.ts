@@ -1,0 +1,89 @@
+import { machineClock, silentLogger } from "../../runtime/log/system.ts";
+import type { StoredRow } from "../stored-rows.ts";
+import type { Connection, PostgresValue } from "./connection.ts";
+
+/** How many runs are passed over at once while the border is looked for. */
+const STEP = 100_000;
+/** How many runs are deleted in one statement, the first time and at most. */
+const FIRST_CHUNK = 100;
+const LAST_CHUNK = 5_000;
+/** A chunk that takes longer is followed by a smaller one, and a chunk that takes a tenth of it by a larger one. In milliseconds. */
+const LONG_MS = 500;
+
+/** A place in the order in which runs ended. */
+interface Place {
+  readonly at: number;
+  readonly id: string;
+}
+
+const START: Place = { at: Number.NEGATIVE_INFINITY, id: "0" };
+
+/**
+ * Deletes the ended runs beyond a number, and those that ended before a time, in small transactions. Answers how many.
+ * Runs whose parent has not ended stay: a parent that is executed again reads them. So do those that another transaction locks.
+ */
+export async function pruneRuns(
+  connection: Connection,
+  schema: string,
+  maxRuns: number,
+  endedBefore: number,
+): Promise<number> {
+  const border = await borderOf(connection, schema, maxRuns);
+  // With the lowest id none of those that ended at the time itself.
+  const last = border !== undefined && border.at >= endedBefore ? border : { at: endedBefore, id: "0" };
+  const clock = machineClock(silentLogger);
+  const now = (): number => clock.monotonic?.() ?? clock.now();
+  let deleted = 0;
+  let chunk = FIRST_CHUNK;
+  for (let place = START; ; ) {
+    const since = now();
+    const [row] = await connection.query(
+      `WITH next AS MATERIALIZED (
+         SELECT r.id, r.tenant, r.parent, r.finished_at FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL
+           AND (r.finished_at, r.id) > ($1::float8, $2::bigint) AND (r.finished_at, r.id) <= ($3::float8, $4::bigint)
+         ORDER BY r.finished_at, r.id LIMIT $5::integer
+       ), doomed AS MATERIALIZED (
+         SELECT r.id FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL AND r.id = ANY (ARRAY(
+           SELECT n.id FROM next n WHERE (
+             SELECT p.id FROM ${schema}.runs p WHERE p.tenant = n.tenant AND p.run_id = n.parent AND p.finished_at IS NULL
+           ) IS NULL)) FOR UPDATE SKIP LOCKED
+       )
+       SELECT ${schema}.remove_runs_v1(ARRAY(SELECT d.id FROM doomed d)), (SELECT count(*) FROM doomed) AS deleted,
+         (SELECT count(*) FROM next) AS seen, l.finished_at AS at, l.id::text
+       FROM (SELECT n.finished_at, n.id FROM next n ORDER BY n.finished_at DESC, n.id DESC LIMIT 1) l`,
+      [place.at, place.id, last.at, last.id, chunk],
+    );
+    deleted += Number(row?.["deleted"] ?? 0);
+    if (row === undefined || Number(row["seen"]) < chunk) return deleted;
+    place = placeIn(row);
+    const tookMs = now() - since;
+    if (tookMs > LONG_MS) chunk = Math.max(1, Math.floor(chunk / 2));
+    else if (tookMs < LONG_MS / 10) chunk = Math.min(2 * chunk, LAST_CHUNK);
+  }
+}
+
+/** The newest of the ended runs that are too many. Undefined: there are not so many. */
+async function borderOf(connection: Connection, schema: string, maxRuns: number): Promise<Place | undefined> {
+  if (!Number.isFinite(maxRuns)) return undefined;
+  let border: Place | undefined;
+  for (let left = Math.max(0, Math.floor(maxRuns)) + 1; left > 0; left -= STEP) {
+    const values: readonly PostgresValue[] = [
+      border?.at ?? Number.POSITIVE_INFINITY,
+      border?.id ?? "9223372036854775807",
+      Math.min(left, STEP) - 1,
+    ];
+    const [row] = await connection.query(
+      `SELECT r.finished_at AS at, r.id::text FROM ${schema}.runs r
+       WHERE r.finished_at IS NOT NULL AND (r.finished_at, r.id) < ($1::float8, $2::bigint)
+       ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET $3::bigint`,
+      values,
+    );
+    if (row === undefined) return undefined;
+    border = placeIn(row);
+  }
+  return border;
+}
+
+function placeIn(row: StoredRow): Place {
+  return { at: Number(row["at"]), id: String(row["id"]) };
+}

@@ -1,0 +1,104 @@
+/*
+ * Writing without waiting for locks. A batch has writes of many runs: none of them waits because a row of another one is
+ * locked. What could not be locked is answered as busy, and has not been made.
+ */
+
+/** How long a batch waits for what cannot be tried: a key that an open transaction has inserted. In milliseconds. */
+const UNEXPECTED_MS = 250;
+
+export function tryWriteFunctions(schema: string): string {
+  const name = schema.replaceAll("'", "''");
+  // Scalar subqueries, which use the indexes also if they were planned when the tables were empty.
+  const itsRun = `SELECT r.id FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.run_id`;
+  const itsSession = `SELECT s.id FROM ${schema}.sessions s WHERE s.tenant = w.tenant AND s.session_id = w.session_id`;
+  return [
+    // Locks what the writes of a batch need, but for the keys of slots, and answers which of them lack a lock. The first one has the number 1. Later
+    // writes to a run or a session of such a one are left out too: they come after it.
+    `
+CREATE FUNCTION ${schema}.busy_v1(writes jsonb) RETURNS bigint[] LANGUAGE plpgsql AS $function$
+DECLARE
+  busy bigint[];
+  held text[] := '{}';
+  write record;
+BEGIN
+  WITH w AS MATERIALIZED (
+    SELECT x.n, x.w ->> 'kind' AS kind, x.w ->> 'tenant' AS tenant, x.w ->> 'run_id' AS run_id,
+      x.w -> 'wake' ->> 'tenant' AS wake_tenant, x.w -> 'wake' ->> 'run_id' AS wake_id,
+      x.w -> 'session' ->> 'session_id' AS session_id, (x.w -> 'session' ->> 'create')::boolean AS is_made,
+      x.w ->> 'idempotency_key' AS idempotency_key
+    FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  ), runs AS MATERIALIZED (
+    SELECT k.n FROM (
+      SELECT w.n, w.tenant, w.run_id FROM w WHERE w.kind NOT IN ('create', 'lease', 'session')
+      UNION ALL SELECT w.n, w.wake_tenant, w.wake_id FROM w WHERE w.wake_id IS NOT NULL
+    ) k LEFT JOIN LATERAL (${itsRun} FOR NO KEY UPDATE SKIP LOCKED) l ON true
+    WHERE l.id IS NULL AND (${itsRun}) IS NOT NULL
+  ), locks AS MATERIALIZED (
+    SELECT w.n, ${schema}.session_lock_v1(w.tenant, w.session_id) AS lock FROM w
+    WHERE w.is_made AND (${itsSession}) IS NULL
+    UNION ALL SELECT w.n, hashtextextended('${name} key ' || w.tenant || ' ' || w.idempotency_key, 0) FROM w
+    WHERE w.kind = 'create' AND w.idempotency_key IS NOT NULL
+  ), tried AS MATERIALIZED (
+    SELECT l.n FROM locks l WHERE l.lock IS NOT NULL AND NOT pg_try_advisory_xact_lock(l.lock)
+  ), sessions AS MATERIALIZED (
+    SELECT w.n FROM w LEFT JOIN LATERAL (${itsSession} FOR NO KEY UPDATE SKIP LOCKED) l ON true
+    WHERE w.session_id IS NOT NULL AND l.id IS NULL AND (${itsSession}) IS NOT NULL
+  )
+  SELECT array_agg(b.n) INTO busy FROM (
+    SELECT r.n FROM runs r UNION SELECT t.n FROM tried t UNION SELECT s.n FROM sessions s
+  ) b;
+  IF busy IS NULL THEN
+    RETURN '{}';
+  END IF;
+  FOR write IN
+    SELECT x.n, 'run ' || (x.w ->> 'tenant') || ' ' || (x.w ->> 'run_id') AS run,
+      'session ' || (x.w ->> 'tenant') || ' ' || (x.w -> 'session' ->> 'session_id') AS session
+    FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY x.n
+  LOOP
+    IF write.n = ANY (busy) OR ARRAY[write.run, write.session] && held THEN
+      busy := busy || write.n;
+      held := held || array_remove(ARRAY[write.run, write.session], NULL);
+    END IF;
+  END LOOP;
+  RETURN busy;
+END $function$;`,
+    // Makes the writes of a batch. With its_wait_ms it waits so long for each lock; without, writes that lack a lock are
+    // answered "busy". Else the answer is that of the function which makes them.
+    `
+CREATE FUNCTION ${schema}.try_write_v1(
+  writes jsonb, given_time float8, its_shard integer, is_fed boolean, its_wait_ms integer
+) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  busy bigint[] := '{}';
+  places bigint[];
+  rest jsonb := writes;
+  answers jsonb := '[]';
+BEGIN
+  PERFORM set_config('lock_timeout', coalesce(its_wait_ms, ${UNEXPECTED_MS})::text, true);
+  IF its_wait_ms IS NULL THEN
+    busy := ${schema}.busy_v1(writes);
+  END IF;
+  IF busy <> '{}' THEN
+    SELECT jsonb_agg(x.w ORDER BY x.n), array_agg(x.n ORDER BY x.n) INTO rest, places
+    FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) WHERE x.n <> ALL (busy);
+  END IF;
+  IF rest IS NOT NULL THEN
+    IF is_fed THEN
+      answers := ${schema}.write_fed_v1(rest, given_time, its_shard);
+    ELSE
+      answers := ${schema}.write_v1(rest, given_time, its_shard);
+    END IF;
+  END IF;
+  IF busy = '{}' THEN
+    RETURN answers;
+  END IF;
+  IF jsonb_typeof(answers) = 'object' THEN
+    RETURN jsonb_build_object('wanted', (
+      SELECT jsonb_agg(places[n::integer + 1] - 1) FROM jsonb_array_elements_text(answers -> 'wanted') n));
+  END IF;
+  RETURN (
+    SELECT jsonb_agg(coalesce(answers -> (array_position(places, n) - 1), '"busy"') ORDER BY n)
+    FROM generate_series(1, jsonb_array_length(writes)) n);
+END $function$;`,
+  ].join("\n");
+}
