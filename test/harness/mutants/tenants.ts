@@ -433,7 +433,6 @@ const sqlite: readonly Mutant[] = [
   bySqlite("sqlite/survey.ts", 'clause("+tenant = ?", toText(tenant))'),
   bySqlite("sqlite/sessions.ts", "SELECT id, length FROM cadenza_sessions WHERE tenant = ? AND session_id = ?"),
   bySqlite("sqlite/writes.ts", "SELECT run_id FROM cadenza_runs WHERE tenant = ? AND idempotency_key = ?"),
-  bySqlite("sqlite/writes.ts", "finished_at FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
   bySqlite(
     "sqlite/schema.ts",
     "cadenza_runs_by_idempotency_key ON cadenza_runs (tenant, idempotency_key)",
