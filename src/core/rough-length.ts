@@ -1,3 +1,5 @@
+import type { Entry } from "./log.ts";
+
 /**
  * About how many characters a value has as JSON. It is counted without making the JSON, which may be longer than any string
  * can be, and without making lists of its members: it is asked for each entry of a log. Escapes count as one character.
@@ -8,5 +10,12 @@ export function roughLength(value: unknown): number {
   let length = 2;
   if (Array.isArray(value)) for (const member of value) length += 1 + roughLength(member);
   else for (const key in value) length += key.length + 4 + roughLength(value[key as keyof typeof value]);
+  return length;
+}
+
+/** As {@link roughLength}, of all entries together. */
+export function roughLengthOf(entries: readonly Entry[]): number {
+  let length = 0;
+  for (const entry of entries) length += roughLength(entry);
   return length;
 }

@@ -8,7 +8,7 @@ import { newerPart } from "../../core/format.ts";
 import type { CreatedEntry, Entry } from "../../core/log.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
-import { roughLength } from "../../core/rough-length.ts";
+import { roughLengthOf } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
@@ -16,6 +16,7 @@ import type { Agent } from "../../runtime/agent/agent.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
+import { allRuns } from "../../runtime/runs/deleting.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
 import { subRunsBegun } from "../replay/history.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
@@ -316,13 +317,11 @@ export class RunLoader {
 
   /** As {@link #cancelSubRuns}, for a run whose log is not read: the store lists its sub-runs. */
   async #cancelStoredSubRuns({ tenant, run_id }: RunKey): Promise<void> {
-    let after: string | undefined;
-    for (;;) {
-      const page = await this.#worker.store.list({ tenant, parents: [run_id], after, limit: PAGE, offset: 0 });
-      for (const { key, head } of page) if (!isFinal(head.status)) await this.#worker.runs.cancelAnywhere(key);
-      after = page.at(-1)?.key.run_id;
-      if (page.length < PAGE) return;
-    }
+    const subRuns = await allRuns(this.#worker.store, { tenant, parents: [run_id] }, ({ key, head }) => ({
+      key,
+      hasEnded: isFinal(head.status),
+    }));
+    for (const { key, hasEnded } of subRuns) if (!hasEnded) await this.#worker.runs.cancelAnywhere(key);
   }
 
   /** This process closes, and begins no run that the store has just given to it. Another process continues them at once. */
@@ -366,8 +365,7 @@ export class RunLoader {
 
   #admit(key: RunKey, agent: Agent, entries: readonly Entry[], head: RunHead): LiveRun {
     const state = foldEntries(key.run_id, entries);
-    let size = 0;
-    if (this.#worker.store.persistent) for (const entry of entries) size += roughLength(entry);
+    const size = this.#worker.store.persistent ? roughLengthOf(entries) : 0;
     const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head, size);

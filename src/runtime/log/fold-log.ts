@@ -5,7 +5,7 @@ import type { RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
-import { roughLength } from "../../core/rough-length.ts";
+import { roughLengthOf } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
@@ -29,8 +29,7 @@ export function limitLogs(store: Store, maxLogBytes: number): void {
 function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined): number {
   if (!store.persistent || entries === undefined) return 0;
   const most = limits.get(store) ?? MAX_LOG;
-  let measured = size;
-  for (const entry of entries) measured += roughLength(entry);
+  const measured = size + roughLengthOf(entries);
   if (measured > most) throw logSizeError(key.run_id, most);
   return measured;
 }

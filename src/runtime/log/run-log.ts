@@ -14,7 +14,7 @@ import type { Logger, RunHead, RunKey, SessionChange, StoreConflict } from "../.
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
-import { roughLength } from "../../core/rough-length.ts";
+import { roughLength, roughLengthOf } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState, isFinal } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
@@ -681,7 +681,7 @@ export class RunLog {
     const due = this.#sealed?.[0]?.due ?? this.#next;
     due.entries = [...entries, ...due.entries];
     due.session = bothChanges(session, due.session);
-    if (this.#run.shared.store.persistent) for (const entry of entries) due.size += roughLength(entry);
+    if (this.#run.shared.store.persistent) due.size += roughLengthOf(entries);
     return due;
   }
 

@@ -20,7 +20,7 @@ const MAX_DELAY_MS = 2 ** 31 - 1;
 export const systemClock: Pick<Clock, "now"> = { now: () => Date.now() };
 
 /** The machine's time and timers. What a callback throws goes to the logger. */
-export function machineClock(logger: Logger): Clock {
+export function machineClock(logger: Logger): Clock & Required<Pick<Clock, "monotonic">> {
   return {
     now: systemClock.now,
     monotonic: () => performance.now(),

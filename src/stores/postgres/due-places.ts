@@ -1,6 +1,6 @@
 import { machineClock, silentLogger } from "../../runtime/log/system.ts";
 
-const { monotonic = () => 0 } = machineClock(silentLogger);
+const clock = machineClock(silentLogger);
 
 /** How far behind the newest place `take` begins: at most calls, once a second, and every 30 seconds, in milliseconds. */
 const NARROW_MS = 500;
@@ -31,7 +31,7 @@ export class DuePlaces {
   readonly #known = new Map<string, Known>();
 
   of(name: string): DuePlace {
-    const now = monotonic();
+    const now = clock.monotonic();
     const known = this.#known.get(name);
     const sweeps = known === undefined || now - known.sweptAt >= SWEEP_EVERY_MS;
     const widens = sweeps || now - known.widenedAt >= WIDE_EVERY_MS;

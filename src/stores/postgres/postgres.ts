@@ -23,7 +23,7 @@ import type {
   TenantRetention,
 } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
-import { roughLength } from "../../core/rough-length.ts";
+import { roughLengthOf } from "../../core/rough-length.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
@@ -320,8 +320,7 @@ export class PostgresStore implements DurableStore {
     isDue: boolean,
     { entries = [], wake, feed }: Partial<Pick<RunWrite, "entries" | "wake" | "feed">> = {},
   ): Promise<StoreConflict | undefined> {
-    let length = 0;
-    for (const entry of entries) length += roughLength(entry);
+    const length = roughLengthOf(entries);
     if (length > MAX_WRITE) return unwritable(`it has about ${length} characters, and ${MAX_WRITE} is the most.`);
     let answer: StoreConflict | null;
     try {

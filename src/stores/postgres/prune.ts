@@ -16,6 +16,8 @@ interface Place {
   readonly id: string;
 }
 
+const clock = machineClock(silentLogger);
+
 const START: Place = { at: Number.NEGATIVE_INFINITY, id: "0" };
 
 /**
@@ -31,12 +33,10 @@ export async function pruneRuns(
   const border = await borderOf(connection, schema, maxRuns);
   // With the lowest id none of those that ended at the time itself.
   const last = border !== undefined && border.at >= endedBefore ? border : { at: endedBefore, id: "0" };
-  const clock = machineClock(silentLogger);
-  const now = (): number => clock.monotonic?.() ?? clock.now();
   let deleted = 0;
   let chunk = FIRST_CHUNK;
   for (let place = START; ; ) {
-    const since = now();
+    const since = clock.monotonic();
     const [row] = await connection.query(
       `WITH next AS MATERIALIZED (
          SELECT r.id, r.tenant, r.parent, r.finished_at FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL
@@ -56,7 +56,7 @@ export async function pruneRuns(
     deleted += Number(row?.["deleted"] ?? 0);
     if (row === undefined || Number(row["seen"]) < chunk) return deleted;
     place = placeIn(row);
-    const tookMs = now() - since;
+    const tookMs = clock.monotonic() - since;
     if (tookMs > LONG_MS) chunk = Math.max(1, Math.floor(chunk / 2));
     else if (tookMs < LONG_MS / 10) chunk = Math.min(2 * chunk, LAST_CHUNK);
   }

@@ -51,7 +51,6 @@ interface Job {
 }
 
 const clock = machineClock(silentLogger);
-const now = (): number => clock.monotonic?.() ?? clock.now();
 
 /**
  * Sends the writes of one turn of the event loop together, in the order of the calls. One batch is under way at a time,
@@ -93,7 +92,7 @@ export class Writer {
     const text = JSON.stringify(write.json);
     let job: Job | undefined;
     const answer = new Promise<Answer>((resolve, reject) => {
-      const until = now() + this.#connection.timeoutMs + moreMs(text.length);
+      const until = clock.monotonic() + this.#connection.timeoutMs + moreMs(text.length);
       const untried = { tries: 0, triedAt: 0, refusal: undefined, isOver: false };
       job = { write, text, keys: keysOf(write), resolve, reject, until, ...untried };
       this.#queue.push(job);
@@ -218,7 +217,7 @@ export class Writer {
   async #tryLate(batch: readonly Job[]): Promise<void> {
     const tries = Math.max(0, ...batch.map((job) => job.tries));
     // The answer comes before the caller's deadline, and says why the write was not made.
-    const leftMs = SHARE_OF_WAIT * (Math.min(...batch.map(({ until }) => until)) - now());
+    const leftMs = SHARE_OF_WAIT * (Math.min(...batch.map(({ until }) => until)) - clock.monotonic());
     const waitMs = Math.ceil(Math.min(FIRST_WAIT_MS * 2 ** Math.max(tries - 1, 0), LAST_WAIT_MS, leftMs));
     const { timeoutMs } = this.#connection;
     const limitMs = this.#late.length > batch.length ? SHORT * timeoutMs : timeoutMs;
@@ -290,7 +289,7 @@ export class Writer {
       this.#shard = (this.#shard + 1) % SHARDS;
       for (const job of batch) job.refusal = error;
       if (waitMs !== undefined) {
-        const least = now() + MIN_LEFT_MS;
+        const least = clock.monotonic() + MIN_LEFT_MS;
         this.#reject(
           batch.filter(({ tries, until }) => tries >= MAX_TRIES || until < least),
           error,
