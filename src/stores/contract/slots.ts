@@ -160,6 +160,36 @@ export const slotChecks: readonly StoreCheck[] = [
     expectSame(await holders(first, 5), [2, 3, 4], "who holds it then");
   }),
 
+  check(
+    "slots: a run passes none that stands in line, also if both come at the same time",
+    async ({ first, clock }) => {
+      await first.renew(OWNER, LEASE_MS);
+      const holder = await create(first, 1, { slot: one, head: holding });
+      await create(first, 2, { slot: { ...one, max: 2 }, head: waiting(NOW + 5) });
+      clock.set(NOW + 5);
+      await create(first, 3, { slot: one, head: queued });
+      expectSame(await take(first), [], "taken at the time of the second");
+      expectSame(await holders(first, 3), [1], "who holds the slot then");
+      await append(first, holder, 1, write([ended()], { head: over() }));
+      expectSame(await holders(first, 3), [2, 3], "who holds it once a permit is free for the one that was there");
+    },
+  ),
+
+  check("slots: a run that comes back to the front of the line gets a permit at once", async ({ first }) => {
+    await first.renew(OWNER, LEASE_MS);
+    const wide = { ...one, max: 2 };
+    await create(first, 1, { slot: wide, head: holding });
+    const holder = await create(first, 2, { slot: wide, head: holding });
+    const key = await create(first, 3, { slot: wide, head: queued });
+    await create(first, 4, { slot: one, head: queued });
+    expectWritten(await first.post(key, { entries: parts("answer"), due: "look" }), "a post for a look");
+    expectSame(await take(first), [runId(3)], "taken for a look");
+    await append(first, holder, 1, write([ended()], { head: over() }));
+    expectSame(await holders(first, 4), [1], "who holds the slot while the next one has a lower limit");
+    await append(first, key, 2, write(parts("accepted"), { head: { ...queued, epoch: 2 } }), 2);
+    expectSame(await holders(first, 4), [1, 3], "who holds it once the other is back");
+  }),
+
   check("slots: a run that waits for a permit is counted as due", async ({ first }) => {
     await first.renew(OWNER, LEASE_MS);
     await create(first, 1, { slot: one, head: holding });

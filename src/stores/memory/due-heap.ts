@@ -15,11 +15,6 @@ export class DueHeap<T> {
     return this.#entries[0];
   }
 
-  /** The latest time of an entry, found by a look at each; if there is none, a time before all others. */
-  get last(): number {
-    return this.#entries.reduce((last, { due_at }) => Math.max(last, due_at), Number.NEGATIVE_INFINITY);
-  }
-
   add(entry: DueEntry<T>): void {
     this.#entries.push(entry);
     this.#rise(entry, this.#entries.length - 1);

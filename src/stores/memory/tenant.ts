@@ -108,7 +108,7 @@ export interface OwnSlot extends Slot {
 export interface Line {
   held: number;
   readonly waiting: DueHeap<MemoryRun>;
-  /** At least the rank of each run that waits. */
+  /** The highest rank since the slot has been in use. A run that joins gets a higher one. */
   last: number;
 }
 

@@ -236,11 +236,8 @@ export class MemoryWork {
 
   #join(run: MemoryRun, slot: OwnSlot): void {
     const line = this.#lineOf(slot.key);
-    const now = this.#clock.now();
-    // The clock was set back.
-    if (now < line.last) line.last = line.waiting.last;
     slot.line = line;
-    slot.rank ??= Math.max(now, line.last);
+    slot.rank ??= Math.max(this.#clock.now(), line.last + 1);
     line.last = Math.max(slot.rank, line.last);
     add(line.waiting, run, slot.rank);
     this.#letIn(line, slot.key);

@@ -5,8 +5,8 @@ import { headColumns, insertedColumns } from "../stored-rows.ts";
  * it stands in the line of the slot, where `take` does not look. The write that frees a permit gives it to the first in line.
  *
  * `slots` has how many unfinished runs hold a permit of a key (`held`), and between which ranks its line is: none is below
- * `first`, and none has joined above `last`. So a line is never read from its beginning, where an old transaction may keep
- * what was there before. For the same reason a key gets a new row (`gen`) after 64 changes: the newest is read first.
+ * `first`, and a run joins above `last`, so that it passes none. So a line is never read from its beginning, where an old
+ * transaction may keep what was there before. For the same reason a key gets a new row (`gen`) after 64 changes: the newest is read first.
  * `look_at` marks a key whose next could not be locked: the next `take` gives the permit.
  *
  * The rows of a key, who holds its permits and who stands in its line are changed only under the lock of the key.
@@ -127,41 +127,33 @@ END $function$;`,
 CREATE FUNCTION ${schema}.join_v1(run ${schema}.runs, clock float8) RETURNS ${schema}.runs LANGUAGE plpgsql AS $function$
 DECLARE
   its ${schema}.slots := ${schema}.slot_v1(run.slot);
-  ahead record;
+  ahead ${schema}.runs;
   is_first boolean := true;
 BEGIN
   IF its.first < 'Infinity' THEN
-    ${first("r.rank, r.slot_max INTO ahead", "its.key", "its.first")} 1;
+    ${first("r.* INTO ahead", "its.key", "its.first")} 1;
     is_first := NOT FOUND;
   END IF;
   IF is_first THEN
     its.first := 'Infinity';
-    its.last := '-Infinity';
-    IF its.held < run.slot_max THEN
-      its.held := its.held + 1;
-      run.holds_slot := true;
-      run.rank := NULL;
-      PERFORM ${schema}.put_slot_v1(its);
-      RETURN run;
-    END IF;
+  ELSE
+    its.first := ahead.rank;
+    is_first := run.rank IS NOT NULL AND (run.rank, run.id) < (ahead.rank, ahead.id);
   END IF;
-  IF clock < its.last THEN
-    SELECT max(r.rank) INTO its.last FROM ${schema}.runs r WHERE r.line IS NOT NULL AND r.line = its.key AND r.rank >= its.first;
+  IF is_first AND its.held < run.slot_max THEN
+    its.held := its.held + 1;
+    run.holds_slot := true;
+    run.rank := NULL;
+    PERFORM ${schema}.put_slot_v1(its);
+    RETURN run;
   END IF;
   run.line := run.slot;
-  run.rank := coalesce(run.rank, greatest(clock, its.last));
+  run.rank := coalesce(run.rank, greatest(clock, its.last + 1));
   run.since := NULL;
+  its.first := least(its.first, run.rank);
   its.last := greatest(its.last, run.rank);
-  IF is_first THEN
-    its.first := run.rank;
-  ELSE
-    its.first := least(ahead.rank, run.rank);
-    IF run.rank < ahead.rank THEN
-      ahead.slot_max := run.slot_max;
-    END IF;
-    IF its.held < ahead.slot_max THEN
-      its.look_at := coalesce(its.look_at, clock);
-    END IF;
+  IF NOT is_first AND its.held < ahead.slot_max THEN
+    its.look_at := coalesce(its.look_at, clock);
   END IF;
   PERFORM ${schema}.put_slot_v1(its);
   RETURN run;
@@ -184,7 +176,6 @@ BEGIN
     END IF;
     IF its.first = 'Infinity' OR NOT FOUND THEN
       its.first := 'Infinity';
-      its.last := '-Infinity';
       EXIT;
     END IF;
     its.first := first.rank;
@@ -202,6 +193,9 @@ BEGIN
     WHERE r.id = given;
     its.held := its.held + 1;
   END LOOP;
+  IF its.held = 0 AND its.first = 'Infinity' THEN
+    its.last := '-Infinity';
+  END IF;
   IF its IS DISTINCT FROM was THEN
     PERFORM ${schema}.put_slot_v1(its);
   END IF;

@@ -316,7 +316,8 @@ BEGIN
   FOR key IN SELECT DISTINCT f FROM unnest(full_keys) f WHERE cardinality(joining) > 0 LOOP
     its := ${schema}.slot_v1(key);
     WITH joined AS (
-      UPDATE ${schema}.runs r SET line = key, rank = coalesce(r.rank, greatest(clock, its.last)), since = NULL
+      UPDATE ${schema}.runs r SET line = key, since = NULL,
+        rank = coalesce(r.rank, greatest(clock, its.last + 1) + array_position(joining, r.id) - 1)
       WHERE r.id = ANY (ARRAY(
         SELECT j.id FROM ${schema}.runs j WHERE j.id = ANY (joining) AND ${isDue.replaceAll("r.", "j.")} AND j.slot = key
           AND NOT j.holds_slot AND NOT j.for_look AND j.due_at <= clock FOR NO KEY UPDATE SKIP LOCKED))

@@ -193,7 +193,9 @@ const lines = `
   CREATE TABLE cadenza_slots (
     key TEXT PRIMARY KEY,
     -- How many runs hold it, at least 1.
-    held INTEGER NOT NULL
+    held INTEGER NOT NULL,
+    -- The highest rank since the slot has been in use. A run that joins gets a higher one.
+    last INTEGER
   ) WITHOUT ROWID;
   INSERT INTO cadenza_slots (key, held)
     SELECT slot, count(*) FROM cadenza_runs WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL GROUP BY slot;
@@ -208,8 +210,9 @@ const lines = `
         FROM cadenza_runs r LEFT JOIN cadenza_slots s ON s.key = r.line WHERE r.line IS NOT NULL))
     WHERE beyond <= 0);
   DELETE FROM cadenza_slots;
-  INSERT INTO cadenza_slots (key, held)
-    SELECT slot, count(*) FROM cadenza_runs WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL GROUP BY slot;
+  INSERT INTO cadenza_slots (key, held, last)
+    SELECT slot, count(*) FILTER (WHERE holds_slot), max(rank)
+    FROM cadenza_runs WHERE finished_at IS NULL AND slot IS NOT NULL AND (holds_slot OR line IS NOT NULL) GROUP BY slot;
   DROP INDEX cadenza_runs_in_slot;
   CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, due_at, id, owner, line, finished_at)
     WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at IS NOT NULL;

@@ -13,13 +13,15 @@ const first = "FROM cadenza_runs WHERE line = ? AND finished_at IS NULL ORDER BY
 const selectFirst = `SELECT id, slot_max ${first}`;
 const selectHeld = "SELECT held FROM cadenza_slots WHERE key = ?";
 const selectSlot = `SELECT (${selectHeld}) AS held, (SELECT id ${first}) AS first`;
-const selectLast = "SELECT max(rank) AS last FROM cadenza_runs WHERE line = ? AND finished_at IS NULL";
+const selectLast = "SELECT last FROM cadenza_slots WHERE key = ?";
 
 /** What a permit is asked for. A run that is not written yet has no id. */
 interface Asking {
   readonly id?: number;
   readonly key: string;
   readonly max: number;
+  /** The rank of a run that was looked at while it waited. */
+  readonly kept?: number | null;
 }
 
 /** How a run stands to its slot after a write. */
@@ -59,9 +61,12 @@ export function letIn(connection: Connection, key: string, freed: number): void 
     );
 }
 
-/** The rank of a run that joins a line now. */
-export function nextRank(connection: Connection, key: string, now: number): number {
-  return Math.max(now, toNumber(connection.get(selectLast, key)?.["last"]) ?? now);
+/** The rank of a run that joins a line now: the one that it kept, or one behind all that have joined. */
+export function rankOf(connection: Connection, { key, kept }: Asking, now: number): number {
+  const last = toNumber(connection.get(selectLast, key)?.["last"]) ?? Number.NEGATIVE_INFINITY;
+  const rank = kept ?? Math.max(now, last + 1);
+  if (rank > last) connection.run("UPDATE cadenza_slots SET last = ? WHERE key = ?", rank, key);
+  return rank;
 }
 
 /** Whether a run that holds no permit needs one now, since its time has come. A blocked run waits for other code first. */
@@ -71,9 +76,9 @@ export function needsPermit({ finished_at, owner, due_at, blocked, holds_slot }:
 }
 
 /** Where a run goes that needs a permit. The permit that it gets at once is not counted. */
-export function enter(connection: Connection, asking: Asking, rank: number | null, now: number): Place {
+export function enter(connection: Connection, asking: Asking, now: number): Place {
   if (hasPermitFor(connection, asking)) return { holds_slot: true, line: null, rank: null };
-  return { holds_slot: false, line: asking.key, rank: rank ?? nextRank(connection, asking.key, now) };
+  return { holds_slot: false, line: asking.key, rank: rankOf(connection, asking, now) };
 }
 
 /**
@@ -102,7 +107,7 @@ export function changeRun(
   if (waits)
     place =
       line === null
-        ? enter(connection, { id: run.id, key: slot, max: Number(run.slot_max) }, rank, now())
+        ? enter(connection, { id: run.id, key: slot, max: Number(run.slot_max), kept: rank }, now())
         : { ...place, line, rank };
   else if (!holds && (head.owner !== null || look !== 0)) place = { ...place, rank };
   updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, look, ...place });

@@ -3,7 +3,7 @@ import { Choice, distinctAgents } from "../choice.ts";
 import { countable, fromText, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { runRow } from "./reads.ts";
-import { countHolder, hasPermitFor, letIn, nextRank } from "./slots.ts";
+import { countHolder, hasPermitFor, letIn, rankOf } from "./slots.ts";
 
 /*
  * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a
@@ -23,7 +23,7 @@ export const selectOwners = `
     FROM owners o WHERE o.owner IS NOT NULL
   )
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
-const workColumns = "id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look";
+const workColumns = "id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, rank";
 /** A page behind a run. Runs leave the pages before it. A run without a time comes first. */
 const NO_TIME = -1e300;
 const page = `AND (ifnull(due_at, ${NO_TIME}), id) > (?, ?) ORDER BY due_at, id LIMIT ? + 0`;
@@ -40,7 +40,7 @@ const updateTaken = `
   WHERE id = ?`;
 /** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
 const updateWaiting = `
-  UPDATE cadenza_runs SET line = slot, rank = ifnull(rank, ?), owner = NULL, epoch = epoch + (owner IS NOT NULL),
+  UPDATE cadenza_runs SET line = slot, rank = ?, owner = NULL, epoch = epoch + (owner IS NOT NULL),
     takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
     wakes = iif(owner IS NULL, wakes, 0)
   WHERE id = ?`;
@@ -97,7 +97,7 @@ export function takeRuns(connection: Connection, request: TakeRequest, now: numb
       return true;
     }
     joining += 1;
-    connection.run(updateWaiting, nextRank(connection, needs.key, now), now, id);
+    connection.run(updateWaiting, rankOf(connection, needs, now), now, id);
     letIn(connection, needs.key, 0);
     return Number(connection.get("SELECT holds_slot FROM cadenza_runs WHERE id = ?", id)?.["holds_slot"]) !== 0;
   });
@@ -233,7 +233,7 @@ interface Work {
   readonly takeovers: number;
   readonly due_at: number;
   /** The slot of which it needs a permit; null if it needs none, or holds one. */
-  readonly needs: { readonly key: string; readonly max: number } | null;
+  readonly needs: { readonly key: string; readonly max: number; readonly kept: number | null } | null;
 }
 
 function workOf(row: SqliteRow): Work {
@@ -243,7 +243,7 @@ function workOf(row: SqliteRow): Work {
     id: Number(row["id"]),
     takeovers: Number(row["takeovers"]),
     due_at: toNumber(row["due_at"]) ?? NO_TIME,
-    needs: needs ? { key: slot, max: Number(row["slot_max"]) } : null,
+    needs: needs ? { key: slot, max: Number(row["slot_max"]), kept: toNumber(row["rank"]) } : null,
   };
 }
 

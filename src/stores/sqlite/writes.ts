@@ -53,9 +53,7 @@ export function createRun(
   if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, asking))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
   const waits = asking !== undefined && needsPermit(head, now());
-  const place = waits
-    ? enter(connection, asking, null, now())
-    : { holds_slot: head.holds_slot, line: null, rank: null };
+  const place = waits ? enter(connection, asking, now()) : { holds_slot: head.holds_slot, line: null, rank: null };
   const { changes, lastInsertRowid } = connection.run(
     insertRun,
     tenant,

@@ -132,6 +132,22 @@ export const slotsFaults: readonly BrokenStore[] = [
     "slots: a raised limit lets in as many runs as it allows, in order",
     (slot) => ({ ...slot, max: 1 }),
   ),
+  withSlot(
+    "a run whose time has come passes those that stand in line",
+    "slots: a run passes none that stands in line, also if both come at the same time",
+    (slot, { due_at }) => (due_at === NOW + 5 ? { ...slot, key: "another" } : slot),
+  ),
+  broken(
+    "a run that comes back waits until the next permit is freed",
+    "slots: a run that comes back to the front of the line gets a permit at once",
+    class extends OpenStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        const answer = super.append(key, expected, write);
+        if (write.head.owner === null && write.head.due_at !== null) this.setHead(key, released);
+        return answer;
+      }
+    },
+  ),
   broken(
     "the backlog leaves out what waits for a permit",
     "slots: a run that waits for a permit is counted as due",
