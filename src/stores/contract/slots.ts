@@ -190,6 +190,19 @@ export const slotChecks: readonly StoreCheck[] = [
     expectSame(await holders(first, 4), [1, 3], "who holds it once the other is back");
   }),
 
+  check("slots: a write that gives a permit back and needs one again holds one", async ({ first }) => {
+    const key = await create(first, 1, { slot: one, head: waiting() });
+    const other = await create(first, 2);
+    await append(first, other, 1, write(parts("wakes"), { wake: key }));
+    expectSame(await holders(first, 2), [1], "who holds the slot once the run was woken");
+    await append(first, key, 1, write(parts("a"), { head: waiting() }));
+    expectSame(await holders(first, 2), [1], "who holds it after a write that does not know of that");
+    await create(first, 3, { slot: one, head: queued });
+    expectSame(await holders(first, 3), [1], "who holds it while another run waits for it");
+    await append(first, key, 2, write([ended()], { head: over() }));
+    expectSame(await holders(first, 3), [3], "who holds it then");
+  }),
+
   check("slots: a run that waits for a permit is counted as due", async ({ first }) => {
     await first.renew(OWNER, LEASE_MS);
     await create(first, 1, { slot: one, head: holding });

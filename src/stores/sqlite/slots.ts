@@ -102,7 +102,8 @@ export function changeRun(
   const holds = head.finished_at === null && head.holds_slot;
   const held = run.finished_at === null && run.holds_slot !== 0;
   const waits = look === 0 && needsPermit(line === null ? head : { ...head, blocked: null }, now());
-  if (held && !holds) letIn(connection, slot, 1);
+  const keeps = held && holds;
+  if (held && !keeps) letIn(connection, slot, 1);
   let place: Place = { holds_slot: head.holds_slot, line: null, rank: null };
   if (waits)
     place =
@@ -111,6 +112,6 @@ export function changeRun(
         : { ...place, line, rank };
   else if (!holds && (head.owner !== null || look !== 0)) place = { ...place, rank };
   updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, look, ...place });
-  if (!held && place.holds_slot && head.finished_at === null) countHolder(connection, slot);
+  if (!keeps && place.holds_slot && head.finished_at === null) countHolder(connection, slot);
   if (line !== place.line) letIn(connection, slot, 0);
 }

@@ -149,6 +149,21 @@ export const slotsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "a permit that is given back and got again is free",
+    "slots: a write that gives a permit back and needs one again holds one",
+    class extends MemoryStore {
+      #isFree = false;
+      override create(key: RunKey, { slot, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
+        const used = slot && { ...slot, key: this.#isFree ? "another" : slot.key };
+        return super.create(key, { ...write, slot: used }, idempotencyKey);
+      }
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        this.#isFree ||= !write.head.holds_slot && super.find(key)?.head.holds_slot === true;
+        return super.append(key, expected, write);
+      }
+    },
+  ),
+  broken(
     "the backlog leaves out what waits for a permit",
     "slots: a run that waits for a permit is counted as due",
     class extends MemoryStore {
