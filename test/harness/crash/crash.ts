@@ -76,7 +76,7 @@ class Driver {
     }
     await this.#live("last");
     stopLooking();
-    const wrong = [...ledger.wrong, ...(await inspect(this.#place, ledger))];
+    const wrong = await inspect(this.#place, ledger);
     return { ...this.#figures, wrong, said: ledger.said };
   }
 

@@ -18,16 +18,17 @@ const NEAR_MS = 50;
 /** More entries than a log has. */
 const MANY = 1_000_000;
 
-/** Has each run judged by what is stored and what was acknowledged, and gives what is wrong. */
+/** Has each run judged by what is stored and what was acknowledged, and gives all that is wrong. */
 export async function inspect(place: Place, ledger: Ledger): Promise<string[]> {
   const inspection = new Inspection(await openPlace(place, { durability: { leaseMs: LONG_MS } }), ledger);
+  ledger.judgeBodies();
   try {
     for (const run of ledger.runs.values()) await inspection.look(run);
     await inspection.lookAtAll();
   } finally {
     await inspection.close();
   }
-  return inspection.wrong;
+  return [...ledger.wrong, ...inspection.wrong];
 }
 
 class Inspection {

@@ -5,6 +5,7 @@ import { BodyJudge } from "../body-judge.ts";
 import { textOf } from "../program-player.ts";
 import type { Disturbance } from "../time-judge.ts";
 import type { Report } from "./messages.ts";
+import { machineTime } from "./messages.ts";
 
 /** What the driver knows of one run: what it has asked for, and what was acknowledged. */
 export interface RunRecord {
@@ -55,6 +56,8 @@ export class Ledger {
   unanswered = 0;
   readonly #open = new Set<RunRecord>();
   readonly #byId = new Map<string, RunRecord>();
+  /** What to tell the judge of bodies, and when it was. Reports of two processes come in any order. */
+  readonly #untold: { readonly at: number; tell(): void }[] = [];
   /** The command that runs the program with this name alone. */
   readonly again: (name: string) => string;
 
@@ -145,13 +148,13 @@ export class Ledger {
         break;
       }
       case "began":
-        this.bodies.began({ process: worker, log: report.position, ...report });
+        this.#tellAt(report.at, () => this.bodies.began({ process: worker, log: report.position, ...report }));
         return;
       case "ended":
-        this.bodies.ended({ process: worker, ...report });
+        this.#tellAt(report.at, () => this.bodies.ended({ process: worker, ...report }));
         return;
       case "got":
-        this.bodies.got({ process: worker, ...report });
+        this.#tellAt(report.at, () => this.bodies.got({ process: worker, ...report }));
         return;
       case "blocked":
         this.wrong.push(`${report.run_id} is blocked: expected ${report.expected}, asked ${report.asked}`);
@@ -164,7 +167,17 @@ export class Ledger {
 
   /** A worker is dead: it executes nothing any more. */
   died(worker: string): void {
-    this.bodies.left(worker);
+    this.#tellAt(machineTime(), () => this.bodies.left(worker));
+  }
+
+  /** Judges what is reported of the bodies of steps, in the order in which it happened. */
+  judgeBodies(): void {
+    const inOrder = this.#untold.splice(0).toSorted((one, other) => one.at - other.at);
+    for (const { tell } of inOrder) tell();
+  }
+
+  #tellAt(at: number, tell: () => void): void {
+    this.#untold.push({ at, tell });
   }
 
   #sent(run_id: string, mail: Mail): void {

@@ -57,7 +57,7 @@ export type Report =
       readonly count: number;
       readonly at: number;
     }
-  | { readonly is: "got"; readonly run_id: string; readonly key: string }
+  | { readonly is: "got"; readonly run_id: string; readonly key: string; readonly at: number }
   | { readonly is: "said"; readonly message: string; readonly error: string }
   /** A call of the server took too long. */
   | { readonly is: "late"; readonly method: string; readonly ms: number }
@@ -79,4 +79,11 @@ export interface BodyReport {
   /** The owner of the run and the length of its log when the body begins. Undefined: the store did not say. */
   readonly owner: string | null | undefined;
   readonly position: number | undefined;
+  /** When it began or ended, by `machineTime`. */
+  readonly at: number;
+}
+
+/** The milliseconds since the machine has started: one clock for all processes, which nobody sets. */
+export function machineTime(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
 }

@@ -125,7 +125,7 @@ class Driver {
     for (const worker of this.#all) worker.kill();
     await Promise.all([...this.#all].map(({ gone }) => gone));
     const { ledger } = this.#client;
-    const wrong = [...ledger.wrong, ...(await inspect(this.#place, ledger))];
+    const wrong = await inspect(this.#place, ledger);
     return { ...this.#figures, wrong, said: ledger.said };
   }
 

@@ -13,6 +13,7 @@ import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";
 import { hookedStore } from "../store-proxy.ts";
 import type { BodyReport, Order, Receiving, Report, WorkerSettings, WrongClock } from "./messages.ts";
+import { machineTime } from "./messages.ts";
 import { openPlace } from "./place.ts";
 
 /** By how much a wrong clock is off at most, and how long it shows the same error, which is longer than a write takes. In milliseconds. */
@@ -57,12 +58,12 @@ runtime.on("run.blocked", ({ expected, asked }, { run_id }) => say({ is: "blocke
 const agent = agentOf({
   async work({ run_id, key, attempt, ms }) {
     const body = { run_id, key, attempt, ...(await placeOf(run_id)) } as const;
-    say({ is: "began", ...body });
+    say({ is: "began", ...body, at: machineTime() });
     if (ms > 0) await pause(ms);
-    say({ is: "ended", ...body });
+    say({ is: "ended", ...body, at: machineTime() });
   },
   pause,
-  got: ({ run_id, key }) => say({ is: "got", run_id, key }),
+  got: ({ run_id, key }) => say({ is: "got", run_id, key, at: machineTime() }),
 });
 for (const name of ["program", CHILD]) {
   if (work) runtime.register(name, { durable: true, version: "1" }, agent);

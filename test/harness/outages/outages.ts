@@ -165,7 +165,7 @@ class Driver {
     const endedAfterMs = Date.now() - over;
     stopLooking();
     const closedAfterMs = await this.#close();
-    const wrong = [...this.#wrong, ...ledger.wrong, ...(await inspect(this.#place, ledger))];
+    const wrong = [...this.#wrong, ...(await inspect(this.#place, ledger))];
     const open = await ask(
       this.#place,
       `SELECT run_id, status, owner, epoch, due_at, position FROM ${this.#place.schema}.runs WHERE finished_at IS NULL`,
