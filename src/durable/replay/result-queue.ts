@@ -224,8 +224,8 @@ export abstract class ResultQueue {
     this.#replaying = undefined;
     const held = replaying?.end();
     this.onCaughtUp();
-    // Nothing begins if catching up has stopped the run.
-    for (const operation of held ?? []) if (!this.agent.isClosed) this.start(operation);
+    // Nothing begins if catching up has stopped the run, and nothing that has got its result meanwhile.
+    for (const operation of held ?? []) if (this.agent.find(operation.key) === operation) this.start(operation);
   }
 }
 

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { onDurableStore } from "../../harness/durable-runtime.ts";
 import { deferred, nextTurn } from "../../harness/promises.ts";
 import { textsOf } from "../../harness/runtimes.ts";
-import { lateStore } from "../../harness/store-proxy.ts";
+import { hookedStore, lateStore } from "../../harness/store-proxy.ts";
 import { inMemory } from "../../harness/world/replicas.ts";
 
 /* With `alwaysReplay` the agent is replayed after each commit, before it is handed a result, an answer or an event. */
@@ -52,6 +52,35 @@ it.each(Object.entries(stores))(
     expect(new Set(lengths)).toEqual(new Set([0, 1, 2, 3, 4]));
   },
 );
+
+it("a step whose body ends during a replay, while the next one fails, is executed once", async () => {
+  const bodies: number[] = [];
+  const last = 30;
+  for (let turns = 0; turns <= last; turns++) {
+    let fails = false;
+    const store = hookedStore((call, method) => {
+      if (fails && method === "read") throw new Error("The log cannot be read.");
+      return call();
+    }, new MemoryStore());
+    const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true }, store }));
+    let count = 0;
+    runtime.register("agent", { durable: true }, async (_input, { step }) => {
+      for (const name of ["one", "two", "three", "four"]) await step(name, () => name);
+      await step("long", async () => {
+        count += 1;
+        for (let turn = 0; turn < turns; turn++) await nextTurn();
+        fails = true;
+      });
+      fails = false;
+      await step("last", () => "last");
+    });
+    const { status } = await runtime.createRun({ agent_name: "agent", input: "" });
+    expect(status).toBe("completed");
+    bodies.push(count);
+    await runtime.close();
+  }
+  expect(bodies).toEqual(bodies.map(() => 1));
+});
 
 it.each(Object.entries(stores))(
   "an event from outside right after a commit reaches a replayed agent (the store answers %s)",
