@@ -19,8 +19,8 @@ export async function body<T>(
   const owner = atOnce(world.store.find(runKey))?.head.owner ?? null;
   const running = { process: process.name, run_id: `${markOf(tenant || undefined)}${context.run_id}`, key, attempt };
   world.bodies.began({ ...running, owner, log: atOnce(world.store.read(runKey, 0, 1_000_000)) });
-  // It renews no lease meanwhile.
-  if (process.clockStands) world.bodies.left(process.name);
+  // It renews no lease meanwhile. A process that was just frozen still finishes its turn.
+  if (process.clockStands || process.state === "frozen") world.bodies.left(process.name);
   process.bodies += 1;
   if (ms > 0) await process.wait(ms);
   process.bodies -= 1;

@@ -136,10 +136,20 @@ export class Play {
         ...world.bodies.misran(`${markOf(this.#tenant || undefined)}${run_id}`, log),
         ...world.mistimed(key, log),
       );
-      // The sub-runs may be deleted.
-      if ((await world.find(run_id, this.#tenant)) === undefined) continue;
-      const its = run_id === runId ? shown : await this.#ask((scope) => shownBy(scope, run_id));
-      world.violations.push(...disordered(its).map((what) => `${what}: ${run_id}`));
+      const its = run_id === runId ? shown : await this.#shownUnlessDeleted(run_id);
+      if (its !== undefined) world.violations.push(...disordered(its).map((what) => `${what}: ${run_id}`));
+    }
+  }
+
+  /** What is shown of a sub-run, which may be deleted, also while it is asked for. */
+  async #shownUnlessDeleted(run_id: string): Promise<Shown | undefined> {
+    const isThere = async (): Promise<boolean> => (await this.world.find(run_id, this.#tenant)) !== undefined;
+    if (!(await isThere())) return undefined;
+    try {
+      return await this.#ask((scope) => shownBy(scope, run_id));
+    } catch (error) {
+      if (await isThere()) throw error;
+      return undefined;
     }
   }
 

@@ -104,6 +104,8 @@ export class World {
   /** When the store has taken the entries of each run. */
   readonly #taken = new RunMap<number[]>();
   readonly #disturbances: Disturbance[] = [];
+  /** There is a process again that executes runs. */
+  #isManned: (() => void) | undefined;
   /** The runs that a test looks at, which nothing may delete. */
   readonly #watched = new RunMap<RunKey>();
   /** The sub-runs that were made, by the run and the operation that has made them. */
@@ -143,6 +145,7 @@ export class World {
     const process = new Process(this, `process-${this.processes.length + 1}`, crash, isWeb);
     this.processes.push(process);
     if (isWeb) this.bodies.webs.add(process.name);
+    else this.#isManned?.();
     this.options.register(process);
     return process;
   }
@@ -243,6 +246,11 @@ export class World {
     return () => {
       disturbance.to = Math.min(disturbance.to, this.now);
     };
+  }
+
+  /** A process was killed. Until another one is started there may be none that executes runs. */
+  noteKill(): void {
+    if (this.workers.length === 0) this.#isManned = this.disturb();
   }
 
   /** What is wrong with the feed, by the logs of all runs that there are and were. */
@@ -466,6 +474,7 @@ export class Process {
     this.#waker?.kill();
     for (const queue of this.queues) queue.length = 0;
     this.timers.clear();
+    this.world.noteKill();
   }
 
   freeze(): void {
