@@ -83,7 +83,7 @@ export interface BodyReport {
   readonly at: number;
 }
 
-/** The milliseconds since the machine has started: one clock for all processes, which nobody sets. */
+/** The milliseconds since the machine has started: one clock for all processes, which is never set. */
 export function machineTime(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
