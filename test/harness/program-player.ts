@@ -269,7 +269,9 @@ class Performance {
     } catch (error) {
       if (CadenzaError.is(error)) throw error;
       const { code, message } = error as AgentError;
-      tally.add(hashOf(this.#received(key, message)) % 1_000);
+      // An agent whose run has ended gets failures that the log does not have.
+      if (!this.#context.signal.aborted) this.#received(key, message);
+      tally.add(hashOf(message) % 1_000);
       yield `${this.#mark}${code} `;
     }
   }
