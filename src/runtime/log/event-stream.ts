@@ -38,8 +38,11 @@ export type StreamEnd = "now" | "end" | "rest" | "next-rest";
 
 /** What a stream needs from the runtime. */
 export interface StreamHost {
-  /** Finds the log of a run whose earlier source is lost. Throws `runtime_closed` when the runtime is closed. */
-  find(key: RunKey): MaybePromise<LogSource | undefined>;
+  /**
+   * Finds the log of a run whose earlier source is lost, and was read as far as `from`. Throws `runtime_closed` when the
+   * runtime is closed.
+   */
+  find(key: RunKey, from: number): MaybePromise<LogSource | undefined>;
   /** Whether readers of a blocked run wait until matching code is registered. Otherwise they get an error. */
   readonly waitsForCode: boolean;
   /** Called when a reader begins to wait. The returned function is called when the wait ends. */
@@ -266,7 +269,7 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
       else this.#source = source;
       return this.#next();
     };
-    const source = this.#host.find(from.key);
+    const source = this.#host.find(from.key, this.#state?.position ?? 0);
     return isPromise(source) ? source.then(go) : go(source);
   }
 }

@@ -41,7 +41,7 @@ export class RunReader {
     this.onlyOf = onlyOf;
     const { shared } = runs;
     const holding = { hold: () => shared.hold(), letGo: () => shared.letGo() };
-    this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, ...holding };
+    this.streams = { find: (key, from) => this.#findAgain(key, from), waitsForCode: false, ...holding };
   }
 
   /** Calls back for a run that exists for the user in `onlyOf`: the one door to a run. Throws `run_not_found` for others. */
@@ -222,14 +222,15 @@ export class RunReader {
     return this.recordOf(key);
   }
 
-  #find(key: RunKey): MaybePromise<LogSource | undefined> {
+  /** The log of a run that is loaded here, if it has as much as was read of it, or else what the store has. */
+  #find(key: RunKey, from = 0): MaybePromise<LogSource | undefined> {
     const live = this.#runs.find(key);
-    if (live !== undefined && !live.log.lost) return live.log;
+    if (live !== undefined && !live.log.lost && live.log.committed >= from) return live.log;
     const stored = this.#settings.store.find(key);
-    return isPromise(stored) ? stored.then((run) => this.#logOf(run)) : this.#logOf(stored);
+    return isPromise(stored) ? stored.then((run) => this.#logOf(run, from)) : this.#logOf(stored, from);
   }
 
-  #logOf(stored: StoredRun | undefined): MaybePromise<LogSource | undefined> {
+  #logOf(stored: StoredRun | undefined, from: number): MaybePromise<LogSource | undefined> {
     if (stored === undefined) return undefined;
     const { remote } = this.#runs;
     if (remote === undefined) {
@@ -237,13 +238,13 @@ export class RunReader {
       return new EndedLog(this.#settings.store, stored, isFinal(head.status) ? undefined : notLoadedError(key.run_id));
     }
     const log = remote.logOf(stored);
-    return log instanceof Promise ? log.then(() => this.#find(stored.key)) : log;
+    return log instanceof Promise ? log.then(() => this.#find(stored.key, from)) : log;
   }
 
   /** Finds the log of a run that has left this process, for a reader that waits for more events. */
-  #findAgain(key: RunKey): MaybePromise<LogSource | undefined> {
+  #findAgain(key: RunKey, from: number): MaybePromise<LogSource | undefined> {
     if (this.#runs.isOver) throw closedError();
-    return this.#find(key);
+    return this.#find(key, from);
   }
 
   async source(key: RunKey): Promise<LogSource> {
