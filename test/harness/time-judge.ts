@@ -70,7 +70,8 @@ function* misended({ log, taken, toleranceMs = 0, isSet = false, ...timing }: Ti
     const [entry, takenAt] = [log[index], taken[index]];
     periods.delete(key);
     if (until === undefined || entry === undefined || takenAt === undefined) return;
-    const early = until - Math.min(isSet ? takenAt : entry.at, takenAt + toleranceMs);
+    // The process that ends a wait may have read the store's clock less exactly than the one that began it.
+    const early = until - toleranceMs - Math.min(isSet ? takenAt : entry.at, takenAt);
     if (isByTime && early > 0) yield `${key} ends ${early} ms before its time, at position ${index}`;
     if (isLate(timing, until, takenAt)) yield `${key} ends ${takenAt - until} ms after its time, at position ${index}`;
   };
