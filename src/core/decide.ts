@@ -1,7 +1,7 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Message } from "../protocol/message.ts";
 import type { AskCommand, Command, EmissionFrom, EndCommand, ReplyCommand, StartCommand } from "./commands.ts";
-import { withSource } from "./commands.ts";
+import { commandOf, withSource } from "./commands.ts";
 import type { EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
@@ -271,6 +271,16 @@ function replyEntry(command: ReplyCommand, await_id: string, reply: Replied): En
 function isRepeat(question: Question, command: ReplyCommand): boolean {
   if (command.await_id !== null && command.await_id !== question.asked.await_id) return false;
   return sameJson(replyTo(question), command.reply);
+}
+
+/**
+ * What becomes of an entry that was written to the inbox of a run, whose state was not known. A message was accepted when
+ * the run could still receive it.
+ */
+export function decideArrived(state: RunState, entry: Entry): readonly Entry[] {
+  const decision =
+    entry.type === "received" ? (decideRepeated(state, entry) ?? [entry]) : decide(state, commandOf(entry));
+  return isRefusal(decision) ? nothing : decision;
 }
 
 /**

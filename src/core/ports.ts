@@ -114,6 +114,16 @@ export interface StoredRun {
   readonly head: RunHead;
   /** How many entries the log holds. */
   readonly position: number;
+  /** What has arrived for its owner, in order. Left out for nothing, and where it was not asked for. */
+  readonly inbox?: readonly Arrived[];
+}
+
+/** What has arrived for a run with an owner, and is not in its log so far. */
+export interface Arrived {
+  /** Tells it from the rest of the inbox. The write that takes it names it. */
+  readonly id: number;
+  /** At least one. */
+  readonly entries: readonly Entry[];
 }
 
 /** A run whose first entry the store cannot read. Its key and its head are readable. */
@@ -135,6 +145,8 @@ export interface RunPosition {
   readonly epoch: number;
   /** How many entries the log holds; 0 for a run that is not in the store. */
   readonly position: number;
+  /** As in {@link StoredRun}, in what `moved` answers. */
+  readonly inbox?: readonly Arrived[];
 }
 
 /** What a write builds on. A store accepts the write only if the run has this epoch, length and owner. */
@@ -172,17 +184,26 @@ export interface RunWrite {
   readonly wake?: RunKey | undefined;
   /** What the store adds to its feed, in this order: see `readFeed`. Left out: nothing. */
   readonly feed?: readonly WatchedEvent[] | undefined;
+  /**
+   * What the inbox holds no more after the write: the ids of what the entries hold, or were decided without. `all`, of a
+   * write that takes the owner away from a run that has not ended: what is there goes into the log behind the entries,
+   * since no owner takes it any more. Left out: nothing.
+   */
+  readonly takes?: readonly number[] | "all" | undefined;
 }
 
 /**
- * Entries whose decision needs no state. They go to the end of the log, whatever its length. Owner, epoch, slot and
- * `takeovers` stay. The log is longer afterwards, so the store refuses a pending write of the owner as `changed`. The
- * owner therefore never overwrites what a post did to the head.
+ * Entries whose decision needs no state. Owner, epoch, slot and `takeovers` stay. For a run without an owner they go to
+ * the end of the log, whatever its length. For a run with an owner they go into its inbox, and hinder none of its
+ * writes: the owner reads them, and takes them into the log where it has decided them.
  */
 export interface RunPost {
   /** At least one. */
   readonly entries: readonly Entry[];
-  /** The run's new status, where the entries alone decide it: `cancelling`. Left out: the status stays. */
+  /**
+   * The run's new status, where the entries alone decide it: `cancelling`. It holds at once, also with an owner, and
+   * until the run ends. Left out: the status stays.
+   */
   readonly status?: RunStatus | undefined;
   /** The run is no longer blocked. */
   readonly unblocks?: boolean | undefined;
@@ -192,7 +213,9 @@ export interface RunPost {
    * no permit. Left out: `due_at` stays.
    */
   readonly due?: "work" | "look" | undefined;
-  /** As in {@link RunWrite}. */
+  /**
+   * As in {@link RunWrite}. An owner that takes the entries writes its own events for them, and these are left out.
+   */
   readonly feed?: readonly WatchedEvent[] | undefined;
 }
 
@@ -349,13 +372,21 @@ export interface StoredSession {
  * - `foreign`: the session of a new run was created by another user.
  * - `unwritable`: the store can never hold the write, because of its size or of what it contains; `reason` says why.
  * - `woken`: the write takes the owner away, and the run was woken more often than the writer knows: `wakes` times.
+ * - `arrived`: the write takes the owner away, and the inbox holds more than it takes; or it ends the run, and a cancel is
+ *   among this.
  */
 export type StoreConflict =
-  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "full" | "foreign" }
+  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "full" | "foreign" | "arrived" }
   | { readonly conflict: "key_used"; readonly run_id: string }
   | { readonly conflict: "unwritable"; readonly reason: string }
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }
   | { readonly conflict: "woken"; readonly wakes: number };
+
+/** That a write was made, and what has arrived for its writer meanwhile: see {@link StoredRun}. */
+export interface WrittenWithInbox {
+  readonly conflict?: undefined;
+  readonly inbox: readonly Arrived[];
+}
 
 /** What a store may delete of some tenants, beside what it may delete of all. */
 export interface TenantRetention {
@@ -401,19 +432,22 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    */
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): MaybePromise<StoreConflict | undefined>;
   /**
-   * Adds entries and replaces the head. Undefined when written, else `missing`, `changed`, `woken`, `unwritable` or, if the
-   * run did not hold its slot and would, `full`.
+   * Adds entries and replaces the head; a run that is cancelling stays so until it ends. Undefined when written, else
+   * `missing`, `changed`, `woken`, `arrived`, `unwritable` or, if the run did not hold its slot and would, `full`. What is
+   * left in the inbox of a run that ends stays there, and is deleted with the run. For a run that has an owner then, the
+   * answer to a write that was made has the inbox, if something is left in it: all of it, or the first part.
    */
-  append(key: RunKey, expected: Expected, write: RunWrite): MaybePromise<StoreConflict | undefined>;
+  append(key: RunKey, expected: Expected, write: RunWrite): MaybePromise<StoreConflict | WrittenWithInbox | undefined>;
   /**
-   * Appends entries, whatever the run's epoch and length, and changes only what the post says of the head. Undefined
-   * when written, else `missing` or `ended`. Throws `limit_reached` for entries that it can never hold.
+   * Adds entries to the log, or to the inbox of a run with an owner, whatever the run's epoch and length, and changes only
+   * what the post says of the head. What is written one after the other keeps its order. Undefined when written, else
+   * `missing` or `ended`. Throws `limit_reached` for entries that it can never hold.
    */
   post(key: RunKey, post: RunPost): MaybePromise<StoreConflict | undefined>;
   /**
    * Replaces the head alone, if the run has no owner or its owner's lease has expired. Undefined when done, else
    * `missing`, `ended`, `changed`, `owned` or, if the run did not hold its slot and would, `full`. After `full`, make
-   * the run due: `take` finds it when a permit is free.
+   * the run due: `take` finds it when a permit is free. The inbox of the former owner goes to the end of the log.
    */
   claim(key: RunKey, expected: Expected, head: RunHead): MaybePromise<StoreConflict | undefined>;
   /**
@@ -423,7 +457,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * for it. The run then holds its slot, and is given like others. One that is looked at in between keeps its place. A run
    * of a dead owner that has to wait has no owner from then on. The order: lowest `due_at` first (null is lowest), then
    * oldest first. Each taken run has the new owner, a higher epoch, `due_at` now, `blocked` null and holds its slot, unless
-   * it was posted to with `look`; `takeovers` is raised if it had an owner. All in one
+   * it was posted to with `look`; `takeovers` is raised if it had an owner. The inbox of an owner that is dead goes to the
+   * end of the log. All in one
    * transaction: two callers never get the same run. An empty list: nothing needs work. Unacknowledged writes may be
    * missed. Renew the lease first.
    */
@@ -435,8 +470,11 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   renew(owner: string, forMs: number): MaybePromise<void>;
   /** Ends the owner's lease. Changes nothing for an owner without one. */
   release(owner: string): MaybePromise<void>;
-  /** The run; undefined if it does not exist. Fails for a damaged one. */
-  find(key: RunKey): MaybePromise<StoredRun | undefined>;
+  /**
+   * The run; undefined if it does not exist. `with inbox`: also what has arrived for it, at the same moment. Fails for a
+   * damaged one.
+   */
+  find(key: RunKey, how?: "with inbox"): MaybePromise<StoredRun | undefined>;
   /**
    * At most `limit` entries from position `from` on (0 for the first); undefined if there is no such run. Where these are
    * large it may give fewer, but at least one if there is any. Fails if one of them is damaged.
@@ -447,8 +485,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** A page of runs. */
   list(query: RunQuery): MaybePromise<readonly FoundRun[]>;
   /**
-   * Those of the given runs whose epoch or length is another, as they are now; both 0 for a run that does not exist. In
-   * no particular order.
+   * Those of the given runs whose epoch or length is another, or whose inbox holds something, as they are now; epoch and
+   * length are 0 for a run that does not exist. In no particular order. Of a long inbox it may give the first part.
    */
   moved(known: readonly RunPosition[]): MaybePromise<readonly RunPosition[]>;
   /** At most `limit` runs of an owner that have not ended, oldest first. None for an owner without runs. */

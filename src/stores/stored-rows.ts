@@ -1,6 +1,7 @@
 import type { WatchedEvent } from "../core/feed.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
 import type {
+  Arrived,
   DamagedRun,
   FeedItem,
   FoundRun,
@@ -145,6 +146,18 @@ export function toHead(row: StoredRow): RunHead {
     finished_at: toNumber(row["finished_at"]),
     takeovers: Number(row["takeovers"]),
   };
+}
+
+/** The posts of an inbox, as a store lists them: each with its id, how many entries it has, and their lines. */
+export type StoredInbox = readonly (readonly [id: number, count: number, lines: string])[];
+
+/** What has arrived for a run. Undefined: nothing. */
+export function toInbox(key: RunKey, posts: StoredInbox | null): { readonly inbox: readonly Arrived[] } | undefined {
+  if (posts === null || posts.length === 0) return undefined;
+  const inbox = posts.map(([id, count, lines]) => {
+    return { id, entries: entriesIn([{ length: count, position: 0, lines }], key, 0, count) ?? [] };
+  });
+  return { inbox };
 }
 
 /** The columns that `toFoundRun` needs of the run `r`, without its first entry. */

@@ -1,4 +1,4 @@
-import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict, StoreHint } from "../core/ports.ts";
+import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict, StoreHint, WrittenWithInbox } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { durable } from "../durable/engine.ts";
@@ -110,18 +110,18 @@ export class CrashingProcess {
     });
   }
 
-  #write(
+  #write<Answer extends StoreConflict | WrittenWithInbox | undefined>(
     key: RunKey,
     { entries }: RunWrite,
-    write: () => StoreConflict | undefined,
-  ): MaybePromise<StoreConflict | undefined> {
+    write: () => Answer,
+  ): MaybePromise<Answer> {
     const run = this.#machine.disk.runOf(key, entries);
     const point = this.#point;
     const isHere = point !== undefined && entries.some((entry) => markOf(run, entry) === point.mark);
     if (isHere && !point.isStored) this.kill();
     if (this.isDead) return new Promise(ignore);
     const conflict = write();
-    if (!isHere || conflict !== undefined) return conflict;
+    if (!isHere || conflict?.conflict !== undefined) return conflict;
     this.kill();
     return new Promise(ignore);
   }

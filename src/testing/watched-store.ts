@@ -26,9 +26,9 @@ export class WatchedStore extends MemoryStore {
     return conflict;
   }
 
-  override append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | undefined {
+  override append(key: RunKey, expected: Expected, write: RunWrite): ReturnType<MemoryStore["append"]> {
     const conflict = super.append(key, expected, write);
-    if (conflict === undefined) this.#written(key, write.entries);
+    if (conflict?.conflict === undefined) this.#written(key, write.entries);
     return conflict;
   }
 

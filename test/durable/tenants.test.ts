@@ -295,11 +295,14 @@ it("each of the followed runs is looked at, at a hint and at a poll", async () =
 
 it("the messages that wait for one run leave the room of another one", async () => {
   const received = { type: "received", at: 0, name: "mail", data: 1, idempotency_key: null, bytes: 1 };
-  const store = { read: ({ tenant }: RunKey) => (tenant === "red" ? Array.from({ length: 4 }, () => received) : []) };
+  const positionOf = ({ tenant }: RunKey): number => (tenant === "red" ? 4 : 0);
+  const store = {
+    find: (key: RunKey) => ({ key, position: positionOf(key) }),
+    read: (key: RunKey) => Array.from({ length: positionOf(key) }, () => received),
+  };
   const unreceived = new Unreceived(store as unknown as Store);
   const limits = { maxWaitingMessages: 4, maxWaitingBytes: 1_000 } as Parameters<Unreceived["check"]>[2];
-  const send = (key: RunKey): Promise<void> =>
-    unreceived.check({ key, position: key.tenant === "red" ? 4 : 0 } as never, 1, limits);
+  const send = (key: RunKey): Promise<void> => unreceived.check({ key, position: positionOf(key) } as never, 1, limits);
   await send(RED);
   expect((await refusal(send(RED))).code).toBe("limit_reached");
   for (let sent = 0; sent < 4; sent++) await send(BLUE);

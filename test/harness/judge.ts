@@ -1,5 +1,5 @@
 import type { DetailedEvent, Message, Run, Scope, StreamedEvent } from "cadenza";
-import type { Entry } from "cadenza/store";
+import type { Entry, RunKey, Store } from "cadenza/store";
 import type { Mail, Reply } from "./answers.ts";
 import { expect, isAsExpected, misasked, textOfReply, wordOfEntry, wordsIn } from "./expected.ts";
 import type { EmittedEntry, IntentEntry, MaybePromise } from "./internals.ts";
@@ -15,6 +15,12 @@ import { namedIn } from "./program-player.ts";
 
 /** The log of a run. Undefined: there is no such run. */
 export type LogOf = (run_id: string) => MaybePromise<readonly Entry[] | undefined>;
+
+/** What has arrived for a run in a store, and is not in its log. Of a run that has ended, it came as the run ended. */
+export async function inboxIn(store: Store, key: RunKey): Promise<readonly Entry[]> {
+  const stored = await store.find(key, "with inbox");
+  return stored?.inbox?.flatMap(({ entries }) => entries) ?? [];
+}
 
 /** What the client of a run and its readers were told, and what was acknowledged. */
 export interface Told {
@@ -71,7 +77,13 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
 }
 
 /** What is wrong with what a run shows in the end, by what was told of it before and by its log. */
-export async function mistold(run_id: string, told: Told, shown: Shown, logOf: LogOf): Promise<string[]> {
+export async function mistold(
+  run_id: string,
+  told: Told,
+  shown: Shown,
+  logOf: LogOf,
+  inboxOf: (run_id: string) => Promise<readonly Entry[]>,
+): Promise<string[]> {
   const { run, events } = shown;
   const wrong: string[] = [];
   events.forEach(({ id }, index) => {
@@ -93,7 +105,8 @@ export async function mistold(run_id: string, told: Told, shown: Shown, logOf: L
   for (const [to, mails] of told.sent) {
     const its = (await logOf(to)) ?? [];
     for (const mail of mails)
-      if (!isReceived(its, mail)) wrong.push(`the message ${mail.idempotencyKey} to ${to} is lost`);
+      if (!isReceived(its, mail) && !isReceived(await inboxOf(to), mail))
+        wrong.push(`the message ${mail.idempotencyKey} to ${to} is lost`);
     if (told.sentInOrder) wrong.push(...disordered(to, its));
   }
   const [is, must] = [run.output.map(linesOf), outputIn(log)].map((output) => JSON.stringify(output));

@@ -1,5 +1,5 @@
 import type { SqliteDatabase } from "cadenza/sqlite";
-import type { RunHead, RunKey, Store, StoreConflict } from "cadenza/store";
+import type { RunHead, RunKey, RunWrite, Store } from "cadenza/store";
 import type { MaybePromise, Slot } from "./internals.ts";
 
 /** What a store shows of a run. */
@@ -47,11 +47,8 @@ export async function forgotten(
     if (ended.length === 0) return (await live()).map(({ key }) => nameOf(key));
     for (const { key, head, position } of ended) {
       const over: RunHead = { ...head, status: "completed", owner: null, finished_at: 0 };
-      const answer: StoreConflict | undefined = await store.append(
-        key,
-        { epoch: head.epoch, position },
-        { entries: [], head: over },
-      );
+      const write: RunWrite = { entries: [], head: over, takes: "all" };
+      const answer = await store.append(key, { epoch: head.epoch, position }, write);
       if (answer !== undefined) throw new Error(`Run ${nameOf(key)} could not be ended: ${answer.conflict}`);
     }
   }

@@ -1,5 +1,15 @@
 import { MemoryStore } from "cadenza";
-import type { LiveCount, RunHead, RunQuery, RunWrite, Store, StoredRun, SurveyQuery, WorkerLease } from "cadenza/store";
+import type {
+  LiveCount,
+  RunHead,
+  RunPosition,
+  RunQuery,
+  RunWrite,
+  Store,
+  StoredRun,
+  SurveyQuery,
+  WorkerLease,
+} from "cadenza/store";
 import * as fc from "fast-check";
 import { expect } from "vitest";
 import { CheckClock } from "../../src/stores/contract/check.ts";
@@ -122,16 +132,20 @@ const append = commands(
     owner: fc.constantFrom(undefined, undefined, "same", "other", null),
     wakes: fc.constantFrom(undefined, 0, 1),
     raise: fc.nat(1),
+    takes: fc.constantFrom(undefined, "first", "rest", "each", "all"),
     write: writePlan,
   }),
-  async (store, moment, { tenant, n, epoch, position, owner, wakes, raise, write }) => {
-    const run = await store.find(runKey(n, tenant));
+  async (store, moment, { tenant, n, epoch, position, owner, wakes, raise, takes, write }) => {
+    const run = await store.find(runKey(n, tenant), "with inbox");
     const present = run?.head.epoch ?? 0;
     // A run that has ended gets no more writes: such a write comes too late.
     const late = run !== undefined && run.head.finished_at !== null ? -1 : position;
     const expectedOwner = owner === "same" ? run?.head.owner : owner;
     const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late, owner: expectedOwner, wakes };
-    return store.append(runKey(n, tenant), expected, writeOf(write, present + raise, moment));
+    const ids = run?.inbox?.map(({ id }) => id) ?? [];
+    const taken = { all: "all", first: ids.slice(0, 1), rest: ids.slice(1), each: ids, none: undefined } as const;
+    const whole = { ...writeOf(write, present + raise, moment), takes: taken[takes ?? "none"] };
+    return store.append(runKey(n, tenant), expected, whole);
   },
 );
 
@@ -184,11 +198,21 @@ const take = commands(
 const moved = commands(
   "moved",
   fc.array(fc.record({ tenant, n, epoch: fc.nat(3), position: fc.nat(4) }), { maxLength: 6 }),
-  async (store, _moment, known) =>
-    sorted(
-      await store.moved(known.map(({ tenant, n, epoch, position }) => ({ key: runKey(n, tenant), epoch, position }))),
-    ),
+  async (store, _moment, known) => {
+    const positions = known.map(({ tenant, n, epoch, position }) => ({ key: runKey(n, tenant), epoch, position }));
+    return sorted(withoutIds(await store.moved(positions)));
+  },
 );
+
+const inbox = commands("inbox", fc.record({ tenant, n }), async (store, _moment, { tenant, n }) => {
+  const run = await store.find(runKey(n, tenant), "with inbox");
+  return run && withoutIds([run]);
+});
+
+/** Stores give other ids. */
+function withoutIds<Run extends Pick<RunPosition, "inbox">>(runs: readonly Run[]): readonly object[] {
+  return runs.map((run) => ({ ...run, inbox: run.inbox?.map(({ entries }) => entries) }));
+}
 
 const blocked = commands(
   "blocked",
@@ -308,6 +332,7 @@ const command = fc.oneof(
   { arbitrary: remove, weight: 2 },
   { arbitrary: read, weight: 1 },
   { arbitrary: moved, weight: 1 },
+  { arbitrary: inbox, weight: 2 },
   { arbitrary: blocked, weight: 1 },
   { arbitrary: list, weight: 2 },
   { arbitrary: survey, weight: 2 },

@@ -39,7 +39,8 @@ export function mistimed(timing: Timing): readonly string[] {
 
 /**
  * No entry has an earlier time than the one before it, a later one than that at which the store has taken it, or one long
- * before that. A post has the time at which it was sent: other entries may have been written meanwhile.
+ * before that. A post has the time at which it was sent. Other entries may have been written meanwhile, and it lies in
+ * the inbox of a dead owner until there is another one.
  */
 function* misdated({ log, taken, toleranceMs = 0, ...timing }: Timing): Iterable<string> {
   let last = 0;
@@ -53,7 +54,7 @@ function* misdated({ log, taken, toleranceMs = 0, ...timing }: Timing): Iterable
     if (takenAt !== undefined) {
       // After the store's clock was set back, the times of a log stand still.
       if (at > Math.max(takenAt + toleranceMs, last)) yield `${what} is ${at - takenAt} ms ahead of the store's clock`;
-      if (isLate(timing, at, takenAt)) yield `${what} is ${takenAt - at} ms behind the store's clock`;
+      if (!isPost(entry) && isLate(timing, at, takenAt)) yield `${what} is ${takenAt - at} ms behind the store's clock`;
     }
     last = Math.max(last, at);
   }

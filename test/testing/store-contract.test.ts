@@ -4,6 +4,7 @@ import { creatorsFaults } from "../harness/planted-stores/creators.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";
 import { feedFaults, ownFeed } from "../harness/planted-stores/feed.ts";
+import { inboxFaults } from "../harness/planted-stores/inbox.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
@@ -19,6 +20,7 @@ import { writesFaults } from "../harness/planted-stores/writes.ts";
 const brokenStores = [
   ...writesFaults,
   ...postsFaults,
+  ...inboxFaults,
   ...readsFaults,
   ...listsFaults,
   ...surveyFaults,

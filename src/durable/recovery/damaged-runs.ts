@@ -79,7 +79,7 @@ export class DamagedRuns {
     // The run is tried again and again. The feed gets one event.
     const isNews = store.readFeed !== undefined && this.#newer.get(key) === 1;
     const feed: RunWrite["feed"] = newer !== undefined && isNews ? [{ type: "run.blocked" }] : undefined;
-    const write = { entries: [], head: released, feed };
+    const write = { entries: [], head: released, feed, takes: "all" } as const;
     let conflict = await store.append(key, { epoch: head.epoch, position }, write);
     // The next owner checks everything that the run waits for.
     while (conflict?.conflict === "woken")

@@ -106,7 +106,7 @@ export class Heartbeat {
     const { store, name: owner, logger } = this.#worker;
     try {
       const found = await store.find(key);
-      if (found?.head.owner === owner) await this.#loader.begin(found);
+      if (found?.head.owner === owner) await this.#loader.begin(found, "with inbox");
     } catch (error) {
       logger.error("A run of this process could not be read. Reading it is tried again later.", { ...key, error });
     }

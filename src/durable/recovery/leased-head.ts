@@ -118,7 +118,9 @@ export class LeasedHead {
     if (state.status === "created") return "working";
     // The store does not count the wake-ups of a run without an owner, and this write may replace one.
     if (isUnowned && entries.length > 0 && facts.hasSubRuns) return "working";
-    return facts.isIdle && !entries.some(isResult) ? "waiting" : "working";
+    // What has arrived is written at any time, also before the agent has got a result that was just committed.
+    const mayHaveMore = entries.some(isResult) || (!isUnowned && entries.some(isPost));
+    return facts.isIdle && !mayHaveMore ? "waiting" : "working";
   }
 
   /** Whether the agent cannot go on without a slot, and the run has none. */
@@ -165,6 +167,11 @@ export class LeasedHead {
  */
 function isResult(entry: Entry): boolean {
   return resultKey(entry) !== undefined;
+}
+
+/** Whether the entry may come from another process. */
+function isPost({ type }: Entry): boolean {
+  return type === "received" || type === "offered" || type === "settled";
 }
 
 /**

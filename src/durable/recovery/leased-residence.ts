@@ -1,9 +1,11 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
 import { blockedError } from "../../core/blocked-error.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { newerPart } from "../../core/format.ts";
 import type { Entry } from "../../core/log.ts";
 import { isWait, questionId } from "../../core/operation-keys.ts";
-import type { RunHead, RunKey, RunPosition, Store, StoreConflict } from "../../core/ports.ts";
+import type { Arrived, RunHead, RunKey, RunPosition, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
@@ -51,7 +53,12 @@ export class LeasedResidence implements Residence, Followed {
   plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan {
     const rules = this.residency.head;
     const head = rules.headFor(state, entries, before);
-    return { head, expected: before && rules.expected(before, committed), wake: this.#wakeFor(entries, head) };
+    return {
+      head,
+      expected: before && rules.expected(before, committed),
+      wake: this.#wakeFor(entries, head),
+      leavesInbox: head.blocked === null ? undefined : true,
+    };
   }
 
   #wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
@@ -134,6 +141,15 @@ export class LeasedResidence implements Residence, Followed {
     inBackground(this.#owner.worker.logger, this.#compareWithStore("unless writing").catch(ignore));
   }
 
+  /** Whether this process owns the run in that epoch, and has got what has arrived for it. */
+  #receive(epoch: number | undefined, inbox: readonly Arrived[] | undefined): boolean {
+    const { head, nextHead } = this.log;
+    const isOurs = ({ epoch: its, owner }: RunHead): boolean => its === epoch && owner === this.#owner.worker.name;
+    if (inbox === undefined || ![head, nextHead].some((one) => one !== undefined && isOurs(one))) return false;
+    this.log.receive(inbox);
+    return true;
+  }
+
   /** A run without an owner may be written by another process. For readers here the store is polled. */
   #onReaders(): void {
     const { head, lost, isRead } = this.log;
@@ -157,7 +173,9 @@ export class LeasedResidence implements Residence, Followed {
     do {
       if (isSure && log.writing !== undefined) await log.writing;
       const { head, committed } = log;
-      const stored = await this.store.find(log.key);
+      const stored = await this.#findWithInbox();
+      if (stored === "unreadable") return;
+      this.#receive(stored?.head.epoch, stored?.inbox);
       // What the store has answered may be older than what this process has written meanwhile.
       if (log.head !== head || log.committed !== committed || log.writing !== undefined) continue;
       this.#compare(stored?.position, stored?.head);
@@ -165,6 +183,17 @@ export class LeasedResidence implements Residence, Followed {
       if (isSure) await log.writing;
       return;
     } while (isSure && !log.lost);
+  }
+
+  /** A run for which something has arrived that only a newer version can read is left to it. */
+  async #findWithInbox(): Promise<StoredRun | undefined | "unreadable"> {
+    try {
+      return await this.store.find(this.log.key, "with inbox");
+    } catch (error) {
+      if (newerPart(error) === undefined || !CadenzaError.is(error)) throw error;
+      this.log.onStored({ is: "lost", error });
+      return "unreadable";
+    }
   }
 
   #compare(position: number | undefined, head: RunHead | undefined): void {

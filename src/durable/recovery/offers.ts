@@ -7,7 +7,7 @@ import type { RunState } from "../../core/state.ts";
 import { createdEntry } from "../../core/state.ts";
 import type { Answer } from "../../runtime/agent/answer.ts";
 import { replyCommand } from "../../runtime/agent/answer.ts";
-import { foldLog, present } from "../../runtime/log/fold-log.ts";
+import { foldAll } from "../../runtime/log/fold-log.ts";
 import { closedError, refusalError, rejectedError, replyRefusedError } from "../../runtime/log/refusals.ts";
 import type { Worker } from "./worker.ts";
 
@@ -29,9 +29,7 @@ export class Offers {
     let offerId = runs.ids.uuid();
     let awaitId = answer.await_id;
     for (;;) {
-      const stored = await store.find(key);
-      const state = present(key, stored && (await foldLog(store, key, stored.position)));
-      if (stored === undefined) return state;
+      const { stored, state } = await foldAll(store, key);
       // A later pass must not take the next question for this one.
       awaitId ??= state.question?.asked.await_id ?? null;
       const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, clock.now()));

@@ -1,16 +1,17 @@
 import type { Command } from "../../core/commands.ts";
+import { copyState } from "../../core/copy-state.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { feedOf } from "../../core/feed.ts";
 import type { Entry, ReceivedEntry } from "../../core/log.ts";
-import type { RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
+import type { Arrived, RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
-import type { RunState } from "../../core/state.ts";
+import type { RunState, WaitingMessages } from "../../core/state.ts";
 import { initialState, isFinal, waitingMessages } from "../../core/state.ts";
 import { verdict } from "../../core/transitions.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import { foldLog, foldOn, present, READ_CHUNK, readLog } from "../../runtime/log/fold-log.ts";
+import { findStored, foldAll, foldInbox, foldOn, READ_CHUNK, readLog } from "../../runtime/log/fold-log.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { refusalError, takenError } from "../../runtime/log/refusals.ts";
@@ -69,16 +70,17 @@ export class RemotePosts {
    * whether the run did not have the message before. Throws `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
    */
   async send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver, limits: MessageLimits): Promise<boolean> {
-    const state = keyBy === "sender" ? initialState(key.run_id) : undefined;
+    const log = keyBy === "sender" ? initialState(key.run_id) : undefined;
     for (;;) {
-      const stored = await this.#store.find(key);
+      const stored = await (log === undefined ? this.#store.find(key) : findStored(this.#store, key));
       if (stored === undefined) throw notFound(key.run_id);
       const said = verdict("receive", stored.head.status);
       if (said === "run_finished" || said === "run_cancelling") {
         await refuseLate(this.#store, key, message);
         return false;
       }
-      if (state !== undefined && (await this.#hasArrived(key, state, message, stored.position))) return false;
+      const state = log && (await this.#seenBy(stored, log));
+      if (state !== undefined && hasArrived(state, key, message)) return false;
       checkLogLength(stored.position, limits.maxLogEntries);
       const { bytes = 0 } = message;
       if (state === undefined) await this.#unreceived.check(stored, bytes, limits);
@@ -86,16 +88,15 @@ export class RemotePosts {
       if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) break;
     }
     // Another process may have sent another message under the key meanwhile. The first one counts.
-    if (state !== undefined) await this.#hasArrived(key, state, message, Number.POSITIVE_INFINITY);
+    if (log !== undefined) hasArrived(await this.#seenBy(await findStored(this.#store, key), log), key, message);
     return true;
   }
 
-  /** Reads on, up to a position. Throws `idempotency_conflict` if another message has arrived under the key. */
-  async #hasArrived(key: RunKey, state: RunState, entry: ReceivedEntry, until: number): Promise<boolean> {
-    await foldOn(this.#store, key, state, until);
-    const decision = decide(state, { type: "receive", entry });
-    if (isRefusal(decision) && decision.refused === "idempotency_conflict") throw refusalError(decision, key.run_id);
-    return !isRefusal(decision) && decision.length === 0;
+  /** The state of a run with what lies in its inbox. `log` has a part of its log, and is read on. */
+  async #seenBy(stored: StoredRun, log: RunState): Promise<RunState> {
+    if (stored.position > log.position) await foldOn(this.#store, stored.key, log, stored.position);
+    if (stored.inbox === undefined) return log;
+    return foldInbox(copyState(log), stored.inbox);
   }
 
   /**
@@ -104,8 +105,7 @@ export class RemotePosts {
    */
   async change(key: RunKey, commands: readonly Command[]): Promise<RunState> {
     for (;;) {
-      const stored = await this.#store.find(key);
-      const state = present(key, stored && (await foldLog(this.#store, key, stored.position)));
+      const { stored, state } = await foldAll(this.#store, key);
       const entries: Entry[] = [];
       for (const command of commands) {
         const decision = decide(state, command);
@@ -115,7 +115,7 @@ export class RemotePosts {
           entries.push(entry);
         }
       }
-      if (stored === undefined || entries.length === 0) return state;
+      if (entries.length === 0) return state;
       if ((await this.#write(stored, state, entries)) === undefined) return state;
     }
   }
@@ -141,6 +141,13 @@ export class RemotePosts {
     const stored = await this.#store.find(key);
     return stored === undefined || isFinal(stored.head.status);
   }
+}
+
+/** Whether the run has the message. Throws `idempotency_conflict` if another message has arrived under the key. */
+function hasArrived(state: RunState, key: RunKey, entry: ReceivedEntry): boolean {
+  const decision = decide(state, { type: "receive", entry });
+  if (isRefusal(decision) && decision.refused === "idempotency_conflict") throw refusalError(decision, key.run_id);
+  return !isRefusal(decision) && decision.length === 0;
 }
 
 const unowned: RunHead = {
@@ -200,12 +207,14 @@ export class Unreceived {
   }
 
   /** Throws `limit_reached` if a message of so many bytes is too much for the run. Otherwise it is counted as sent. */
-  async check({ key, position }: StoredRun, bytes: number, limits: MessageLimits): Promise<void> {
+  async check({ key }: StoredRun, bytes: number, limits: MessageLimits): Promise<void> {
     const seen = this.#seen(key, limits);
     if (seen.messagesLeft < 1 || seen.bytesLeft < bytes) {
+      const { position, inbox } = await findStored(this.#store, key);
       await this.#look(seen, key, position);
-      checkWaiting(key.run_id, { messages: seen.waiting.size, bytes: seen.bytes }, bytes, limits);
-      allow(seen, limits);
+      const waiting = withInbox(seen, inbox);
+      checkWaiting(key.run_id, waiting, bytes, limits);
+      allow(seen, waiting, limits);
       seen.bytesLeft = Math.max(bytes, seen.bytesLeft);
     }
     seen.messagesLeft -= 1;
@@ -217,7 +226,7 @@ export class Unreceived {
     if (seen === undefined) {
       if (this.#runs.size >= MAX_RUNS) this.#runs.clear();
       seen = { position: undefined, waiting: new Map(), bytes: 0, messagesLeft: 0, bytesLeft: 0 };
-      allow(seen, limits);
+      allow(seen, withInbox(seen, undefined), limits);
       this.#runs.set(key, seen);
     }
     return seen;
@@ -238,9 +247,22 @@ export class Unreceived {
   }
 }
 
-function allow(seen: Seen, { maxWaitingMessages, maxWaitingBytes }: MessageLimits): void {
-  seen.messagesLeft = Math.ceil((maxWaitingMessages - seen.waiting.size) * SHARE);
-  seen.bytesLeft = (maxWaitingBytes - seen.bytes) * SHARE;
+/** What waits in the log, and in the inbox of the owner. */
+function withInbox({ waiting, bytes }: Seen, inbox: readonly Arrived[] | undefined): WaitingMessages {
+  const all = { messages: waiting.size, bytes };
+  for (const { entries } of inbox ?? []) {
+    for (const entry of entries) {
+      if (entry.type !== "received") continue;
+      all.messages += 1;
+      all.bytes += entry.bytes ?? 0;
+    }
+  }
+  return all;
+}
+
+function allow(seen: Seen, waiting: WaitingMessages, { maxWaitingMessages, maxWaitingBytes }: MessageLimits): void {
+  seen.messagesLeft = Math.ceil((maxWaitingMessages - waiting.messages) * SHARE);
+  seen.bytesLeft = (maxWaitingBytes - waiting.bytes) * SHARE;
 }
 
 function note(seen: Seen, position: number, entry: Entry | undefined): void {

@@ -243,7 +243,7 @@ export class Residency implements JournalEvents {
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
       const released = this.head.headFor(log.state, noEntries, head, "release");
-      const write = { entries: noEntries, head: released, wake: log.key };
+      const write = { entries: noEntries, head: released, wake: log.key, takes: "all" } as const;
       const told = fed(store, write, log.state, log.committed, head, 0);
       const conflict = await store.append(log.key, this.head.expected(head, log.committed), told);
       if (conflict === undefined) {

@@ -82,9 +82,12 @@ export class RunLoader {
     return run !== undefined && isSameRun(run.log.key, key) ? run : undefined;
   }
 
-  /** Begins work on a run that this process owns since a moment ago. One that cannot be loaded is released. */
-  begin(found: FoundRun): Promise<void> {
-    const beginning = this.#begin(found)
+  /**
+   * Begins work on a run that this process owns since a moment ago. One that cannot be loaded is released. `with inbox`: what
+   * has arrived for it is looked at, too. It may be what this process cannot read.
+   */
+  begin(found: FoundRun, how?: "with inbox"): Promise<void> {
+    const beginning = this.#begin(found, how)
       .catch((error: unknown) => this.damaged.put(found, error))
       .finally(() => this.#beginning.delete(found));
     this.#beginning.set(found, beginning);
@@ -96,9 +99,10 @@ export class RunLoader {
     await Promise.all(this.#beginning.values());
   }
 
-  async #begin(found: FoundRun): Promise<void> {
+  async #begin(found: FoundRun, how: "with inbox" | undefined): Promise<void> {
     if (found.created === null) throw found.error;
     const { key, created, head } = found;
+    if (how !== undefined) await this.#worker.store.find(key, how);
     // A load that is under way may have read the run before this process became its owner.
     await this.#loading.get(key)?.catch(ignore);
     const live = this.#worker.runs.find(key);
@@ -235,7 +239,7 @@ export class RunLoader {
       await store.append(
         key,
         { epoch: head.epoch, position, owner: head.owner },
-        { entries: [], head: due, wake: key },
+        { entries: [], head: due, wake: key, takes: "all" },
       );
     }
     return conflict === undefined ? claimed : undefined;
@@ -330,7 +334,8 @@ export class RunLoader {
     if (head.owner !== owner) return;
     const released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at: null };
     // A refusal says that the run has changed meanwhile. It is taken over when the lease of this process has ended.
-    await store.append(key, { epoch: head.epoch, position, owner }, { entries: [], head: released, wake: key });
+    const write = { entries: [], head: released, wake: key, takes: "all" } as const;
+    await store.append(key, { epoch: head.epoch, position, owner }, write);
   }
 
   /** The error with which a loaded run fails. Undefined: it continues. */

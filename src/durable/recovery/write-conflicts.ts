@@ -12,7 +12,7 @@ export type Meaning =
   | { readonly is: "woken"; readonly wakes: number }
   | { readonly is: "truncated"; readonly position: number }
   | { readonly is: "full" }
-  | Extract<Outcome, { readonly is: "recognised" | "behind" | "lost" }>;
+  | Extract<Outcome, { readonly is: "recognised" | "arrived" | "behind" | "lost" }>;
 
 /**
  * What it means that the store refused a write. `woken`: the run has wake-ups that its owner has not handled.
@@ -73,6 +73,7 @@ async function readBack(store: Store, { key, expected, write }: Attempt): Promis
 function plainMeaningOf(conflict: StoreConflict, { key, expected, write }: Attempt): Meaning {
   if (conflict.conflict === "woken") return { is: "woken", wakes: conflict.wakes };
   if (conflict.conflict === "full") return { is: "full" };
+  if (conflict.conflict === "arrived") return { is: "arrived" };
   if (conflict.conflict === "changed" && expected !== undefined) {
     if (conflict.position < expected.position) return { is: "truncated", position: conflict.position };
     // With the same length the owner is another one.

@@ -1,7 +1,8 @@
+import { decideArrived } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import type { Entry } from "../../core/log.ts";
-import type { RunKey, Store, StoredRun } from "../../core/ports.ts";
+import type { Arrived, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
@@ -79,9 +80,36 @@ export function foldOn(
   }
 }
 
-/** The run as the store has it. Throws `run_not_found`. */
+/** A run in the store with its state after all that was said to it: see {@link foldStored}. Throws `run_not_found`. */
+export async function foldAll(store: Store, key: RunKey): Promise<Folded> {
+  const stored = await findStored(store, key);
+  return { stored, state: await foldStored(store, stored) };
+}
+
+/** A run in the store, and its state. */
+export interface Folded {
+  readonly stored: StoredRun;
+  readonly state: RunState;
+}
+
+/**
+ * The state of a run up to its position. What lies in its inbox counts as if it were decided.
+ * Throws `run_not_found` if the store has deleted the run.
+ */
+export async function foldStored(store: Store, { key, position, inbox = [] }: StoredRun): Promise<RunState> {
+  return foldInbox(present(key, await foldLog(store, key, position)), inbox);
+}
+
+/** Folds what lies in an inbox on the state of its run. */
+export function foldInbox(state: RunState, inbox: readonly Arrived[]): RunState {
+  for (const { entries } of inbox)
+    for (const entry of entries) for (const decided of decideArrived(state, entry)) evolve(state, decided);
+  return state;
+}
+
+/** The run as the store has it, with what has arrived for it. Throws `run_not_found`. */
 export async function findStored(store: Store, key: RunKey): Promise<StoredRun> {
-  const stored = await store.find(key);
+  const stored = await store.find(key, "with inbox");
   if (stored === undefined) throw notFound(key.run_id);
   return stored;
 }
@@ -119,7 +147,7 @@ export function committedRecord(store: Store, key: RunKey, until: number): Maybe
 }
 
 /** The state, or `run_not_found` if the store has deleted the run. */
-export function present({ run_id }: RunKey, state: RunState | undefined): RunState {
+function present({ run_id }: RunKey, state: RunState | undefined): RunState {
   if (state !== undefined) return state;
   throw new CadenzaError("run_not_found", `Run ${run_id} is not in the store any more.`, { run_id });
 }

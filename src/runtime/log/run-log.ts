@@ -4,13 +4,22 @@ import type { Command } from "../../core/commands.ts";
 import { beginsToWait, carriedEntry, commandOf } from "../../core/commands.ts";
 import { copyState } from "../../core/copy-state.ts";
 import type { Decision } from "../../core/decide.ts";
-import { decide, isRefusal } from "../../core/decide.ts";
+import { decide, decideArrived, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, unwritableError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
-import { newerPart } from "../../core/format.ts";
+import { checkFormat, newerPart } from "../../core/format.ts";
 import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Logger, RunHead, RunKey, SessionChange, StoreConflict } from "../../core/ports.ts";
+import type {
+  Arrived,
+  Logger,
+  RunHead,
+  RunKey,
+  RunWrite,
+  SessionChange,
+  StoreConflict,
+  WrittenWithInbox,
+} from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
@@ -30,6 +39,7 @@ import { Outage } from "./store-failures.ts";
 const noEntries: readonly Entry[] = [];
 /** About how many characters of JSON a write to a persistent store has. One command may have more. */
 const MAX_WRITE = 1_048_576;
+const nothingWritten: Pick<RunWrite, "entries" | "takes"> = { entries: noEntries };
 
 /** The run that a log belongs to, and what the log reports to it. */
 export interface LogRun {
@@ -46,7 +56,7 @@ export interface LogRun {
   onCommit(): void;
   /** Nothing is written to the run here any more. */
   onLost(): void;
-  /** Another process has written to the run, and the new entries are loaded. */
+  /** Another process has written to the run, or to its inbox, and that is decided here. */
   onReloaded(): void;
   /** The run may be active from now on, or not any more. */
   settleActiveTime(): void;
@@ -75,6 +85,8 @@ export class RunLog {
   /** About how many characters the log has as JSON; 0 in a store that is not persistent. */
   #size = 0;
   #writing: Promise<void> | undefined;
+  /** What is being written. Undefined: nothing. */
+  #underWay: RunWrite | undefined;
   /** What has kept the log from being written. Undefined: nothing so far. */
   #trouble: Trouble | undefined;
   /** The callers that wait for a commit. */
@@ -107,6 +119,11 @@ export class RunLog {
   /** What the store knows of the run in addition to its log; undefined before the first commit. */
   get head(): RunHead | undefined {
     return this.#head;
+  }
+
+  /** The head that the store has once it has accepted what is under way. */
+  get nextHead(): RunHead | undefined {
+    return this.#underWay?.head ?? this.#head;
   }
 
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
@@ -168,18 +185,19 @@ export class RunLog {
     const carried = carriedEntry(command);
     if (carried !== undefined && decision[0] !== undefined && decision[0] !== carried)
       this.#setStanding(carried, decision[0]);
-    const { persistent } = this.#run.shared.store;
-    if (persistent) this.#seal();
-    const due = this.#next;
-    for (const entry of decision) {
-      evolve(this.#state, entry);
-      due.entries.push(entry);
-      if (!persistent) continue;
-      const size = roughLength(entry);
-      due.size += size;
-      this.#size += size;
-    }
+    if (this.#run.shared.store.persistent) this.#seal();
+    for (const entry of decision) this.#add(entry);
     return decision;
+  }
+
+  #add(entry: Entry): void {
+    const due = this.#next;
+    evolve(this.#state, entry);
+    due.entries.push(entry);
+    if (!this.#run.shared.store.persistent) return;
+    const size = roughLength(entry);
+    due.size += size;
+    this.#size += size;
   }
 
   /** Fails the run, once. */
@@ -237,35 +255,46 @@ export class RunLog {
    * lost. Undefined: it is committed.
    */
   commit(): undefined | Promise<void> {
-    if (this.#isCommitted()) return undefined;
+    const position = this.#writeNow();
+    if (this.#isCommitted(position)) return undefined;
     if (this.lost) return new Promise(ignore);
-    return this.#untilCommitted(undefined);
+    return this.#untilCommitted(position, undefined);
   }
 
   /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
   acknowledge(): undefined | Promise<void> {
     const before = this.#trouble?.outage?.failure;
-    if (this.#isCommitted()) return undefined;
+    const position = this.#writeNow();
+    if (this.#isCommitted(position)) return undefined;
     if (this.lostReason !== undefined) return Promise.reject(this.lostReason);
     // A store that answers at once has failed before a caller could wait.
     const failure = this.#trouble?.outage?.failure;
     if (this.#head !== undefined && failure !== before && failure !== undefined) return Promise.reject(failure);
-    return this.#untilCommitted("or refused");
+    return this.#untilCommitted(position, "or refused");
   }
 
-  /** Resolves when what has been decided is committed. `or refused`: rejects when the caller is to learn of a failure. */
-  #untilCommitted(or: "or refused" | undefined): Promise<void> {
+  /** Resolves when the log is committed so far. `or refused`: rejects when the caller is to learn of a failure. */
+  #untilCommitted(position: number, or: "or refused" | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const { position } = this.#state;
       const waiter = { position, session: this.#due?.session, resolve, reject: or === undefined ? undefined : reject };
       if (this.#waiters === undefined) this.#waiters = [waiter];
       else this.#waiters.push(waiter);
     });
   }
 
-  #isCommitted(): boolean {
+  /**
+   * Writes what has been decided, and answers where that ends. A store that answers at once may give what has arrived,
+   * which is decided behind it and concerns no caller.
+   */
+  #writeNow(): number {
+    const { position } = this.#state;
+    const fromOthers = this.#others?.position;
     this.flush();
-    return this.#committed >= this.state.position && this.#due?.session === undefined;
+    return this.#others?.position === fromOthers ? position : this.#state.position;
+  }
+
+  #isCommitted(position: number): boolean {
+    return this.#committed >= position && this.#due?.session === undefined;
   }
 
   /** Resolves the callers whose entries and session changes are committed. */
@@ -341,8 +370,8 @@ export class RunLog {
     if (due === undefined || due.isHeld || this.#writing !== undefined || this.lost) return;
     const isOver = isFinal((sealed?.state ?? this.#state).status);
     if (isOver && this.#run.isEndHeld) return;
-    if (due.entries.length > 0 || due.session !== undefined || (due.isHeadDue && !isOver))
-      this.#write(due, sealed?.state);
+    const isNews = due.entries.length > 0 || due.session !== undefined || due.takes !== undefined;
+    if (isNews || (due.isHeadDue && !isOver)) this.#write(due, sealed?.state);
   }
 
   /** Has the head written that the run should have by now, also if nothing else is to be written. */
@@ -407,6 +436,39 @@ export class RunLog {
     else this.#decideAgain();
   }
 
+  /**
+   * Other processes have written to the inbox of the run. What it holds is decided here, behind what has been decided, and
+   * goes into the log with the next write. What has been taken before is left alone.
+   */
+  receive(inbox: readonly Arrived[]): void {
+    if (this.lost || isFinal(this.#state.status)) return;
+    const before = this.backlog;
+    for (const { id, entries } of inbox) {
+      if (this.#isTaken(id)) continue;
+      try {
+        checkFormat(this.key, this.#state.position, entries);
+      } catch (error) {
+        this.#onUnread(error);
+        return;
+      }
+      for (const entry of entries) for (const decided of decideArrived(this.#state, entry)) this.#add(decided);
+      this.#next.takes ??= [];
+      this.#next.takes.push(id);
+    }
+    if (this.#due?.takes === undefined) return;
+    this.#run.shared.commitSoon(this);
+    if (this.backlog > before) this.#run.onReloaded();
+  }
+
+  /** Whether what has arrived was decided here. */
+  #isTaken(id: number): boolean {
+    const isIn = ({ takes }: Due): boolean => takes?.includes(id) === true;
+    const taking = this.#underWay?.takes;
+    if ((taking !== "all" && taking?.includes(id) === true) || (this.#due !== undefined && isIn(this.#due)))
+      return true;
+    return this.#sealed?.some(({ due }) => isIn(due)) === true;
+  }
+
   /** Gives the run up: nothing is written any more. Its readers wake, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
     const trouble = this.#troubles;
@@ -424,7 +486,7 @@ export class RunLog {
     return endOf(this.logger, write);
   }
 
-  #write({ entries, session, idempotencyKey }: Due, sealed: RunState | undefined): void {
+  #write({ entries, takes, session, idempotencyKey }: Due, sealed: RunState | undefined): void {
     const { shared } = this.#run;
     const before = this.#head;
     const state = sealed ?? this.#state;
@@ -433,8 +495,10 @@ export class RunLog {
     const plan = this.residence?.plan(state, entries, before, this.#committed);
     const head = plan === undefined ? localHead(state, before) : plan.head;
     // The store has it already.
-    if (head === before && entries.length === 0 && session === undefined) return;
-    const write = writeOf(state, entries, head, plan?.wake, session, this.#run);
+    if (head === before && entries.length === 0 && session === undefined && takes === undefined) return;
+    const added = writeOf(state, entries, head, plan?.wake, session, this.#run);
+    const taken: RunWrite["takes"] = plan?.leavesInbox === true ? "all" : takes;
+    const write = taken === undefined ? added : { ...added, takes: taken };
     const attempt: Attempt = {
       key: this.key,
       write: fed(shared.store, write, state, this.#committed, before, this.#others?.position ?? 0),
@@ -450,6 +514,7 @@ export class RunLog {
   }
 
   #awaitOutcome(outcome: Promise<Outcome | undefined>, attempt: Attempt): void {
+    this.#underWay = attempt.write;
     this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
   }
 
@@ -457,7 +522,7 @@ export class RunLog {
   #send(attempt: Attempt): MaybePromise<Outcome | undefined> {
     const { expected, write, idempotencyKey } = attempt;
     const { store } = this.#run.shared;
-    let answer: MaybePromise<StoreConflict | undefined>;
+    let answer: MaybePromise<StoreConflict | WrittenWithInbox | undefined>;
     try {
       answer =
         expected === undefined
@@ -466,14 +531,21 @@ export class RunLog {
     } catch (error) {
       return this.#failedToSend(error, attempt);
     }
-    return isPromise(answer) ? this.#awaitAnswer(answer, attempt) : answer && this.#onConflict(answer, attempt);
+    return isPromise(answer) ? this.#awaitAnswer(answer, attempt) : answer && this.#onAnswer(answer, attempt);
   }
 
-  #awaitAnswer(answer: Promise<StoreConflict | undefined>, attempt: Attempt): Promise<Outcome | undefined> {
+  #awaitAnswer(
+    answer: Promise<StoreConflict | WrittenWithInbox | undefined>,
+    attempt: Attempt,
+  ): Promise<Outcome | undefined> {
     return answer.then(
-      (conflict) => conflict && this.#onConflict(conflict, attempt),
+      (later) => later && this.#onAnswer(later, attempt),
       (error: unknown) => this.#failedToSend(error, attempt),
     );
+  }
+
+  #onAnswer(answer: StoreConflict | WrittenWithInbox, attempt: Attempt): MaybePromise<Outcome> {
+    return answer.conflict !== undefined ? this.#onConflict(answer, attempt) : { is: "written", inbox: answer.inbox };
   }
 
   #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
@@ -505,11 +577,16 @@ export class RunLog {
 
   #onOutcome(outcome: Outcome | undefined, attempt: Attempt): void {
     this.#writing = undefined;
+    this.#underWay = undefined;
     if (outcome === undefined) {
       this.#onWritten(attempt);
       return;
     }
     switch (outcome.is) {
+      case "written":
+        this.#onWritten(attempt);
+        this.receive(outcome.inbox);
+        return;
       case "recognised":
         this.#onRecognised(outcome.own, attempt);
         return;
@@ -517,6 +594,10 @@ export class RunLog {
         this.#putBack(attempt);
         outcome.before();
         this.flush();
+        return;
+      case "arrived":
+        this.#putBack(attempt);
+        this.#writing = this.#done(this.#readInbox());
         return;
       case "behind":
         this.#decideAgain(attempt);
@@ -602,6 +683,37 @@ export class RunLog {
     else this.#rebase(reload);
   }
 
+  /**
+   * The store refuses to leave behind what has arrived. A run that has ended here is decided again: the cancel comes
+   * before its end.
+   */
+  async #readInbox(): Promise<void> {
+    let inbox: readonly Arrived[] | undefined;
+    try {
+      inbox = (await this.#run.shared.store.find(this.key, "with inbox"))?.inbox ?? [];
+    } catch (error) {
+      this.#onUnread(error);
+      return;
+    }
+    this.#writing = undefined;
+    if (inbox.every(({ id }) => this.#isTaken(id))) {
+      const message = `The store refuses to write run ${this.key.run_id} because of what has arrived, and shows none of it.`;
+      this.#onFailed(new CadenzaError("store_failed", message, { run_id: this.key.run_id }));
+      return;
+    }
+    if (!isFinal(this.#state.status)) {
+      this.receive(inbox);
+      this.flush();
+      return;
+    }
+    this.#unseal();
+    const due = this.#next;
+    const cancels = inbox.filter(({ entries }) => entries.some(({ type }) => type === "cancel-requested"));
+    due.takes = [...(due.takes ?? []), ...cancels.map(({ id }) => id)];
+    due.entries = [...cancels.flatMap(({ entries }) => entries), ...due.entries];
+    this.#decideAgain();
+  }
+
   /** What another process has written could not be read. A run that only a newer version can read is left to it. */
   #onUnread(error: unknown): void {
     if (newerPart(error) === undefined || !CadenzaError.is(error)) {
@@ -669,10 +781,12 @@ export class RunLog {
 
   /** What was not written is written with what comes next. Undefined: nothing was written, and the head may be due. */
   #putBack(attempt: Attempt | undefined): void {
-    const entries = attempt?.write.entries ?? noEntries;
+    const { entries, takes } = attempt?.write ?? nothingWritten;
     if (entries.length === 0) this.#next.isHeadDue = true;
     if (attempt === undefined) return;
-    this.#goesFirst(entries, attempt.session, attempt.sealed).idempotencyKey = attempt.idempotencyKey;
+    const due = this.#goesFirst(entries, attempt.session, attempt.sealed);
+    due.idempotencyKey = attempt.idempotencyKey;
+    if (takes !== undefined && takes !== "all") due.takes = [...takes, ...(due.takes ?? [])];
   }
 
   /** These go before all else. `sealed`: in a write of their own, with the state after it. */
@@ -689,7 +803,10 @@ export class RunLog {
   #unseal(): void {
     const sealed = this.#sealed ?? [];
     this.#sealed = undefined;
-    for (const { due } of sealed.toReversed()) this.#goesFirst(due.entries, due.session, undefined);
+    for (const { due } of sealed.toReversed()) {
+      const first = this.#goesFirst(due.entries, due.session, undefined);
+      if (due.takes !== undefined) first.takes = [...due.takes, ...(first.takes ?? [])];
+    }
   }
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
@@ -727,7 +844,15 @@ export class RunLog {
 }
 
 function newDue(): Due {
-  return { entries: [], size: 0, session: undefined, idempotencyKey: null, isHeadDue: false, isHeld: false };
+  return {
+    entries: [],
+    size: 0,
+    takes: undefined,
+    session: undefined,
+    idempotencyKey: null,
+    isHeadDue: false,
+    isHeld: false,
+  };
 }
 
 /** What goes with a write before the next one, and the state after it. */
@@ -742,6 +867,8 @@ interface Due {
   entries: Entry[];
   /** About how many characters they have as JSON; 0 in a store that is not persistent. */
   size: number;
+  /** What of the inbox was decided with them. Undefined: nothing. */
+  takes: number[] | undefined;
   session: SessionChange | undefined;
   /** Of a new run: the key that its caller has given. */
   idempotencyKey: string | null;

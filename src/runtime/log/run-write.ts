@@ -1,7 +1,16 @@
 import type { CadenzaError } from "../../core/errors.ts";
 import { feedOf } from "../../core/feed.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store, StoreConflict } from "../../core/ports.ts";
+import type {
+  Arrived,
+  Expected,
+  RunHead,
+  RunKey,
+  RunWrite,
+  SessionChange,
+  Store,
+  StoreConflict,
+} from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
@@ -21,14 +30,18 @@ export interface Attempt {
 }
 
 /**
- * The outcome of a write that the store did not accept at once.
+ * The outcome of a write that the store did not accept at once, or to which it has something to say. `written`: it has
+ * accepted the write, and has `inbox` for its writer.
  * `recognised`: an earlier attempt was written, although the store had reported a failure. `again`: it is to be written
- * once more, after `before`. `behind`: the log in the store has entries that are not known here. `lost`: nothing more
- * can be written; `after` is called when the run is given up. `unwritable`: the store can never hold it. `failed`: the store failed.
+ * once more, after `before`. `arrived`: once more, with what the inbox holds. `behind`: the log in the store has entries
+ * that are not known here. `lost`: nothing more can be written; `after` is called when the run is given up. `unwritable`:
+ * the store can never hold it. `failed`: the store failed.
  */
 export type Outcome =
   | { readonly is: "recognised"; readonly own: Attempt }
   | { readonly is: "again"; before(): void }
+  | { readonly is: "arrived" }
+  | { readonly is: "written"; readonly inbox: readonly Arrived[] }
   | { readonly is: "behind" }
   | { readonly is: "lost"; readonly error: CadenzaError; readonly after?: () => void }
   | { readonly is: "unwritable"; readonly error: CadenzaError }
@@ -42,6 +55,8 @@ export interface WritePlan {
   readonly expected: Expected | undefined;
   /** The run to wake with the write: one that is due then. */
   readonly wake: RunKey | undefined;
+  /** The run is left to other processes with whatever has arrived for it. */
+  readonly leavesInbox?: true | undefined;
 }
 
 /**

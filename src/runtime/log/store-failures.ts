@@ -1,7 +1,16 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { checkFormat } from "../../core/format.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Clock, RunKey, RunPost, RunWrite, Store, StoreConflict } from "../../core/ports.ts";
+import type {
+  Clock,
+  RunKey,
+  RunPost,
+  RunWrite,
+  Store,
+  StoreConflict,
+  StoredRun,
+  WrittenWithInbox,
+} from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { LogTail } from "../../core/survey.ts";
@@ -40,12 +49,15 @@ export function pollMs(store: Store): number {
 export function guarded(store: Store, onFed: () => void = ignore): Store {
   const time = store.time?.bind(store);
   const readFeed = store.readFeed?.bind(store);
-  const told = ({ feed }: RunWrite | RunPost, answer: MaybePromise<StoreConflict | undefined>) =>
+  const told = <Answer extends StoreConflict | WrittenWithInbox>(
+    { feed }: RunWrite | RunPost,
+    answer: MaybePromise<Answer | undefined>,
+  ) =>
     feed === undefined
       ? answer
-      : then(answer, (conflict) => {
-          if (conflict === undefined) onFed();
-          return conflict;
+      : then(answer, (given) => {
+          if (given?.conflict === undefined) onFed();
+          return given;
         });
   return {
     persistent: store.persistent,
@@ -60,7 +72,7 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     take: (request) => named(() => store.take(request)),
     renew: (...parameters) => named(() => store.renew(...parameters)),
     release: (name) => named(() => store.release(name)),
-    find: (key) => named(() => store.find(key)),
+    find: (key, how) => named(() => then(store.find(key, how), (run) => run && knownInbox(run))),
     read: (key, from, limit) => named(() => then(store.read(key, from, limit), (entries) => known(key, from, entries))),
     findByIdempotencyKey: (...parameters) => named(() => store.findByIdempotencyKey(...parameters)),
     list: (query) => named(() => store.list(query)),
@@ -108,6 +120,11 @@ function then<T, R>(value: MaybePromise<T>, go: (value: T) => R): MaybePromise<R
 function known(key: RunKey, from: number, entries: readonly Entry[] | undefined): readonly Entry[] | undefined {
   if (entries !== undefined) checkFormat(key, from, entries);
   return entries;
+}
+
+function knownInbox(run: StoredRun): StoredRun {
+  for (const { entries } of run.inbox ?? []) checkFormat(run.key, run.position, entries);
+  return run;
 }
 
 /** Leaves out a tail that this version cannot read, as a store leaves out a damaged one. */

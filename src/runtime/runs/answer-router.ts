@@ -1,6 +1,6 @@
 import type { ReplyCommand } from "../../core/commands.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
-import { CadenzaError, notFound } from "../../core/errors.ts";
+import { CadenzaError } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, QuestionRef } from "../../core/log.ts";
 import type { Clock, RunKey, Store } from "../../core/ports.ts";
@@ -17,7 +17,7 @@ import type { Ask } from "../execution/ask.ts";
 import { declined, questionOf } from "../execution/ask.ts";
 import type { Execution } from "../execution/execution.ts";
 import { onceInLog } from "../execution/operations.ts";
-import { committedRecord, foldLog } from "../log/fold-log.ts";
+import { committedRecord, foldAll, foldLog } from "../log/fold-log.ts";
 import {
   closedError,
   isLost,
@@ -107,8 +107,7 @@ export class AnswerRouter {
 
   /** Throws unless a run has the answer to a question of a sub-run, which the store may have deleted meanwhile. */
   async #checkAnswered(key: RunKey, answer: Answer): Promise<void> {
-    const state = await foldLog(this.#store, key, Number.POSITIVE_INFINITY);
-    if (state === undefined) throw notFound(key.run_id);
+    const { state } = await foldAll(this.#store, key);
     const decision = decide(state, replyCommand(answer, this.#clock.now()));
     if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
   }
@@ -173,8 +172,7 @@ export class AnswerRouter {
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
     const { remote } = this.#runs;
     const run = this.#runs.find(key) ?? (await remote?.load(key));
-    const state = run === undefined ? await foldLog(this.#store, key, Number.POSITIVE_INFINITY) : run.log.state;
-    if (state === undefined) throw notFound(key.run_id);
+    const state = run === undefined ? (await foldAll(this.#store, key)).state : run.log.state;
     const below = belowOf(state, answer);
     if (below !== undefined) return this.#answerBelow(key, below, answer, state);
     if (run !== undefined) return this.#answerLive(run, key, answer);

@@ -7,7 +7,7 @@ import { waitingMessages } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { checkMessage } from "../agent/agent-schemas.ts";
-import { foldLog, present } from "../log/fold-log.ts";
+import { foldAll } from "../log/fold-log.ts";
 import { checkLogLength, checkWaiting, messageBytes } from "../log/part-size.ts";
 import { closedError, lostError, refusalError } from "../log/refusals.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -73,8 +73,10 @@ export class MessageRouter {
     return false;
   }
 
-  async #giveTo({ log }: LiveRun, entry: ReceivedEntry): Promise<boolean> {
+  async #giveTo({ log, residence }: LiveRun, entry: ReceivedEntry): Promise<boolean> {
     const { settings } = this.#runs.shared;
+    // What was sent before elsewhere comes before it.
+    await residence?.sync("unless writing");
     const command: Command = { type: "receive", entry };
     for (let isNew = false; ; ) {
       const { state } = log;
@@ -91,7 +93,12 @@ export class MessageRouter {
       if (log.lost) throw lostError(log.key.run_id);
       // Another process may have written first. What was decided here was decided again on that.
       const after = decide(log.state, command);
-      if (isRefusal(after)) throw refusalError(after, log.key.run_id);
+      if (isRefusal(after)) {
+        if (after.refused === "idempotency_conflict") throw refusalError(after, log.key.run_id);
+        // It may lie in the inbox of the run.
+        await refuseLate(this.#runs.shared.store, log.key, entry);
+        return false;
+      }
       // The message has arrived.
       if (after.length === 0) return isNew;
     }
@@ -127,7 +134,7 @@ export class MessageRouter {
  * idempotency key is not refused. Throws `run_not_found`, `run_finished`, `run_cancelling` or `idempotency_conflict`.
  */
 export async function refuseLate(store: Store, key: RunKey, entry: ReceivedEntry): Promise<void> {
-  const state = present(key, await foldLog(store, key, Number.POSITIVE_INFINITY));
+  const { state } = await foldAll(store, key);
   const decision = decide(state, { type: "receive", entry });
   if (isRefusal(decision)) throw refusalError(decision, key.run_id);
   if (decision.length > 0) throw lostError(key.run_id);

@@ -17,7 +17,7 @@ import type { Run } from "../../protocol/run.ts";
 import { noLabels } from "../agent/labels.ts";
 import type { LogSource, StreamHost } from "../log/event-stream.ts";
 import { EventStream } from "../log/event-stream.ts";
-import { findStored, foldLog, READ_CHUNK } from "../log/fold-log.ts";
+import { findStored, foldAll, foldLog, foldStored, READ_CHUNK } from "../log/fold-log.ts";
 import { closedError, isLost, notLoadedError } from "../log/refusals.ts";
 import { allRuns } from "./deleting.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -98,10 +98,8 @@ export class RunReader {
       const { head, lost, backlog, state } = live.log;
       if (head !== undefined && !lost && backlog === 0) return read(state, head);
     }
-    const { position, head } = await findStored(this.#settings.store, key);
-    const state = await foldLog(this.#settings.store, key, position);
-    if (state === undefined) throw notFound(key.run_id);
-    return read(state, head);
+    const { state, stored } = await foldAll(this.#settings.store, key);
+    return read(state, stored.head);
   }
 
   /** The run at the top of a run's tree. If an ancestor was deleted, its id counts as the root. */
@@ -189,10 +187,11 @@ export class RunReader {
     if (live !== undefined && stored.position > live.log.committed) await live.residence?.sync("unless writing");
     // Of a new run that the store failed to acknowledge, nothing is committed here yet.
     if (live?.log.head !== undefined && !live.log.lost) return live.log.record();
-    const { key, position } = stored;
-    const state = await foldLog(this.#settings.store, key, position);
-    if (state === undefined || state.created === null) throw notFound(stored.key.run_id);
-    return runRecord(state);
+    const { store } = this.#settings;
+    const state = await foldStored(store, stored);
+    // A list does not have what has arrived.
+    const isOlder = state.status !== stored.head.status && stored.inbox === undefined;
+    return runRecord(isOlder ? (await foldAll(store, stored.key)).state : state);
   }
 
   async recordOf(key: RunKey): Promise<Run> {

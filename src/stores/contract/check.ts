@@ -1,5 +1,5 @@
 import { sameJson } from "../../core/json.ts";
-import type { Clock, RunKey, Store, StoreConflict } from "../../core/ports.ts";
+import type { Clock, RunKey, Store, StoreConflict, WrittenWithInbox } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 
 /** A store under test, opened twice. */
@@ -101,18 +101,26 @@ export function expectSame(actual: unknown, expected: unknown, what: string): vo
 }
 
 /** Throws unless the write was made. */
-export function expectWritten(answer: StoreConflict | undefined, what: string): void {
-  if (answer !== undefined) throw new Error(`${what}: expected to be written, was refused with ${print(answer)}`);
+export function expectWritten(answer: StoreConflict | WrittenWithInbox | undefined, what: string): void {
+  if (answer?.conflict !== undefined)
+    throw new Error(`${what}: expected to be written, was refused with ${print(answer)}`);
 }
 
 /** Throws unless the write was refused in exactly this way. */
-export function expectConflict(answer: StoreConflict | undefined, expected: StoreConflict, what: string): void {
+export function expectConflict(
+  answer: StoreConflict | WrittenWithInbox | undefined,
+  expected: StoreConflict,
+  what: string,
+): void {
   expectSame(answer, expected, what);
 }
 
 /** Throws unless exactly one of several writes was made. */
-export function expectOneWritten(answers: readonly (StoreConflict | undefined)[], what: string): void {
-  const written = answers.filter((answer) => answer === undefined).length;
+export function expectOneWritten(
+  answers: readonly (StoreConflict | WrittenWithInbox | undefined)[],
+  what: string,
+): void {
+  const written = answers.filter((answer) => answer?.conflict === undefined).length;
   if (written !== 1)
     throw new Error(`${what}: expected exactly one to be written, were ${written} of ${answers.length}`);
 }

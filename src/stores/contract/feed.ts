@@ -237,7 +237,7 @@ export const feedChecks: readonly StoreCheck[] = [
 
   check("feed: a write with events is made by a store that keeps no feed, too", async ({ first }) => {
     await create(first, 1, { feed: [asked] });
-    await append(first, runKey(1), 1, write(parts("a"), { feed: [settled] }));
+    await append(first, runKey(1), 1, write(parts("a"), { head: waiting(), feed: [settled] }));
     expectSame(
       await first.post(runKey(1), { entries: parts("b"), feed: [settled] }),
       undefined,

@@ -30,7 +30,7 @@ const blocked = waiting(null, { blocked: mismatch });
 /** `post`, and writes that wake another run: what a process does to a run that it does not execute. */
 export const postChecks: readonly StoreCheck[] = [
   check("post: the entries go to the end of the log, and the head stays", async ({ first, second }) => {
-    const kept = head({ epoch: 3, owner: OWNER, due_at: 7, takeovers: 2, holds_slot: true });
+    const kept = head({ epoch: 3, owner: null, due_at: 7, takeovers: 2, holds_slot: true });
     const key = await create(first, 1, { head: kept });
     await append(first, key, 1, write(parts("a"), { head: kept }), 3);
     expectWritten(await second.post(key, { entries: parts("b", "c") }), "post");
@@ -51,20 +51,24 @@ export const postChecks: readonly StoreCheck[] = [
     expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
-  check("post: a pending write of the owner is refused as `changed`, in the same epoch", async ({ first }) => {
-    const key = await create(first, 1);
-    const answers = await Promise.all([
-      first.append(key, { epoch: 1, position: 1 }, write(parts("a"))),
-      first.post(key, cancel),
-      first.append(key, { epoch: 1, position: 2 }, write(parts("b"), { head: waiting() })),
-    ]);
-    expectSame(answers, [undefined, undefined, { conflict: "changed", epoch: 1, position: 3 }], "three writes");
-    expectSame((await first.find(key))?.head, head({ status: "cancelling" }), "the head");
-    await append(first, key, 3, write(parts("b"), { head: head({ status: "cancelling" }) }));
-  }),
+  check(
+    "post: a pending write to a run without an owner is refused as `changed`, in the same epoch",
+    async (stores) => {
+      const { first } = stores;
+      const key = await create(first, 1, { head: waiting() });
+      const answers = await Promise.all([
+        first.append(key, { epoch: 1, position: 1 }, write(parts("a"), { head: waiting() })),
+        first.post(key, cancel),
+        first.append(key, { epoch: 1, position: 2 }, write(parts("b"))),
+      ]);
+      expectSame(answers, [undefined, undefined, { conflict: "changed", epoch: 1, position: 3 }], "three writes");
+      expectSame((await first.find(key))?.head, waiting(null, { status: "cancelling" }), "the head");
+      await append(first, key, 3, write(parts("b"), { head: head({ status: "cancelling" }) }));
+    },
+  ),
 
   check("post: of many concurrent posts, all are written", async ({ first, second }) => {
-    const key = await create(first, 1);
+    const key = await create(first, 1, { head: waiting() });
     const posts = Array.from({ length: 20 }, (_, n) =>
       (n % 2 === 0 ? first : second).post(key, { entries: [part(`${n}`)] }),
     );

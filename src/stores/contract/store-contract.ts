@@ -3,6 +3,7 @@ import { creatorChecks } from "./creators.ts";
 import { damageChecks } from "./damage.ts";
 import { deleteChecks } from "./delete.ts";
 import { feedChecks } from "./feed.ts";
+import { inboxChecks } from "./inbox.ts";
 import { listChecks } from "./lists.ts";
 import { ownerChecks } from "./owners.ts";
 import { postChecks } from "./posts.ts";
@@ -38,6 +39,7 @@ import { writeChecks } from "./writes.ts";
 export const storeContract: readonly StoreCheck[] = [
   ...writeChecks,
   ...postChecks,
+  ...inboxChecks,
   ...readChecks,
   ...tenantChecks,
   ...listChecks,

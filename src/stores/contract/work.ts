@@ -42,6 +42,7 @@ export const workChecks: readonly StoreCheck[] = [
     expectSame(sorted(await second.moved(known)), moved, "what has moved");
     expectSame(await second.moved(moved), [], "what has moved since");
     expectSame(await first.moved([]), [], "of no runs");
+    await append(first, same, 1, write([], { head: waiting() }));
     expectWritten(await first.post(same, { entries: parts("post") }), "post");
     expectSame(await second.moved(known.slice(3)), [{ key: same, epoch: 1, position: 2 }], "what a post has moved");
   }),

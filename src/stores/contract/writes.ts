@@ -1,4 +1,4 @@
-import type { StoreConflict } from "../../core/ports.ts";
+import type { Store } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectFailure, expectOneWritten, expectSame, expectWritten } from "./check.ts";
 import {
@@ -168,9 +168,7 @@ export const writeChecks: readonly StoreCheck[] = [
 
   check("append: writes that do not wait for each other are made in the order of the calls", async ({ first }) => {
     const key = runKey(1);
-    const answers: (StoreConflict | undefined | Promise<StoreConflict | undefined>)[] = [
-      first.create(key, write([created(1)]), null),
-    ];
+    const answers: ReturnType<Store["append"]>[] = [first.create(key, write([created(1)]), null)];
     for (let position = 1; position <= 20; position++) {
       answers.push(first.append(key, { epoch: 1, position }, write(parts(`${position}`))));
     }

@@ -20,6 +20,7 @@ import type {
   StoredRun,
   StoredSession,
   TakeRequest,
+  WrittenWithInbox,
 } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
@@ -35,6 +36,8 @@ import { MemoryRun, Tenant } from "./tenant.ts";
 import { MemoryWork } from "./work.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
+/** Of how many posts a store tells at once. */
+const MOST_ARRIVED = 256;
 const EVER = Number.POSITIVE_INFINITY;
 
 /** How a `MemoryStore` works. */
@@ -59,12 +62,14 @@ export class MemoryStore implements Store {
   #ended = 0;
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
   #created = 0;
+  /** How often something has arrived for a run with an owner. */
+  #arrived = 0;
 
   /** Throws `invalid_argument` for an invalid `feed`. */
   constructor({ clock = systemClock, feed }: MemoryStoreOptions = {}) {
     checkFeed(feed);
     this.#clock = clock;
-    this.#work = new MemoryWork(clock);
+    this.#work = new MemoryWork(clock, (run) => this.#empty(run, "all"));
     const kept = feed && new MemoryFeed(feed.keepMs);
     this.#feed = kept;
     if (kept !== undefined) this.readFeed = (query) => kept.read(query);
@@ -94,7 +99,7 @@ export class MemoryStore implements Store {
     return undefined;
   }
 
-  append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | undefined {
+  append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | WrittenWithInbox | undefined {
     const tenant = this.#tenants.get(key.tenant);
     const run = tenant?.runs.get(key.run_id);
     if (tenant === undefined || run === undefined) return { conflict: "missing" };
@@ -103,9 +108,12 @@ export class MemoryStore implements Store {
     if (refusal !== undefined) return refusal;
     const messages = messagesFor(tenant, write.session);
     run.add(write.entries);
-    this.#replaceHead(tenant, run, isPlain ? write.head : stillDue(run, write.head));
+    this.#replaceHead(tenant, run, isPlain ? write.head : stillDue(run, stillCancelling(run, write.head)));
     this.#settle(tenant, run, write, messages);
-    return undefined;
+    if (isPlain) return undefined;
+    this.#empty(run, write.takes);
+    const inbox = run.head.owner === null ? undefined : run.inbox;
+    return inbox && { inbox: inbox.slice(0, MOST_ARRIVED) };
   }
 
   post(key: RunKey, post: RunPost): StoreConflict | undefined {
@@ -113,10 +121,19 @@ export class MemoryStore implements Store {
     if (run === undefined) return { conflict: "missing" };
     const { head } = run;
     if (head.finished_at !== null) return { conflict: "ended" };
-    run.add(post.entries);
     const status = post.status ?? head.status;
+    if (head.owner !== null) {
+      this.#arrived += 1;
+      const { entries, feed } = post;
+      const item = { id: this.#arrived, entries, isCancel: post.status === "cancelling", feed };
+      run.withExtras.inbox ??= [];
+      run.withExtras.inbox.push(item);
+      this.#work.change(run, { ...head, status });
+      return undefined;
+    }
+    run.add(post.entries);
     const blocked = post.unblocks === true ? null : head.blocked;
-    const becomesDue = post.due !== undefined && head.owner === null && blocked === null;
+    const becomesDue = post.due !== undefined && blocked === null;
     const due_at = becomesDue ? this.#dueNow(head) : head.due_at;
     this.#work.change(run, { ...head, status, blocked, due_at }, becomesDue && post.due === "look");
     this.#addToFeed(run, post.feed);
@@ -134,7 +151,7 @@ export class MemoryStore implements Store {
     if (owner !== null) this.#work.shorten(owner, now);
     if (owner !== null && this.#work.isAlive(owner, now)) return { conflict: "owned" };
     if (this.#isRefusedSlot(run, head)) return { conflict: "full" };
-    this.#work.give(run, head);
+    this.#work.give(run, stillCancelling(run, head));
     return undefined;
   }
 
@@ -150,8 +167,10 @@ export class MemoryStore implements Store {
     this.#work.release(owner);
   }
 
-  find(key: RunKey): StoredRun | undefined {
-    return this.#run(key)?.stored();
+  find(key: RunKey, how?: "with inbox"): StoredRun | undefined {
+    const run = this.#run(key);
+    const inbox = how && run?.inbox;
+    return run && (inbox ? { ...run.stored(), inbox } : run.stored());
   }
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
@@ -170,8 +189,10 @@ export class MemoryStore implements Store {
     const moved: RunPosition[] = [];
     for (const { key, epoch, position } of known) {
       const run = this.#run(key);
+      const inbox = run?.head.finished_at === null ? run.inbox?.slice(0, MOST_ARRIVED) : undefined;
       const now = { key, epoch: run?.head.epoch ?? 0, position: run?.entries.length ?? 0 };
-      if (now.epoch !== epoch || now.position !== position) moved.push(now);
+      if (inbox !== undefined) moved.push({ ...now, inbox });
+      else if (now.epoch !== epoch || now.position !== position) moved.push(now);
     }
     return moved;
   }
@@ -322,10 +343,13 @@ export class MemoryStore implements Store {
   }
 
   /** Why a write with the right epoch and position is refused all the same. */
-  #refusal(run: MemoryRun, { wakes = 0 }: Expected, { head }: RunWrite): StoreConflict | undefined {
-    const isGivenUp = run.head.owner !== null && head.owner === null && head.finished_at === null;
+  #refusal(run: MemoryRun, { wakes = 0 }: Expected, { head, takes = [] }: RunWrite): StoreConflict | undefined {
+    const isOver = head.finished_at !== null;
+    const isGivenUp = run.head.owner !== null && head.owner === null && !isOver;
     const known = run.extras?.wakes ?? 0;
     if (isGivenUp && known !== wakes) return { conflict: "woken", wakes: known };
+    const left = takes === "all" ? [] : (run.extras?.inbox ?? []).filter(({ id }) => !takes.includes(id));
+    if (isGivenUp ? left.length > 0 : isOver && left.some(({ isCancel }) => isCancel)) return { conflict: "arrived" };
     return this.#isRefusedSlot(run, head) ? { conflict: "full" } : undefined;
   }
 
@@ -349,6 +373,20 @@ export class MemoryStore implements Store {
     if (write.counters !== undefined) this.#count(run.created.agent_name, write.counters);
     if (write.wake !== undefined) this.#wake(write.wake);
     this.#addToFeed(run, write.feed);
+  }
+
+  /** Takes things out of the inbox of a run: those that its owner has taken, or all of them into its log. */
+  #empty(run: MemoryRun, takes: RunWrite["takes"]): void {
+    const { extras } = run;
+    if (extras === null || extras.inbox === null || takes === undefined) return;
+    const left = takes === "all" ? [] : extras.inbox.filter(({ id }) => !takes.includes(id));
+    if (takes === "all") {
+      for (const { entries, feed } of extras.inbox) {
+        run.add(entries);
+        this.#addToFeed(run, feed);
+      }
+    }
+    extras.inbox = left.length === 0 ? null : left;
   }
 
   #addToFeed({ key, created }: MemoryRun, events: RunWrite["feed"]): void {
@@ -387,6 +425,11 @@ function stillDue({ head: { owner, due_at }, extras }: MemoryRun, head: RunHead)
   if (extras === null || extras.wakes === 0 || owner !== null || head.owner !== null) return head;
   if (due_at === null || head.finished_at !== null || head.blocked !== null) return head;
   return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
+}
+
+/** Who ends a run has seen that it is cancelled. */
+function stillCancelling({ head: { status } }: MemoryRun, head: RunHead): RunHead {
+  return status === "cancelling" && head.finished_at === null ? { ...head, status } : head;
 }
 
 function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {

@@ -1,5 +1,5 @@
 import type { CreatedEntry, Entry, Labels } from "../../core/log.ts";
-import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../../core/ports.ts";
+import type { Arrived, RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { LogTail } from "../../core/survey.ts";
 import { userOf } from "../../core/user.ts";
@@ -84,12 +84,20 @@ export class Tenant {
   }
 }
 
+/** What has arrived, with what the feed gets if it goes into the log without an owner. */
+export interface InboxItem extends Arrived {
+  readonly isCancel: boolean;
+  readonly feed: RunWrite["feed"];
+}
+
 /** Properties that few runs have. */
 export interface RunExtras {
   readonly slot: OwnSlot | null;
   readonly idempotencyKey: string | null;
   /** How often the run was woken under its present owner. */
   wakes: number;
+  /** What has arrived for its owner. Null: nothing. */
+  inbox: InboxItem[] | null;
   /** Its entry in the line of its slot, or else among the runs that have a due time. */
   due: DueEntry<MemoryRun> | null;
 }
@@ -180,6 +188,11 @@ export class MemoryRun implements Link<MemoryRun> {
   stored(): StoredRun {
     return { key: this.key, created: this.created, head: this.head, position: this.entries.length };
   }
+
+  /** What has arrived for its owner. Undefined: nothing. */
+  get inbox(): readonly Arrived[] | undefined {
+    return this.extras?.inbox?.map(({ id, entries }) => ({ id, entries }));
+  }
 }
 
 /** A session, and its links in the chain of sessions, in the order of their last change. */
@@ -216,5 +229,5 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
 
 function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
   const own = slot && { key: slot.key, max: slot.max, isForLook: false, line: null, rank: null };
-  return { slot: own, idempotencyKey, wakes: 0, due: null };
+  return { slot: own, idempotencyKey, wakes: 0, inbox: null, due: null };
 }

@@ -12,6 +12,8 @@ const EVER = Number.POSITIVE_INFINITY;
 /** The live runs of a memory store: their owners, which of them need work, and which hold a slot or wait for one. */
 export class MemoryWork {
   readonly #clock: Pick<Clock, "now">;
+  /** A run has lost the owner for whom things may have arrived. */
+  readonly #onLeft: (run: MemoryRun) => void;
   /** In the order in which they were created. */
   readonly #live = new Chain<MemoryRun>();
   readonly #owners = new Map<string, Owner>();
@@ -21,8 +23,9 @@ export class MemoryWork {
   readonly #lines = new Map<string, Line>();
   readonly #cancelling = new Set<MemoryRun>();
 
-  constructor(clock: Pick<Clock, "now">) {
+  constructor(clock: Pick<Clock, "now">, onLeft: (run: MemoryRun) => void) {
     this.#clock = clock;
+    this.#onLeft = onLeft;
   }
 
   begin(run: MemoryRun): void {
@@ -49,7 +52,9 @@ export class MemoryWork {
   /** Gives a live run to a process, which then checks everything that the run waits for. */
   give(run: MemoryRun, head: RunHead): void {
     this.change(run, head);
-    if (run.extras !== null) run.extras.wakes = 0;
+    if (run.extras === null) return;
+    run.extras.wakes = 0;
+    this.#onLeft(run);
   }
 
   /** A live run gets its last head. */
@@ -230,7 +235,7 @@ export class MemoryWork {
       // One of another agent is still among those that have a due time.
       remove(this.#dueOf(run), run);
       this.#join(run, needs);
-    } else this.change(run, taken(head, null, now));
+    } else this.give(run, taken(head, null, now));
     return run.head.holds_slot;
   }
 

@@ -27,6 +27,52 @@ const TX_BITS = 48;
 /** How many events are deleted in one statement. */
 const TRIM_CHUNK = 1_000;
 
+/** The number by which an event that is added now comes behind those that were added before. */
+const txNow = (era: string): string => `${era} << ${TX_BITS} | greatest(
+      pg_current_xact_id()::text::bigint,
+      pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1
+    )`;
+
+/**
+ * A post to a run with an owner tells the feed nothing: the owner tells what becomes of it. If it goes into the log without
+ * an owner, its own events are told.
+ */
+export function feedWrites(schema: string): string {
+  const events = `${schema}.feed_events`;
+  return `
+CREATE FUNCTION ${schema}.tell_feed_v1(run ${schema}.runs, feed jsonb, clock float8) RETURNS void LANGUAGE plpgsql AS $function$
+DECLARE
+  its_era bigint := ${schema}.feed_era_v1();
+BEGIN
+  INSERT INTO ${events} (tx, at, run_id, tenant, agent_name, event)
+  SELECT ${txNow("its_era")}, clock, run.run_id::uuid, run.tenant, run.agent_name, e.event
+  FROM jsonb_array_elements_text(feed) WITH ORDINALITY e (event, m) WHERE its_era IS NOT NULL ORDER BY e.m;
+END $function$;
+
+CREATE OR REPLACE FUNCTION ${schema}.write_fed_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
+LANGUAGE plpgsql AS $function$
+DECLARE
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  answers jsonb := ${schema}.write_v1(writes, given_time, its_shard);
+  write record;
+BEGIN
+  PERFORM 1 FROM jsonb_array_elements(writes) w WHERE w ? 'feed';
+  IF NOT FOUND OR jsonb_typeof(answers) <> 'array' THEN
+    RETURN answers;
+  END IF;
+  FOR write IN
+    SELECT r AS run, x.w -> 'feed' AS feed FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+    JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'
+    WHERE x.w ? 'feed' AND (answers -> (x.n - 1)::integer = 'null' OR answers -> (x.n - 1)::integer ? 'inbox')
+      AND (x.w ->> 'kind' <> 'post' OR r.owner IS NULL)
+    ORDER BY x.n
+  LOOP
+    PERFORM ${schema}.tell_feed_v1(write.run, write.feed, clock);
+  END LOOP;
+  RETURN answers;
+END $function$;`;
+}
+
 export function feed(schema: string): string {
   const events = `${schema}.feed_events`;
   return [

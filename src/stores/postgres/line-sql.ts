@@ -33,6 +33,18 @@ function sinceOf(due: string): string {
   return `CASE WHEN ${due} < clock - ${STALE_MS} THEN clock END`;
 }
 
+/** What a change of a run has to do with its inbox. */
+export interface Arrivals {
+  readonly variables: string;
+  /** Before anything is checked but that the run is there. */
+  readonly first: string;
+  /** Before the run gets a permit. */
+  readonly checks: string;
+  /** After the row and the entries are written. */
+  readonly last: string;
+  readonly answer: string;
+}
+
 /** Columns, tables and indexes of the line, and what they hold for the runs that are there. */
 export function lines(schema: string): string {
   const runs = `${schema}.runs`;
@@ -227,8 +239,10 @@ END $function$;`,
   ].join("\n");
 }
 
-/** As the first one, but that a run which needs a permit stands in line. */
-function changeFunction(schema: string): string {
+const nothingArrives: Arrivals = { variables: "", first: "", checks: "", last: "", answer: "" };
+
+/** As the first one, but that a run which needs a permit stands in line. `arrivals`: what it has to do with an inbox. */
+export function changeFunction(schema: string, arrivals = nothingArrives): string {
   return `
 CREATE OR REPLACE FUNCTION ${schema}.change_v1(w jsonb, clock float8) RETURNS jsonb LANGUAGE plpgsql AS $function$
 DECLARE
@@ -236,13 +250,13 @@ DECLARE
   run ${schema}.runs;
   next ${schema}.runs;
   held boolean;
-  holds boolean;
+  holds boolean;${arrivals.variables}
 BEGIN
   SELECT * INTO run FROM ${schema}.runs r
   WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN '{"conflict": "missing"}';
-  END IF;
+  END IF;${arrivals.first}
   IF kind <> 'append' AND run.finished_at IS NOT NULL THEN
     RETURN '{"conflict": "ended"}';
   END IF;
@@ -280,6 +294,7 @@ BEGIN
   THEN
     next.due_at := least(run.due_at, next.due_at);
   END IF;
+${arrivals.checks}
   held := run.slot <> '' AND run.holds_slot AND run.finished_at IS NULL;
   holds := run.slot <> '' AND next.holds_slot AND next.finished_at IS NULL;
   IF holds AND NOT held AND NOT ${schema}.hold_v1(next) THEN
@@ -306,7 +321,7 @@ BEGIN
     PERFORM ${schema}.grant_v1(run.slot, 1, clock);
   ELSIF run.line IS NOT NULL AND next.line IS NULL THEN
     PERFORM ${schema}.grant_v1(run.slot, 0, clock);
-  END IF;
+  END IF;${arrivals.last}${arrivals.answer}
   RETURN NULL;
 END $function$;`;
 }

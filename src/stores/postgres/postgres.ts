@@ -21,6 +21,7 @@ import type {
   StoreHint,
   TakeRequest,
   TenantRetention,
+  WrittenWithInbox,
 } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
@@ -31,7 +32,8 @@ import { durableEngine } from "../../durable/engine.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
-import { fromText, toJson, toText } from "../stored-rows.ts";
+import type { StoredInbox } from "../stored-rows.ts";
+import { fromText, toInbox, toJson, toText } from "../stored-rows.ts";
 import { Connection } from "./connection.ts";
 import { unwritableReason } from "./errors.ts";
 import { PostgresFeed } from "./feed.ts";
@@ -55,6 +57,12 @@ const MAX_FOUND = 1_000;
 const MAX_WRITE = 64 * 1_048_576;
 /** A run that is due within this time is told of, in milliseconds. */
 const SOON_MS = 1_000;
+
+/** The answer to a write that was made, and for whose owner something has arrived. */
+interface Told {
+  readonly conflict?: undefined;
+  readonly inbox: StoredInbox;
+}
 
 /**
  * Keeps runs in a PostgreSQL database, which processes on any number of machines may share. The writes of one turn of
@@ -109,8 +117,8 @@ export class PostgresStore implements DurableStore {
     return this.#conflict(() => writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write);
   }
 
-  async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
-    return this.#conflict(() => writes.appendOf(key, expected, write), key, isDueSoon(write.head), write);
+  append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | WrittenWithInbox | undefined> {
+    return this.#answer(() => writes.appendOf(key, expected, write), key, isDueSoon(write.head), write);
   }
 
   async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
@@ -159,8 +167,8 @@ export class PostgresStore implements DurableStore {
     return this.#reads.time(this.#leases);
   }
 
-  find(key: RunKey): Promise<StoredRun | undefined> {
-    return this.#reads.find(key);
+  find(key: RunKey, how?: "with inbox"): Promise<StoredRun | undefined> {
+    return how === undefined ? this.#reads.find(key) : this.#reads.findWithInbox(key);
   }
 
   read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
@@ -318,23 +326,33 @@ export class PostgresStore implements DurableStore {
     prepare: () => writes.PreparedWrite,
     key: RunKey,
     isDue: boolean,
-    { entries = [], wake, feed }: Partial<Pick<RunWrite, "entries" | "wake" | "feed">> = {},
+    write?: Partial<Pick<RunWrite, "entries" | "wake" | "feed">>,
   ): Promise<StoreConflict | undefined> {
+    const answer = await this.#answer(prepare, key, isDue, write);
+    return answer?.conflict === undefined ? undefined : answer;
+  }
+
+  async #answer(
+    prepare: () => writes.PreparedWrite,
+    key: RunKey,
+    isDue: boolean,
+    { entries = [], wake, feed }: Partial<Pick<RunWrite, "entries" | "wake" | "feed">> = {},
+  ): Promise<StoreConflict | WrittenWithInbox | undefined> {
     const length = roughLengthOf(entries);
     if (length > MAX_WRITE) return unwritable(`it has about ${length} characters, and ${MAX_WRITE} is the most.`);
-    let answer: StoreConflict | null;
+    let answer: StoreConflict | Told | null;
     try {
-      answer = (await this.#write(prepare())) as StoreConflict | null;
+      answer = (await this.#write(prepare())) as StoreConflict | Told | null;
     } catch (error) {
       const reason = unwritableReason(error);
       if (reason === undefined) throw error;
       return unwritable(reason);
     }
-    if (answer !== null)
+    if (answer?.conflict !== undefined)
       return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
     this.#hints?.note(key, isDue, feed !== undefined);
     if (wake !== undefined) this.#hints?.note(wake, true);
-    return undefined;
+    return answer === null ? undefined : toInbox(key, answer.inbox);
   }
 
   async #write(write: writes.PreparedWrite): Promise<unknown> {

@@ -16,7 +16,7 @@ import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
 import { distinctAgents } from "../choice.ts";
-import type { StoredRow } from "../stored-rows.ts";
+import type { StoredInbox, StoredRow } from "../stored-rows.ts";
 import {
   countable,
   entriesIn,
@@ -25,6 +25,7 @@ import {
   marksIn,
   runColumns,
   toFoundRun,
+  toInbox,
   toJson,
   toKey,
   toNumber,
@@ -33,11 +34,13 @@ import {
 } from "../stored-rows.ts";
 import type { Connection, PostgresValue } from "./connection.ts";
 import { DuePlaces } from "./due-places.ts";
+import { firstOf, inboxOf } from "./inbox-sql.ts";
 import { selectPage } from "./list.ts";
 import { deadOwners } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
 
 const END = Number.MAX_SAFE_INTEGER;
+const isRun = "r.tenant = $1::text AND r.run_id = $2::text";
 
 /** What is read from the database, each answer with one statement, and so from one moment. */
 export class Reads {
@@ -81,8 +84,20 @@ export class Reads {
   }
 
   async find({ tenant, run_id }: RunKey): Promise<StoredRun | undefined> {
-    const [found] = await this.#runs("r.tenant = $1::text AND r.run_id = $2::text", [toText(tenant), toText(run_id)]);
+    const [found] = await this.#runs(isRun, [toText(tenant), toText(run_id)]);
     return found && undamaged(found);
+  }
+
+  async findWithInbox(key: RunKey): Promise<StoredRun | undefined> {
+    const rows = await this.#query(
+      `SELECT ${runColumns}, ${createdColumn}, ${inboxOf(this.#schema, "r.id", "ALL")}::text AS inbox
+       FROM ${this.#schema}.runs r ${this.#joinFirst} WHERE ${isRun}`,
+      [toText(key.tenant), toText(key.run_id)],
+    );
+    const [row] = rows;
+    return (
+      row && { ...undamaged(toFoundRun(row)), ...toInbox(key, JSON.parse(String(row["inbox"])) as StoredInbox | null) }
+    );
   }
 
   async findByIdempotencyKey(tenant: string, key: string): Promise<StoredRun | undefined> {
@@ -120,18 +135,19 @@ export class Reads {
   async moved(known: readonly RunPosition[]): Promise<readonly RunPosition[]> {
     const asked = known.map(({ key, epoch, position }) => [toText(key.tenant), toText(key.run_id), epoch, position]);
     const rows = await this.#query(
-      `SELECT k.n, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position
+      `SELECT k.n, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position,
+         CASE WHEN r.arrived > 0 THEN ${firstOf(this.#schema, "r.id")} END::text AS inbox
        FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
        LEFT JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1
        WHERE coalesce(r.epoch, 0) <> (k.run ->> 2)::float8
-         OR coalesce(r.position, 0) <> (k.run ->> 3)::float8`,
+         OR coalesce(r.position, 0) <> (k.run ->> 3)::float8 OR (r.arrived > 0 AND r.finished_at IS NULL)`,
       [toJson(asked)],
     );
     return rows.flatMap((row) => {
-      const run = known[Number(row["n"]) - 1];
-      return run === undefined
-        ? []
-        : [{ key: run.key, epoch: Number(row["epoch"]), position: Number(row["position"]) }];
+      const key = known[Number(row["n"]) - 1]?.key;
+      if (key === undefined) return [];
+      const [epoch, position] = [Number(row["epoch"]), Number(row["position"])];
+      return [{ key, epoch, position, ...toInbox(key, JSON.parse(String(row["inbox"])) as StoredInbox | null) }];
     });
   }
 

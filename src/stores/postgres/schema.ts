@@ -4,6 +4,7 @@ import { pause } from "./connection.ts";
 import { deleteFunctions, pruneSlots, pruneWithParents } from "./delete-sql.ts";
 import { isLocked, storeFailed } from "./errors.ts";
 import { feed } from "./feed.ts";
+import { inbox } from "./inbox-sql.ts";
 import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
@@ -27,6 +28,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   creators,
   (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
   tryWriteFunctions,
+  inbox,
 ];
 
 /** A name in SQL, whatever it contains. */

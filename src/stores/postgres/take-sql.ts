@@ -169,9 +169,10 @@ const SLACK_MS = 500;
  *
  * Of each agent the due runs are read from a place on, which the caller has from its last call: what an old transaction keeps
  * of former ones is not walked again. Behind the runs the function answers these places, and that of `cancelled_from`. A run
- * that was passed over keeps the place back: it was locked, or suspect.
+ * that was passed over keeps the place back: it was locked, or suspect. `onTaken`: what is done with a run that is given, or
+ * whose owner is dead.
  */
-export function takeDue(schema: string): string {
+export function takeDue(schema: string, create: "CREATE" | "CREATE OR REPLACE" = "CREATE", onTaken = ""): string {
   const candidates = (n: string, place: string, order: string, which: string): string => `SELECT r.id, r.owner, r.slot,
           r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look AS needs, r.takeovers >= suspect_from AS is_suspect,
           ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${order}, r.id) AS number
@@ -188,7 +189,7 @@ export function takeDue(schema: string): string {
   const isCancelling = "r.status || '' = 'cancelling'";
   const isWanted = "EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = r.agent_name AND w.version = r.version)";
   return `
-CREATE FUNCTION ${schema}.take_v2(
+${create} FUNCTION ${schema}.take_v2(
   taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
   cancelled_from float8, given_time float8
 ) RETURNS SETOF text LANGUAGE plpgsql
@@ -291,7 +292,7 @@ BEGIN
             UPDATE ${schema}.runs r SET
               owner = run.owner, epoch = run.epoch, due_at = run.due_at, blocked = run.blocked, holds_slot = run.holds_slot,
               takeovers = run.takeovers, wakes = run.wakes, for_look = false, line = run.line, rank = run.rank, since = NULL
-            WHERE r.id = run.id;
+            WHERE r.id = run.id;${onTaken}
           END IF;
         END IF;
         IF is_held THEN

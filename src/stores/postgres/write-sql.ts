@@ -239,6 +239,8 @@ interface Slots {
   /** What is locked before the sessions, and after them. */
   readonly firstLocks: string;
   readonly lastLocks: string;
+  /** Whether an answer says that the write was not made. */
+  readonly refused: string;
   readonly create: string;
   /** The time of the writes. */
   readonly clock: string;
@@ -256,6 +258,7 @@ function countedSlots(schema: string): Slots {
     FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
     UNION `,
     lastLocks: "",
+    refused: "answer IS NOT NULL",
     create: `${schema}.create_v1(write)`,
     clock: "clock",
   };
@@ -304,6 +307,7 @@ function lockedKeys(schema: string): Slots {
   END IF;
   late := coalesce(given_time, floor(extract(epoch FROM clock_timestamp()) * 1000));
 `,
+    refused: "answer IS NOT NULL",
     create: `${schema}.create_v2(write, late)`,
     clock: "late",
   };
@@ -372,7 +376,7 @@ ${slots.lastLocks}
       ELSE answer := ${schema}.change_v1(write, ${slots.clock});
     END CASE;
     answers := array_append(answers, answer);
-    CONTINUE WHEN answer IS NOT NULL;
+    CONTINUE WHEN ${slots.refused};
     IF write ? 'session' AND write ->> 'kind' <> 'session' THEN
       PERFORM ${schema}.session_v1(write ->> 'tenant', write -> 'session');
     END IF;
@@ -407,6 +411,15 @@ export function locksOfKeys(schema: string): string {
 /** Writes to runs that stand in line for their slots. */
 export function writesInLine(schema: string): string {
   return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema));
+}
+
+/** The answer to a write that was made may have the inbox of its run. */
+export function writesWithInbox(schema: string): string {
+  const slots = {
+    ...lockedKeys(schema),
+    refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
+  };
+  return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots);
 }
 
 function idempotencyLocks(schema: string): string {

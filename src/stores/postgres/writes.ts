@@ -52,7 +52,8 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
 
 export function appendOf(key: RunKey, expected: Expected, write: RunWrite): PreparedWrite {
   const { wakes = 0 } = expected;
-  return withChanges({ kind: "append", ...keyOf(key), ...expectedOf(expected), wakes }, write);
+  const { takes = [] } = write;
+  return withChanges({ kind: "append", ...keyOf(key), ...expectedOf(expected), wakes, takes }, write);
 }
 
 export function postOf(key: RunKey, { entries, status, unblocks, due, feed }: RunPost): PreparedWrite {

@@ -86,6 +86,7 @@ export function deleteRuns(connection: Connection, runs: readonly RunKey[]): num
 function deleteRun(connection: Connection, id: number): void {
   deleteEntries(connection, id);
   connection.run("DELETE FROM cadenza_labels WHERE run = ?", id);
+  connection.run("DELETE FROM cadenza_inbox WHERE run = ?", id);
   connection.run("DELETE FROM cadenza_runs WHERE id = ?", id);
 }
 

@@ -29,6 +29,7 @@ import {
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { isCorrupt } from "./database.ts";
 import { firstId } from "./entries.ts";
+import { inboxIn, inboxOf, MOST_ARRIVED } from "./inbox.ts";
 import { selectPage } from "./list.ts";
 import { createdColumn } from "./rows.ts";
 
@@ -41,15 +42,28 @@ import { createdColumn } from "./rows.ts";
 const storedColumns = `${runColumns}, ${createdColumn}`;
 const joinFirst = `LEFT JOIN cadenza_entries e ON e.id = ${firstId("r.id")}`;
 
-/** Those runs of a JSON list of tenant, id, epoch and position that have moved, by their index in the list. */
+/**
+ * Those runs of a JSON list of tenant, id, epoch and position that have moved or for which something has arrived, by their
+ * index in the list.
+ */
 const selectMoved = `
-  SELECT k.key, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position FROM json_each(?) k
+  SELECT k.key, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position,
+    ${inboxOf("r.id", MOST_ARRIVED)} AS inbox FROM json_each(?) k
   LEFT JOIN cadenza_runs r ON r.tenant = json_extract(k.value, '$[0]') AND r.run_id = json_extract(k.value, '$[1]')
-  WHERE coalesce(r.epoch, 0) <> json_extract(k.value, '$[2]') OR coalesce(r.position, 0) <> json_extract(k.value, '$[3]')`;
+  WHERE coalesce(r.epoch, 0) <> json_extract(k.value, '$[2]') OR coalesce(r.position, 0) <> json_extract(k.value, '$[3]')
+    OR (r.arrived > 0 AND r.finished_at IS NULL)`;
+const isRun = "r.tenant = ? AND r.run_id = ?";
+const selectWithInbox = `
+  SELECT ${storedColumns}, ${inboxOf("r.id", -1)} AS inbox FROM cadenza_runs r ${joinFirst} WHERE ${isRun}`;
 
 export function findRun(connection: Connection, key: RunKey): StoredRun | undefined {
-  const [found] = foundRuns(connection, "r.tenant = ? AND r.run_id = ?", toText(key.tenant), toText(key.run_id));
+  const [found] = foundRuns(connection, isRun, toText(key.tenant), toText(key.run_id));
   return found && undamaged(found);
+}
+
+export function findWithInbox(connection: Connection, key: RunKey): StoredRun | undefined {
+  const row = connection.get(selectWithInbox, toText(key.tenant), toText(key.run_id));
+  return row && { ...undamaged(toFoundRun(row)), ...inboxIn(key, row["inbox"]) };
 }
 
 export function findRunByIdempotencyKey(connection: Connection, tenant: string, key: string): StoredRun | undefined {
@@ -90,8 +104,14 @@ export function movedRuns(connection: Connection, known: readonly RunPosition[])
   const asked = known.map(({ key, epoch, position }) => [toText(key.tenant), toText(key.run_id), epoch, position]);
   const moved: RunPosition[] = [];
   for (const row of connection.all(selectMoved, toJson(asked))) {
-    const run = known[Number(row["key"])];
-    if (run !== undefined) moved.push({ key: run.key, epoch: Number(row["epoch"]), position: Number(row["position"]) });
+    const key = known[Number(row["key"])]?.key;
+    if (key === undefined) continue;
+    moved.push({
+      key,
+      epoch: Number(row["epoch"]),
+      position: Number(row["position"]),
+      ...inboxIn(key, row["inbox"]),
+    });
   }
   return moved;
 }

@@ -6,7 +6,7 @@ import { fromHead } from "./rows.ts";
 /* The row of a run, as a write reads and changes it. */
 
 /** The columns that a write may change. */
-const changing = [...headColumns, "wakes", "look", "line", "rank", "position"] as const;
+const changing = [...headColumns, "wakes", "look", "line", "rank", "position", "arrived"] as const;
 /** The columns come as one list, which drivers return in half the time of as many columns. */
 const selectRun = `
   SELECT json_array(id, agent_name, slot, slot_max, ${changing.join(", ")}) AS run
@@ -34,6 +34,7 @@ type Columns = readonly [
   line: string | null,
   rank: number | null,
   position: number,
+  arrived: number,
 ];
 
 /** The row of a run; undefined if it does not exist. Tenant and id are given as they are stored. */
@@ -62,6 +63,7 @@ function toRow(columns: Columns) {
     line,
     rank,
     position,
+    arrived,
   ] = columns;
   return {
     id,
@@ -81,6 +83,7 @@ function toRow(columns: Columns) {
     line,
     rank,
     position,
+    arrived,
   };
 }
 
@@ -88,6 +91,8 @@ function toRow(columns: Columns) {
 interface Changes {
   /** Left out: a change of owner resets it. */
   readonly wakes?: number | undefined;
+  /** Left out: it stays. */
+  readonly arrived?: number | undefined;
   readonly look: number;
   readonly line: string | null;
   readonly rank: number | null;
@@ -99,11 +104,11 @@ export function updateRow(
   run: RunRow,
   head: RunHead,
   position: number,
-  { wakes, look, line, rank }: Changes,
+  { wakes, look, line, rank, arrived = run.arrived }: Changes,
 ): void {
   const values = fromHead(head);
   const owner = values[headColumns.indexOf("owner")];
-  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, rank, position);
+  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, rank, position, arrived);
   const written: SqliteValue[] = [];
   let columns = 0;
   for (const [index, name] of changing.entries()) {

@@ -220,6 +220,22 @@ const lines = `
     WHERE finished_at IS NULL AND line IS NOT NULL;
 `;
 
+/* What has arrived for runs with owners. Ids are never used again: a write names those that it takes. */
+const inbox = `
+  CREATE TABLE cadenza_inbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run INTEGER NOT NULL,
+    -- How many entries the lines hold.
+    count INTEGER NOT NULL,
+    lines TEXT NOT NULL,
+    is_cancel INTEGER NOT NULL,
+    feed TEXT
+  );
+  CREATE INDEX cadenza_inbox_by_run ON cadenza_inbox (run, id);
+  -- How many rows of it are the run's: its owner reads it with each write.
+  ALTER TABLE cadenza_runs ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -232,6 +248,7 @@ const migrations: readonly string[] = [
   generations,
   creators,
   lines,
+  inbox,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

@@ -81,6 +81,14 @@ export function enter(connection: Connection, asking: Asking, now: number): Plac
   return { holds_slot: false, line: asking.key, rank: rankOf(connection, asking, now) };
 }
 
+/** What a write changes of a run besides its head and its length. */
+interface RunChanges {
+  readonly wakes?: number;
+  /** How many rows of the inbox are the run's. Left out: as many as before. */
+  readonly arrived?: number;
+  readonly forLook?: boolean;
+}
+
 /**
  * Gives a run another head and length, and its place in the line of its slot. A change of owner resets `wakes`. With
  * `forLook` the run may be taken without a permit, until it has an owner.
@@ -91,12 +99,12 @@ export function changeRun(
   head: RunHead,
   position: number,
   now: () => number,
-  { wakes, forLook = false }: { readonly wakes?: number; readonly forLook?: boolean } = {},
+  { wakes, arrived, forLook = false }: RunChanges = {},
 ): void {
   const { slot, line, rank } = run;
   const look = slot !== null && head.owner === null && (forLook || run.look !== 0) ? 1 : 0;
   if (slot === null) {
-    updateRow(connection, run, head, position, { wakes, look, line, rank });
+    updateRow(connection, run, head, position, { wakes, arrived, look, line, rank });
     return;
   }
   const holds = head.finished_at === null && head.holds_slot;
@@ -111,7 +119,7 @@ export function changeRun(
         ? enter(connection, { id: run.id, key: slot, max: Number(run.slot_max), kept: rank }, now())
         : { ...place, line, rank };
   else if (!holds && (head.owner !== null || look !== 0)) place = { ...place, rank };
-  updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, look, ...place });
+  updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, arrived, look, ...place });
   if (!keeps && place.holds_slot && head.finished_at === null) countHolder(connection, slot);
   if (line !== place.line) letIn(connection, slot, 0);
 }

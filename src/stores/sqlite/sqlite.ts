@@ -22,6 +22,7 @@ import type {
   StoredSession,
   TakeRequest,
   TenantRetention,
+  WrittenWithInbox,
 } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
@@ -95,7 +96,11 @@ export class SqliteStore implements DurableStore {
     return this.#write((connection) => writes.createRun(connection, key, prepared, idempotencyKey, this.#now));
   }
 
-  async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
+  async append(
+    key: RunKey,
+    expected: Expected,
+    write: RunWrite,
+  ): Promise<StoreConflict | WrittenWithInbox | undefined> {
     const prepared = writes.prepareWrite(write);
     return this.#write((connection) => writes.appendToRun(connection, key, expected, prepared, this.#now));
   }
@@ -112,7 +117,7 @@ export class SqliteStore implements DurableStore {
   /** Takes no lock while no run needs work. */
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
     if (this.#writer !== undefined && !work.hasWork(this.#connection, request, this.#now())) return [];
-    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now()));
+    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now));
     return rows.map((row) => reads.withFirst(this.#connection, row));
   }
 
@@ -124,8 +129,9 @@ export class SqliteStore implements DurableStore {
     return this.#write((connection) => work.releaseLease(connection, owner));
   }
 
-  find(key: RunKey): StoredRun | undefined {
-    return reads.findRun(this.#connection, key);
+  find(key: RunKey, how?: "with inbox"): StoredRun | undefined {
+    const find = how === undefined ? reads.findRun : reads.findWithInbox;
+    return find(this.#connection, key);
   }
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {

@@ -1,7 +1,8 @@
 import type { AgentVersion, Backlog, TakeRequest } from "../../core/ports.ts";
 import { Choice, distinctAgents } from "../choice.ts";
-import { countable, fromText, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
+import { countable, fromText, toKey, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
+import { emptyInbox } from "./inbox.ts";
 import { runRow } from "./reads.ts";
 import { countHolder, hasPermitFor, letIn, rankOf } from "./slots.ts";
 
@@ -86,7 +87,8 @@ export function hasWork(connection: Connection, request: TakeRequest, now: numbe
  * Gives runs that need work to an owner, and returns their rows. Their first entries are read after the transaction,
  * since a damaged page would make it fail.
  */
-export function takeRuns(connection: Connection, request: TakeRequest, now: number): readonly SqliteRow[] {
+export function takeRuns(connection: Connection, request: TakeRequest, clock: () => number): readonly SqliteRow[] {
+  const now = clock();
   connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
   let joining = 0;
   const chosen = choose(connection, request, now, ({ id, needs }) => {
@@ -98,11 +100,21 @@ export function takeRuns(connection: Connection, request: TakeRequest, now: numb
     }
     joining += 1;
     connection.run(updateWaiting, rankOf(connection, needs, now), now, id);
+    leaveInbox(connection, id, clock);
     letIn(connection, needs.key, 0);
     return Number(connection.get("SELECT holds_slot FROM cadenza_runs WHERE id = ?", id)?.["holds_slot"]) !== 0;
   });
   for (const id of chosen) connection.run(updateTaken, toText(request.owner), now, id);
+  for (const id of chosen) leaveInbox(connection, id, clock);
   return chosen.map((id) => runRow(connection, id));
+}
+
+/** What has arrived for a run goes into its log: the owner for whom it was is gone. */
+function leaveInbox(connection: Connection, id: number, now: () => number): void {
+  if (connection.get("SELECT 1 FROM cadenza_runs WHERE id = ? AND arrived > 0", id) === undefined) return;
+  const row = runRow(connection, id);
+  const added = emptyInbox(connection, toKey(row), id, Number(row["position"]), now);
+  connection.run("UPDATE cadenza_runs SET position = position + ?, arrived = 0 WHERE id = ?", added, id);
 }
 
 /**

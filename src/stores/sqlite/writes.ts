@@ -1,10 +1,19 @@
 import type { Labels } from "../../core/log.ts";
-import type { Expected, RunHead, RunKey, RunPost, RunWrite, StoreConflict } from "../../core/ports.ts";
+import type {
+  Expected,
+  RunHead,
+  RunKey,
+  RunPost,
+  RunWrite,
+  StoreConflict,
+  WrittenWithInbox,
+} from "../../core/ports.ts";
 import { userOf } from "../../core/user.ts";
 import { countable, fromText, insertedColumns, toHead, toLines, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { addLines } from "./entries.ts";
 import { addToFeed } from "./feed.ts";
+import { addToInbox, emptyInbox, hasMore, readInbox, takeFromInbox } from "./inbox.ts";
 import { fromHead } from "./rows.ts";
 import type { RunRow } from "./run-row.ts";
 import { findRow } from "./run-row.ts";
@@ -86,17 +95,24 @@ export function appendToRun(
   expected: Expected,
   { write, lines }: PreparedWrite,
   now: () => number,
-): StoreConflict | undefined {
+): StoreConflict | WrittenWithInbox | undefined {
   const run = findRow(connection, toText(key.tenant), toText(key.run_id));
   if (run === undefined) return { conflict: "missing" };
   const { head, entries } = write;
-  const refusal = changed(run, expected) ?? unseenWakeUp(run, expected, head) ?? missingPermit(connection, run, head);
+  const refusal =
+    changed(run, expected) ??
+    unseenWakeUp(run, expected, head) ??
+    leftInInbox(connection, run, write) ??
+    missingPermit(connection, run, head);
   if (refusal !== undefined) return refusal;
   const { position } = expected;
-  changeRun(connection, run, stillDue(run, head), position + entries.length, now);
   addLines(connection, run.id, position, lines);
+  const { arrived, added } =
+    run.arrived === 0 ? noInbox : changeInbox(connection, key, run, position + entries.length, write.takes, now);
+  const length = position + entries.length + added;
+  changeRun(connection, run, stillDue(run, stillCancelling(run, head)), length, now, { arrived });
   settle(connection, key, fromText(run.agent_name), write, now);
-  return undefined;
+  return arrived === 0 || head.owner === null ? undefined : readInbox(connection, key, run.id);
 }
 
 export function postToRun(
@@ -110,8 +126,14 @@ export function postToRun(
   if (run === undefined) return { conflict: "missing" };
   const before = toHead(run);
   if (before.finished_at !== null) return { conflict: "ended" };
+  if (before.owner !== null) {
+    addToInbox(connection, run.id, post, lines);
+    const arrived = run.arrived + 1;
+    changeRun(connection, run, { ...before, status: post.status ?? before.status }, run.position, now, { arrived });
+    return undefined;
+  }
   const blocked = post.unblocks === true ? null : before.blocked;
-  const becomesDue = post.due !== undefined && before.owner === null && blocked === null;
+  const becomesDue = post.due !== undefined && blocked === null;
   const due_at = becomesDue ? Math.min(before.due_at ?? Number.POSITIVE_INFINITY, now()) : before.due_at;
   const position = run.position;
   const head = { ...before, status: post.status ?? before.status, blocked, due_at };
@@ -139,7 +161,9 @@ export function claimRun(
   const full = missingPermit(connection, run, head);
   if (full !== undefined) return full;
   // The process that claims a run checks everything that the run waits for.
-  changeRun(connection, run, head, expected.position, now, { wakes: 0 });
+  const added = run.arrived === 0 ? 0 : emptyInbox(connection, key, run.id, expected.position, now);
+  const length = expected.position + added;
+  changeRun(connection, run, stillCancelling(run, head), length, now, { wakes: 0, arrived: 0 });
   return undefined;
 }
 
@@ -171,6 +195,37 @@ function changed(run: RunRow, expected: Expected): StoreConflict | undefined {
 function unseenWakeUp(run: RunRow, { wakes = 0 }: Expected, head: RunHead): StoreConflict | undefined {
   const isGivenUp = run.owner !== null && head.owner === null && head.finished_at === null;
   return isGivenUp && run.wakes !== wakes ? { conflict: "woken", wakes: run.wakes } : undefined;
+}
+
+/** The conflict of a write that leaves something behind in the inbox which its writer has to know. */
+function leftInInbox(connection: Connection, run: RunRow, { head, takes }: RunWrite): StoreConflict | undefined {
+  const isOver = head.finished_at !== null;
+  const isGivenUp = run.owner !== null && head.owner === null && !isOver;
+  const isAsked = isGivenUp || (isOver && run.status === "cancelling");
+  if (run.arrived === 0 || !isAsked || !hasMore(connection, run.id, takes, isOver ? "a cancel" : "anything"))
+    return undefined;
+  return { conflict: "arrived" };
+}
+
+const noInbox = { arrived: 0, added: 0 };
+
+/** Takes from an inbox what a write takes. Answers how much is left, and how many entries went into the log. */
+function changeInbox(
+  connection: Connection,
+  key: RunKey,
+  run: RunRow,
+  end: number,
+  takes: RunWrite["takes"],
+  now: () => number,
+): typeof noInbox {
+  if (takes === "all") return { arrived: 0, added: emptyInbox(connection, key, run.id, end, now) };
+  if (takes === undefined) return { arrived: run.arrived, added: 0 };
+  return { arrived: run.arrived - takeFromInbox(connection, run.id, takes), added: 0 };
+}
+
+/** Who ends a run has seen that it is cancelled. */
+function stillCancelling(run: RunRow, head: RunHead): RunHead {
+  return run.status === "cancelling" && head.finished_at === null ? { ...head, status: "cancelling" } : head;
 }
 
 /** The head after a write. A run that was woken without an owner stays due until it has one, ends or is blocked. */

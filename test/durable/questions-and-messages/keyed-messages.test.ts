@@ -47,8 +47,12 @@ async function receiving(
 }
 
 async function mailIn(store: Store, run_id: string): Promise<unknown[]> {
-  const log = (await store.read({ tenant: "", run_id }, 0, 1_000)) ?? [];
-  return log.flatMap((entry) => (entry.type === "received" ? [entry.data] : []));
+  const key = { tenant: "", run_id };
+  const inbox = (await store.find(key, "with inbox"))?.inbox ?? [];
+  const log = (await store.read(key, 0, 1_000)) ?? [];
+  return [...log, ...inbox.flatMap(({ entries }) => entries)].flatMap((entry) =>
+    entry.type === "received" ? [entry.data] : [],
+  );
 }
 
 describe.each([

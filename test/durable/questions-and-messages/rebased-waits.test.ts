@@ -40,6 +40,7 @@ it("A sleep whose beginning is dropped leaves no result, if another process has 
   expect(begun?.map((entry) => `${entry.type} ${"key" in entry ? entry.key : ""}`)).toEqual([
     "intent sleep#1",
     "step sleep#1",
+    "intent sleep#2",
   ]);
 });
 

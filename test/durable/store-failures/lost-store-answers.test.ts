@@ -657,7 +657,7 @@ describe("A claim whose answer was lost", () => {
     const lost = claimBy("one");
     const again = claimBy("one");
     const conflict = await store.append(key, { epoch: 0, position: 1 }, again.write);
-    if (conflict === undefined) throw new Error("the store has taken a claim twice");
+    if (conflict?.conflict === undefined) throw new Error("the store has taken a claim twice");
     return meaningOf(store, conflict, again, [lost]);
   }
 

@@ -18,7 +18,7 @@ it(`eight tenants with the same ids get nothing of each other, in any trouble (D
 
 /** Stores that give the tenant "gold" what belongs to the tenant "red". */
 const leaks: Readonly<Record<string, (store: Store) => Store>> = {
-  find: (store) => withMembers(store, { find: (key) => store.find(asRed(key)) }),
+  find: (store) => withMembers(store, { find: (key, how) => store.find(asRed(key), how) }),
   read: (store) => withMembers(store, { read: (key, from, limit) => store.read(asRed(key), from, limit) }),
   list: (store) => withMembers(store, { list: (query) => store.list(asRed(query)) }),
   session: (store) => withMembers(store, { session: (key) => store.session(asRed(key)) }),

@@ -63,7 +63,13 @@ describe("a run of a program", async () => {
   const said = (own: readonly Entry[]): Promise<readonly string[]> =>
     misjudged(run_id, (id) => (id === run_id ? own : below));
   const told = (change: Partial<Told>, changed: Partial<Shown> = {}, own = log): Promise<readonly string[]> =>
-    mistold(run_id, { ...right, ...change }, { ...shown, ...changed }, (id) => (id === run_id ? own : below));
+    mistold(
+      run_id,
+      { ...right, ...change },
+      { ...shown, ...changed },
+      (id) => (id === run_id ? own : below),
+      async () => [],
+    );
 
   it("is right as it is", async () => {
     expect(world.violations).toEqual([]);

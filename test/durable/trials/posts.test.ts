@@ -67,16 +67,25 @@ function answerOf({ answer, decline }: Scenario): Post {
   };
 }
 
+interface Played {
+  readonly position: number;
+  readonly log: readonly Entry[];
+  /** What came as the run ended. */
+  readonly inbox: readonly Entry[];
+  readonly ending: Ending;
+}
+
 /** Plays a scenario with a post at each position, or a share of them, and gives the plays in which it could be posted. */
 async function posted(scenario: Scenario, late: boolean, post: Post) {
   const { log, ending } = await play(scenario, { late });
-  const plays: { readonly position: number; readonly log: readonly Entry[]; readonly ending: Ending }[] = [];
+  const plays: Played[] = [];
   for (let position = 1; position < log.length; position += late ? SHARE.late : SHARE.atOnce) {
     const { disturb, isPosted } = postAt(position, post);
     const played = await play(scenario, { late, disturb });
     if (!isPosted()) continue;
     expect({ position, violations: played.world.violations }).toEqual({ position, violations: [] });
-    plays.push({ position, log: played.log, ending: played.ending });
+    const inbox = await played.world.inbox(played.run_id);
+    plays.push({ position, log: played.log, inbox, ending: played.ending });
   }
   return { plays, ending };
 }
@@ -108,7 +117,7 @@ describe.each([
     for (const one of plays) {
       expect({ ...one, ending: unordered(one.ending) }).toMatchObject({ ending: unordered(ending) });
       const isIt = (entry: Entry): boolean => entry.type === "received" && entry.idempotency_key === "posted";
-      expect(one.log.filter(isIt)).toHaveLength(1);
+      expect([...one.log, ...one.inbox].filter(isIt)).toHaveLength(1);
     }
   });
 

@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
 import type { Entry, Store } from "cadenza/store";
 import type { Shown } from "../judge.ts";
-import { describe, misjudged, misremembered, mistold, shownBy } from "../judge.ts";
+import { describe, inboxIn, misjudged, misremembered, mistold, shownBy } from "../judge.ts";
 import { print } from "../program.ts";
 import { KILLED, programNamed } from "../program-maker.ts";
 import { disordered, mistimed } from "../time-judge.ts";
@@ -82,7 +82,7 @@ class Inspection {
       if (ended) this.#shown.push(shown);
       const own = new Map([...family.keys()].flatMap((one) => [[one, sent.get(one) ?? []]]));
       const told = { seen, replies, sent: own, isCancelled: cancel === "accepted", sentInOrder: false };
-      wrong.push(...(await mistold(id, told, shown, logOf)));
+      wrong.push(...(await mistold(id, told, shown, logOf, (to) => inboxIn(this.#store, { tenant: "", run_id: to }))));
     }
     if (ended) wrong.push(...(await misjudged(run_id, logOf)));
     return wrong;

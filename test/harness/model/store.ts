@@ -57,36 +57,27 @@ export class WatchedStore implements Store {
     return undefined;
   }
 
-  append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | undefined {
+  append(key: RunKey, expected: Expected, write: RunWrite): ReturnType<MemoryStore["append"]> {
     const conflict = this.#inner.append(key, expected, write);
-    if (conflict !== undefined) return conflict;
-    const log = this.logs.get(key.run_id);
-    if (log !== undefined) this.#take(log, write);
-    return undefined;
+    if (conflict?.conflict === undefined) this.#follow(key);
+    return conflict;
   }
 
   post(key: RunKey, post: RunPost): StoreConflict | undefined {
     const conflict = this.#inner.post(key, post);
-    const log = this.logs.get(key.run_id);
-    const run = this.#inner.find(key);
-    if (conflict === undefined && log !== undefined && run !== undefined)
-      this.#take(log, { entries: post.entries, head: run.head });
+    if (conflict === undefined) this.#follow(key);
     return conflict;
   }
 
   claim(key: RunKey, expected: Expected, head: RunHead): StoreConflict | undefined {
     const conflict = this.#inner.claim(key, expected, head);
-    const log = this.logs.get(key.run_id);
-    if (conflict === undefined && log !== undefined) log.head = head;
+    if (conflict === undefined) this.#follow(key);
     return conflict;
   }
 
   take(request: TakeRequest): readonly StoredRun[] {
     const taken = this.#inner.take(request);
-    for (const { key, head } of taken) {
-      const log = this.logs.get(key.run_id);
-      if (log !== undefined) log.head = head;
-    }
+    for (const { key } of taken) this.#follow(key);
     return taken;
   }
 
@@ -98,8 +89,8 @@ export class WatchedStore implements Store {
     this.#inner.release(owner);
   }
 
-  find(key: RunKey): StoredRun | undefined {
-    return this.#inner.find(key);
+  find(key: RunKey, how?: "with inbox"): StoredRun | undefined {
+    return this.#inner.find(key, how);
   }
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
@@ -191,6 +182,14 @@ export class WatchedStore implements Store {
 
   close(): void {
     this.closed = true;
+  }
+
+  /** Notes what the last call has added to a log. */
+  #follow(key: RunKey): void {
+    const log = this.logs.get(key.run_id);
+    const head = this.#inner.find(key)?.head;
+    if (log === undefined || head === undefined) return;
+    this.#take(log, { entries: this.#inner.read(key, log.entries.length, Number.POSITIVE_INFINITY) ?? [], head });
   }
 
   #take(log: WatchedLog, { entries, head }: RunWrite): void {
@@ -302,8 +301,8 @@ export class LateStore implements Store {
     return this.#later("owner", () => this.#store.release(owner));
   }
 
-  find(key: RunKey) {
-    return this.#later(undefined, () => this.#store.find(key));
+  find(key: RunKey, how?: "with inbox") {
+    return this.#later(undefined, () => this.#store.find(key, how));
   }
 
   read(key: RunKey, from: number, limit: number) {

@@ -533,8 +533,8 @@ const inPostgres: readonly Mutant[] = [
   byPostgres("postgres/tables.ts", "runs_by_id ON ${runs} (run_id, tenant)", "runs_by_id ON ${runs} (run_id)"),
   byPostgres(
     "postgres/feed.ts",
-    "ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'",
-    "ON r.run_id = x.w ->> 'run_id'",
+    "    JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND",
+    "    JOIN ${schema}.runs r ON",
   ),
   byPostgres("postgres/feed.ts", "($4::text IS NULL OR c.tenant = $4::text) AND", "($4::text IS NULL OR true) AND"),
   byPostgres(

@@ -11,6 +11,13 @@ export interface BrokenStore {
 }
 
 export type Conflict = StoreConflict | undefined;
+/** The answer to an append. */
+export type Written = Awaited<ReturnType<Store["append"]>>;
+
+/** The refusal of an append. Undefined: it was written. */
+export function refusal(answer: Written): Conflict {
+  return answer?.conflict === undefined ? undefined : answer;
+}
 
 export function broken(
   fault: string,

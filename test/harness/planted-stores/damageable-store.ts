@@ -11,8 +11,8 @@ export class DamageableStore extends MemoryStore {
     this.#damaged.set(id, (this.#damaged.get(id) ?? new Set()).add(position));
   }
 
-  override find(key: RunKey): StoredRun | undefined {
-    return sound(super.find(key), (run) => this.look(run));
+  override find(key: RunKey, how?: "with inbox"): StoredRun | undefined {
+    return sound(super.find(key, how), (run) => this.look(run));
   }
 
   override findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {

@@ -37,8 +37,8 @@ export const deleteFaults: readonly BrokenStore[] = [
         }
         return super.delete(runs);
       }
-      override find(key: RunKey): StoredRun | undefined {
-        return super.find(key) ?? this.#deleted.get(key.run_id);
+      override find(key: RunKey, how?: "with inbox"): StoredRun | undefined {
+        return super.find(key, how) ?? this.#deleted.get(key.run_id);
       }
     },
   ),

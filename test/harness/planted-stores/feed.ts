@@ -1,7 +1,7 @@
 import { MemoryStore } from "cadenza";
 import type { Expected, FeedPage, FeedQuery, Retention, RunKey, RunPost, RunWrite } from "cadenza/store";
 import type { FeedItem, OpenStoresOptions, WatchedEvent } from "../internals.ts";
-import type { BrokenStore, Conflict } from "./broken-store.ts";
+import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
 
 const ADDED = "feed: what creates, appends and posts add, with the run, its agent and the time";
 const BLOCKED = "feed: the blocked head of a run adds what its write says, and nothing by itself";
@@ -32,7 +32,7 @@ class OwnFeed extends MemoryStore {
     return this.written(key, write, super.create(key, write, idempotencyKey));
   }
 
-  override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+  override append(key: RunKey, expected: Expected, write: RunWrite): Written {
     return this.written(key, write, super.append(key, expected, write));
   }
 
@@ -67,8 +67,8 @@ class OwnFeed extends MemoryStore {
     return { items, position: this.positionOf(from + looked.length), more };
   }
 
-  protected written(key: RunKey, { feed }: RunWrite | RunPost, conflict: Conflict): Conflict {
-    if (conflict === undefined) for (const event of feed ?? []) this.add(key, event);
+  protected written<Answer extends Written>(key: RunKey, { feed }: RunWrite | RunPost, conflict: Answer): Answer {
+    if (conflict?.conflict === undefined) for (const event of feed ?? []) this.add(key, event);
     return conflict;
   }
 
@@ -126,7 +126,11 @@ export const feedFaults: readonly BrokenStore[] = [
     "a feed has one event of each write",
     ADDED,
     class extends OwnFeed {
-      protected override written(key: RunKey, write: RunWrite | RunPost, conflict: Conflict): Conflict {
+      protected override written<Answer extends Written>(
+        key: RunKey,
+        write: RunWrite | RunPost,
+        conflict: Answer,
+      ): Answer {
         return super.written(key, { ...write, feed: write.feed?.slice(0, 1) }, conflict);
       }
     },
@@ -187,7 +191,11 @@ export const feedFaults: readonly BrokenStore[] = [
     "a feed is written before the write is checked",
     REFUSED,
     class extends OwnFeed {
-      protected override written(key: RunKey, write: RunWrite | RunPost, conflict: Conflict): Conflict {
+      protected override written<Answer extends Written>(
+        key: RunKey,
+        write: RunWrite | RunPost,
+        conflict: Answer,
+      ): Answer {
         super.written(key, write, undefined);
         return conflict;
       }

@@ -1,6 +1,6 @@
 import { MemoryStore } from "cadenza";
 import type { Expected, RunKey, RunWrite, StoreHint } from "cadenza/store";
-import type { Conflict } from "./broken-store.ts";
+import type { Conflict, Written } from "./broken-store.ts";
 
 /** A memory store that gives hints. */
 export class HintingStore extends MemoryStore {
@@ -17,7 +17,7 @@ export class HintingStore extends MemoryStore {
     return answer;
   }
 
-  override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+  override append(key: RunKey, expected: Expected, write: RunWrite): Written {
     const answer = super.append(key, expected, write);
     if (answer === undefined)
       this.tell({ moved: [key], due: write.head.due_at !== null, fed: write.feed !== undefined });

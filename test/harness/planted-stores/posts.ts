@@ -1,8 +1,8 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
 import { MemoryStore } from "cadenza";
 import type { Expected, RunHead, RunKey, RunPost, RunWrite } from "cadenza/store";
-import type { BrokenStore, Conflict } from "./broken-store.ts";
-import { broken, OpenStore } from "./broken-store.ts";
+import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
+import { broken, OpenStore, refusal } from "./broken-store.ts";
 
 const stay = "post: the entries go to the end of the log, and the head stays";
 const dueNow = "post: a run without an owner is due now if the post says so, or stays due since earlier";
@@ -23,15 +23,15 @@ export const postsFaults: readonly BrokenStore[] = [
         if (run === undefined || run.head.finished_at !== null || post.status !== undefined)
           return super.post(key, post);
         const { head, position } = run;
-        return super.append(key, { epoch: head.epoch, position }, { entries: post.entries, head });
+        return refusal(super.append(key, { epoch: head.epoch, position }, { entries: post.entries, head }));
       }
     },
   ),
-  afterPost("a post takes the owner away", stay, (head) => ({ ...head, owner: null })),
+  afterPost("a post gives the run an owner", stay, (head) => ({ ...head, owner: "owner-9" })),
   afterPost("a post counts as a take-over", stay, (head) => ({ ...head, takeovers: head.takeovers + 1 })),
   afterPost(
     "a post raises the epoch",
-    "post: a pending write of the owner is refused as `changed`, in the same epoch",
+    "post: a pending write to a run without an owner is refused as `changed`, in the same epoch",
     (head) => ({ ...head, epoch: head.epoch + 1 }),
   ),
   broken(
@@ -43,7 +43,7 @@ export const postsFaults: readonly BrokenStore[] = [
         const run = this.find(key);
         if (answer?.conflict !== "ended" || run === undefined) return answer;
         const { head, position } = run;
-        return super.append(key, { epoch: head.epoch, position }, { entries: post.entries, head });
+        return refusal(super.append(key, { epoch: head.epoch, position }, { entries: post.entries, head }));
       }
     },
   ),
@@ -82,7 +82,7 @@ export const postsFaults: readonly BrokenStore[] = [
     "a write takes back that a run without an owner was woken",
     "wake: a run that was woken without an owner stays due until it has one",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, { wake, ...write }: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, { wake, ...write }: RunWrite): Written {
         return super.append(key, expected, write) ?? this.#wake(wake);
       }
       override create(key: RunKey, { wake, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
@@ -113,7 +113,7 @@ export const postsFaults: readonly BrokenStore[] = [
     "a refused write wakes",
     "wake: a refused write wakes nothing",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         if (write.wake !== undefined) super.post(write.wake, { entries: [], due: "work" });
         return super.append(key, expected, write);
       }
@@ -130,7 +130,7 @@ export const postsFaults: readonly BrokenStore[] = [
     "any number of wake-ups is enough to release a run",
     owned,
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const answer = super.append(key, expected, write);
         if (answer?.conflict !== "woken" || (expected.wakes ?? 0) === 0) return answer;
         return super.append(key, { ...expected, wakes: answer.wakes }, write);
@@ -141,7 +141,7 @@ export const postsFaults: readonly BrokenStore[] = [
     "more wake-ups than there were are enough to release a run",
     owned,
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const answer = super.append(key, expected, write);
         if (answer?.conflict !== "woken" || answer.wakes > (expected.wakes ?? 0)) return answer;
         return super.append(key, { ...expected, wakes: answer.wakes }, write);
@@ -157,7 +157,7 @@ export const postsFaults: readonly BrokenStore[] = [
         if (write.wake !== undefined) this.#woken.add(write.wake.run_id);
         return super.create(key, write, idempotencyKey);
       }
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const isRefused = write.head.owner === null && this.#woken.has(key.run_id) && expected.wakes === undefined;
         return isRefused ? { conflict: "woken", wakes: 1 } : super.append(key, expected, write);
       }
@@ -172,7 +172,7 @@ export const postsFaults: readonly BrokenStore[] = [
         if (wake !== undefined) this.#wakes.set(wake.run_id, (this.#wakes.get(wake.run_id) ?? 0) + 1);
         return super.create(key, write, idempotencyKey);
       }
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const wakes = this.#wakes.get(key.run_id) ?? 0;
         const isGivenUp = this.find(key)?.head.owner !== null && write.head.owner === null;
         if (isGivenUp && wakes !== (expected.wakes ?? 0)) return { conflict: "woken", wakes };
@@ -220,7 +220,7 @@ function withWake(
     fault,
     caughtBy,
     class extends OpenStore {
-      override append(key: RunKey, expected: Expected, { wake, ...write }: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, { wake, ...write }: RunWrite): Written {
         return super.append(key, expected, wake === undefined ? write : { ...write, wake: wakes(this, wake) });
       }
     },

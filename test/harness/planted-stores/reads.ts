@@ -1,6 +1,6 @@
 import { MemoryStore } from "cadenza";
 import type { Entry, Expected, RunKey, RunQuery, RunWrite, SessionKey, StoredRun, StoredSession } from "cadenza/store";
-import type { BrokenStore, Conflict } from "./broken-store.ts";
+import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 
 /** Faults in `read` and `find`, and between tenants. */
@@ -78,8 +78,8 @@ export const readsFaults: readonly BrokenStore[] = [
     "find ignores the tenant",
     "tenants: a run of another tenant does not exist",
     class extends MemoryStore {
-      override find(key: RunKey): StoredRun | undefined {
-        return super.find(key) ?? super.find({ ...key, tenant: "acme" });
+      override find(key: RunKey, how?: "with inbox"): StoredRun | undefined {
+        return super.find(key, how) ?? super.find({ ...key, tenant: "acme" }, how);
       }
     },
   ),
@@ -87,7 +87,7 @@ export const readsFaults: readonly BrokenStore[] = [
     "append ignores the tenant",
     "tenants: a run of another tenant does not exist",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         return super.append({ ...key, tenant: "acme" }, expected, write);
       }
     },

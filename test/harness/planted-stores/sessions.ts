@@ -3,7 +3,7 @@ import type { Counters } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Expected, RunKey, RunWrite, SessionKey, Store, StoredSession } from "cadenza/store";
 import type { SessionChange, SessionHead } from "../internals.ts";
-import type { BrokenStore, Conflict } from "./broken-store.ts";
+import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 
 /** Faults in what writes do to sessions and counters. */
@@ -101,7 +101,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
     "each change gives the session its generation",
     "sessions: a session keeps its generation until it is replaced or deleted",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const answer = super.append(key, expected, write);
         const generation = write.session?.generation;
         const sessionKey = { tenant: key.tenant, session_id: write.session?.session_id ?? "" };
@@ -126,7 +126,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
     "sessions: runs that end concurrently lose none of their messages",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
-      override async append(key: RunKey, expected: Expected, { session, ...write }: RunWrite): Promise<Conflict> {
+      override async append(key: RunKey, expected: Expected, { session, ...write }: RunWrite): Promise<Written> {
         if (session === undefined) return super.append(key, expected, write);
         const sessionKey = { tenant: key.tenant, session_id: session.session_id };
         const before = this.session(sessionKey);
@@ -166,7 +166,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
     "counters: added up, key by key, for each agent and over all tenants",
     class extends MemoryStore {
       readonly #last = new Map<string, Counters>();
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const run = this.find(key);
         if (run !== undefined && write.counters !== undefined) this.#last.set(run.created.agent_name, write.counters);
         return super.append(key, expected, write);
@@ -196,7 +196,7 @@ export function withSession(twist: (change: SessionChange) => SessionChange): ne
     override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
       return super.create(key, twisted(write), idempotencyKey);
     }
-    override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+    override append(key: RunKey, expected: Expected, write: RunWrite): Written {
       return super.append(key, expected, twisted(write));
     }
   };

@@ -4,7 +4,7 @@ import type { Backlog, Expected, RunHead, RunKey, RunPost, RunWrite, StoredRun, 
 import { NOW } from "../../../src/stores/contract/check.ts";
 import { runId } from "../../../src/stores/contract/samples.ts";
 import type { Slot } from "../internals.ts";
-import type { BrokenStore, Conflict } from "./broken-store.ts";
+import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
 import { broken, OpenStore } from "./broken-store.ts";
 
 const tooMany = "slots: a run beyond the limit is refused as `full`, and nothing changes";
@@ -44,7 +44,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     "a run that is blocked keeps its permit",
     "slots: a run that rests, is blocked or ends frees its permit for one other run",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const before = super.find(key);
         const holds_slot = write.head.blocked === null ? write.head.holds_slot : before?.head.holds_slot === true;
         return super.append(key, expected, { ...write, head: { ...write.head, holds_slot } });
@@ -58,7 +58,7 @@ export const slotsFaults: readonly BrokenStore[] = [
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         return super.create(key, { ...write, head: released(write.head) }, idempotencyKey);
       }
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         return super.append(key, expected, { ...write, head: released(write.head) });
       }
     },
@@ -120,7 +120,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     "a run that is blocked stands in the way",
     "slots: a run that is ended, claimed or blocked while it waits lets others pass",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const { blocked, due_at } = write.head;
         const head = { ...write.head, due_at: blocked === null ? due_at : 0 };
         return super.append(key, expected, { ...write, head });
@@ -141,7 +141,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     "a run that comes back waits until the next permit is freed",
     "slots: a run that comes back to the front of the line gets a permit at once",
     class extends OpenStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const answer = super.append(key, expected, write);
         if (write.head.owner === null && write.head.due_at !== null) this.setHead(key, released);
         return answer;
@@ -157,7 +157,7 @@ export const slotsFaults: readonly BrokenStore[] = [
         const used = slot && { ...slot, key: this.#isFree ? "another" : slot.key };
         return super.create(key, { ...write, slot: used }, idempotencyKey);
       }
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         this.#isFree ||= !write.head.holds_slot && super.find(key)?.head.holds_slot === true;
         return super.append(key, expected, write);
       }
@@ -203,7 +203,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     "a run that is looked at loses its place",
     "take: a run that is looked at keeps its place among those that wait for a permit",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const { head } = write;
         if (head.owner === null && head.due_at !== null)
           super.append(key, expected, { entries: [], head: { ...head, due_at: null } });
@@ -243,7 +243,7 @@ export const slotsFaults: readonly BrokenStore[] = [
         if (post.due === "look") this.#looked.add(key.run_id);
         return super.post(key, post);
       }
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const answer = super.append(key, expected, write);
         if (this.#looked.has(key.run_id) && write.head.due_at !== null) super.post(key, { entries: [], due: "look" });
         return answer;

@@ -2,8 +2,8 @@ import { setImmediate as inNextTurn } from "node:timers/promises";
 import { MemoryStore } from "cadenza";
 import type { Entry, Expected, RunKey, RunWrite, StoredRun, StoredSession } from "cadenza/store";
 import { over, runKey } from "../../../src/stores/contract/samples.ts";
-import type { BrokenStore, Conflict } from "./broken-store.ts";
-import { broken, keepEverything } from "./broken-store.ts";
+import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
+import { broken, keepEverything, refusal } from "./broken-store.ts";
 
 const emptySession: StoredSession = { history: [], state: null };
 
@@ -16,7 +16,7 @@ export const writesFaults: readonly BrokenStore[] = [
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         if (this.find(key) === undefined) return super.create(key, write, idempotencyKey);
         const { head, position } = this.find(key) ?? { head: write.head, position: 0 };
-        return super.append(key, { epoch: head.epoch, position }, write);
+        return refusal(super.append(key, { epoch: head.epoch, position }, write));
       }
     },
   ),
@@ -100,7 +100,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append ignores the epoch",
     "append: on another epoch it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         return super.append(key, { ...expected, epoch: this.find(key)?.head.epoch ?? 0 }, write);
       }
     },
@@ -109,7 +109,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append takes a higher epoch for good",
     "append: on another epoch it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const epoch = this.find(key)?.head.epoch ?? 0;
         return super.append(key, { ...expected, epoch: Math.min(epoch, expected.epoch) }, write);
       }
@@ -119,7 +119,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append ignores the position",
     "append: on another position it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         return super.append(key, { ...expected, position: this.find(key)?.position ?? 0 }, write);
       }
     },
@@ -128,7 +128,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append ignores the owner",
     "append: under another owner than the expected one it is refused as `changed`",
     class extends MemoryStore {
-      override append(key: RunKey, { owner: _owner, ...expected }: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, { owner: _owner, ...expected }: Expected, write: RunWrite): Written {
         return super.append(key, expected, write);
       }
     },
@@ -137,7 +137,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append takes an expected owner of null for any owner",
     "append: under another owner than the expected one it is refused as `changed`",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         return super.append(key, { ...expected, owner: expected.owner ?? undefined }, write);
       }
     },
@@ -146,7 +146,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "`changed` gives back what was expected",
     "append: on another position it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const answer = super.append(key, expected, write);
         return answer?.conflict === "changed" ? { ...answer, ...expected } : answer;
       }
@@ -156,7 +156,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "a refused append has added to the counters already",
     "append: on another position it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, { counters, ...write }: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, { counters, ...write }: RunWrite): Written {
         if (counters !== undefined) {
           // The counters are added with a run that is deleted again.
           super.create(
@@ -174,7 +174,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "a refused append has replaced the head already",
     "append: on another position it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const run = this.find(key);
         const answer = super.append(key, expected, write);
         if (run === undefined || answer?.conflict !== "changed" || expected.epoch !== run.head.epoch) return answer;
@@ -191,7 +191,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "the head is merged, not replaced",
     "append: the entries are added to the log, and the head is replaced as a whole",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const takeovers = Math.max(write.head.takeovers, this.find(key)?.head.takeovers ?? 0);
         return super.append(key, expected, { ...write, head: { ...write.head, takeovers } });
       }
@@ -201,7 +201,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "an append without entries is skipped",
     "append: without entries it replaces the head and changes the session",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         return write.entries.length === 0 ? undefined : super.append(key, expected, write);
       }
     },
@@ -211,7 +211,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append: of several concurrent writes at one position, exactly one is made",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
-      override async append(key: RunKey, expected: Expected, write: RunWrite): Promise<Conflict> {
+      override async append(key: RunKey, expected: Expected, write: RunWrite): Promise<Written> {
         const run = this.find(key);
         await inNextTurn();
         if (run?.position !== expected.position || run.head.epoch !== expected.epoch)
@@ -226,7 +226,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "append: writes that do not wait for each other are made in the order of the calls",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
-      override async append(key: RunKey, expected: Expected, write: RunWrite): Promise<Conflict> {
+      override async append(key: RunKey, expected: Expected, write: RunWrite): Promise<Written> {
         await inNextTurn();
         if (expected.position % 2 === 0) await inNextTurn();
         return super.append(key, expected, write);
@@ -237,7 +237,7 @@ export const writesFaults: readonly BrokenStore[] = [
     "a write that fails has written its entries",
     "a write that fails changes nothing, and the writes before and after it succeed",
     class extends MemoryStore {
-      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         const { session, ...first } = write;
         const answer = super.append(key, expected, first);
         if (answer !== undefined || session === undefined) return answer;

@@ -237,8 +237,10 @@ export class Client {
       about: `${run_id} ${name}`,
       to: isByLabels ? undefined : run_id,
       make: (scope) => scope.send({ to, name, data }, { idempotencyKey }),
-      onAccepted: () => {
-        if (!isReceived(this.#family.get(run_id).log, mail))
+      onAccepted: async () => {
+        const inbox = await this.#world.inbox(run_id, this.#tenant);
+        const log = await this.#world.log(run_id, this.#tenant);
+        if (!isReceived([...log, ...inbox], mail))
           this.#world.violations.push(`the message ${idempotencyKey} was acknowledged before it was written`);
         if (isAgain)
           this.#again.splice(

@@ -128,7 +128,10 @@ export class Play {
     const { world, runId } = this;
     const logOf: LogOf = (id) => world.log(id, this.#tenant);
     const told = { ...client.told, seen: this.#seen };
-    world.violations.push(...(await mistold(runId, told, shown, logOf)), ...(await misjudged(runId, logOf)));
+    world.violations.push(
+      ...(await mistold(runId, told, shown, logOf, (id) => world.inbox(id, this.#tenant))),
+      ...(await misjudged(runId, logOf)),
+    );
     for (const { log, state } of family.members) {
       const { run_id } = state;
       const key = { tenant: this.#tenant, run_id };

@@ -180,12 +180,12 @@ function miscounted({ ending: { status, counted } }: Played): string[] {
   return isDeepStrictEqual(counted, must) ? [] : [`counts as ${JSON.stringify(counted)}, and is ${status}`];
 }
 
-/** The state that the agent has set is that of its session. */
+/** The state that the agent has set is that of its session. Where the run ended meanwhile, either is right. */
 function misset({ log, session: { state } }: Played): string[] {
-  const isSet = log.some((entry) => entry.type === "step" && entry.key.startsWith("session.setState#"));
-  return isDeepStrictEqual(state, isSet ? { count: 7 } : null)
-    ? []
-    : [`the session has the state ${JSON.stringify(state)}`];
+  const types = log.flatMap((entry) => ("key" in entry && entry.key.startsWith("session.setState#") ? entry.type : []));
+  const isSet = isDeepStrictEqual(state, { count: 7 });
+  const isRight = types.includes("step") ? isSet : state === null || (isSet && types.includes("intent"));
+  return isRight ? [] : [`the session has the state ${JSON.stringify(state)}`];
 }
 
 /** The sums of many trials. */

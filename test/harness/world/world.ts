@@ -8,6 +8,7 @@ import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import { misfed } from "../feed-judge.ts";
 import type { CreatedEntry, MaybePromise, RunState } from "../internals.ts";
 import { foldEntries, isPromise, RunMap } from "../internals.ts";
+import { inboxIn } from "../judge.ts";
 import type { Plant } from "../planted-faults.ts";
 import { never } from "../promises.ts";
 import type { Random } from "../random.ts";
@@ -101,6 +102,8 @@ export class World {
   #serial = 0;
   #stepping: Promise<void> | undefined;
   readonly #deleted = new RunMap<readonly Entry[]>();
+  /** What was in the inboxes of the runs that were deleted. */
+  readonly #leftBehind = new RunMap<readonly Entry[]>();
   /** When the store has taken the entries of each run. */
   readonly #taken = new RunMap<number[]>();
   readonly #disturbances: Disturbance[] = [];
@@ -225,6 +228,12 @@ export class World {
     return (await this.store.read(key, 0, 1_000_000)) ?? this.#deleted.get(key) ?? [];
   }
 
+  /** What has arrived for a run, and is not in its log. */
+  inbox(run_id: string, tenant = ""): Promise<readonly Entry[]> {
+    const key = { tenant, run_id };
+    return Promise.resolve(this.#leftBehind.get(key) ?? inboxIn(this.store, key));
+  }
+
   /** What is wrong with the times in a log. */
   mistimed(key: RunKey, log: readonly Entry[]): readonly string[] {
     const taken = this.#taken.get(key) ?? [];
@@ -327,7 +336,13 @@ export class World {
 
   #keepLog(key: RunKey): void {
     const log = atOnce(this.store.read(key, 0, 1_000_000));
-    if (log !== undefined) this.#deleted.set(key, log);
+    if (log === undefined) return;
+    this.#deleted.set(key, log);
+    const inbox = atOnce(this.store.find(key, "with inbox"))?.inbox ?? [];
+    this.#leftBehind.set(
+      key,
+      inbox.flatMap(({ entries }) => entries),
+    );
   }
 
   /** Checks that each operation makes one sub-run at most. */

@@ -7,7 +7,17 @@ import { openPostgresStore } from "cadenza/postgres";
 import type { RunKey } from "cadenza/store";
 import pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import { append, create, ended, keep, over, parts, runKey, write } from "../../../src/stores/contract/samples.ts";
+import {
+  append,
+  create,
+  ended,
+  keep,
+  over,
+  parts,
+  runKey,
+  waiting,
+  write,
+} from "../../../src/stores/contract/samples.ts";
 import { postOf } from "../../../src/stores/postgres/writes.ts";
 import { FakeClock } from "../../harness/clock.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
@@ -87,8 +97,8 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     it.each(["COMMIT", "ROLLBACK"])(
       "what it adds comes in front of what is committed later, or never: %s",
       async (end) => {
-        await create(store, 1);
-        await create(store, 2);
+        await create(store, 1, { head: waiting() });
+        await create(store, 2, { head: waiting() });
         await client.query("BEGIN");
         await postIn(client, runKey(1), "first");
         await store.post(runKey(2), { entries: parts("b"), feed: [question("second")] });
@@ -99,16 +109,16 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     );
 
     it("a run's events keep their order if the transaction with the lower number writes last", async () => {
-      await create(store, 1);
+      await create(store, 1, { head: waiting() });
       const other = await pool.connect();
       await client.query("BEGIN");
       await client.query("SELECT pg_current_xact_id()");
       // It has the higher number, and commits first.
       await other.query("BEGIN");
       await postIn(other, runKey(1), "first");
-      const waiting = postIn(client, runKey(1), "second");
+      const posting = postIn(client, runKey(1), "second");
       await other.query("COMMIT");
-      await waiting;
+      await posting;
       other.release();
       expect((await read()).ids).toEqual([]);
       await client.query("COMMIT");
@@ -139,7 +149,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     it("many others, in random order, lose, reorder and insert nothing for those who read meanwhile", async () => {
       const random = new Random(7);
       const keys = [1, 2, 3, 4, 5].map((n) => runKey(n));
-      for (const n of [1, 2, 3, 4, 5]) await create(store, n);
+      for (const n of [1, 2, 3, 4, 5]) await create(store, n, { head: waiting() });
       let isOver = false;
       const readAlong = async (limit: number): Promise<readonly string[]> => {
         const seen: string[] = [];

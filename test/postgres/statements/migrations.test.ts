@@ -24,9 +24,9 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
     const schema = newSchema();
     await (await open(schema)).close();
     const name = quoteName(schema);
-    await pool.query(`DROP FUNCTION ${name}.try_write_v1(jsonb, float8, integer, boolean, integer)`);
-    await pool.query(`DROP FUNCTION ${name}.busy_v1(jsonb)`);
-    await pool.query(`DELETE FROM ${name}.migrations WHERE number = 9`);
+    await pool.query(`DROP TABLE ${name}.inbox; ALTER TABLE ${name}.runs DROP COLUMN arrived`);
+    await pool.query(`DROP FUNCTION ${name}.leave_inbox_v1, ${name}.tell_feed_v1`);
+    await pool.query(`DELETE FROM ${name}.migrations WHERE number = 10`);
     return schema;
   };
 
@@ -68,13 +68,13 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
       tries += 1;
       return Promise.reject(Object.assign(new Error("planted"), { code: "55P03" }));
     };
-    await pool.query(`DELETE FROM ${quoteName(schema)}.migrations WHERE number = 9`);
+    await pool.query(`DELETE FROM ${quoteName(schema)}.migrations WHERE number = 10`);
     const user = newPool(18, { application_name: "a report" });
     const locker = await user.connect();
     await locker.query("BEGIN");
     await locker.query(`SELECT 1 FROM ${quoteName(schema)}.runs`);
     await expect(openPostgresStore({ pool: hooked, schema, hints: false })).rejects.toThrow(
-      /step 9 needs a table that other transactions use.* \d+ \(postgres, a report, idle in transaction, since /,
+      /step 10 needs a table that other transactions use.* \d+ \(postgres, a report, idle in transaction, since /,
     );
     expect(tries).toBe(100);
     await locker.query("ROLLBACK");

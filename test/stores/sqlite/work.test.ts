@@ -337,7 +337,7 @@ async function askEverything(): Promise<void> {
   await store.append(key, { epoch: 1, position: 1 }, write([created(1)], { wake: runKey(0) }));
   await store.post(key, { entries: parts("a"), due: "work" });
   await create(store, RUNS + 3, { slot: { key: "full", max: 1 }, head: waiting(NOW) });
-  await store.claim(key, { epoch: 1, position: 3 }, head({ epoch: 2, owner: "dead" }));
+  await store.claim(key, { epoch: 1, position: 2 }, head({ epoch: 2, owner: "dead" }));
   await look(store, key, sessionKey(1));
   store.sessionHead(sessionKey(1));
   await store.makeSession(sessionKey(1), { history: [], state: null }, NOW);

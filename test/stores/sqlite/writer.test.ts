@@ -3,7 +3,6 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { CadenzaError } from "cadenza";
 import type { SqliteStoreOptions } from "cadenza/sqlite";
 import { SqliteStore } from "cadenza/sqlite";
-import type { StoreConflict } from "cadenza/store";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   created,
@@ -252,7 +251,7 @@ function open(
 }
 
 /** The answers, or the messages of the errors. */
-async function settled(writes: readonly Promise<StoreConflict | undefined>[]): Promise<readonly unknown[]> {
+async function settled(writes: readonly Promise<unknown>[]): Promise<readonly unknown[]> {
   const outcomes = await Promise.allSettled(writes);
   return outcomes.map((outcome) =>
     outcome.status === "fulfilled" ? outcome.value : (outcome.reason as Error).message,

@@ -1,0 +1,129 @@
+import { feedWrites } from "./feed.ts";
+import type { Arrivals } from "./line-sql.ts";
+import { changeFunction } from "./line-sql.ts";
+import { takeDue } from "./take-sql.ts";
+import { writesWithInbox } from "./write-sql.ts";
+
+/*
+ * What has arrived for runs with owners. A row is a post; ids are never used again. A post, and a write that takes posts or
+ * removes the owner, lock the row of the run: so a post goes either into the inbox of an owner, or into the log. `arrived`
+ * is how many rows of the inbox are the run's: an owner reads it with each write.
+ *
+ * An owner of an earlier release knows no inbox. Its next write finds in the log what has arrived, and is refused as changed,
+ * as it was before: then it reads the log, and decides again.
+ */
+
+/** Of how many posts is told at once. */
+const MOST_ARRIVED = 256;
+
+/** The inbox of a run as JSON; null for an empty one. `limit`: at most so many posts. */
+export function inboxOf(schema: string, run: string, limit: number | "ALL"): string {
+  return `(SELECT jsonb_agg(jsonb_build_array(i.id, i.count, i.lines) ORDER BY i.id) FROM (
+      SELECT i.id, i.count, i.lines FROM ${schema}.inbox i WHERE i.run = ${run} ORDER BY i.id LIMIT ${limit}) i)`;
+}
+
+/** The first part of an inbox. */
+export function firstOf(schema: string, run: string): string {
+  return inboxOf(schema, run, MOST_ARRIVED);
+}
+
+export function inbox(schema: string): string {
+  return [
+    `
+ALTER TABLE ${schema}.runs ADD COLUMN arrived integer NOT NULL DEFAULT 0;
+CREATE TABLE ${schema}.inbox (
+  run bigint NOT NULL,
+  id bigint GENERATED ALWAYS AS IDENTITY,
+  count integer NOT NULL,
+  lines text NOT NULL,
+  is_cancel boolean NOT NULL,
+  feed jsonb,
+  PRIMARY KEY (run, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+CREATE OR REPLACE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void LANGUAGE sql AS $function$
+  DELETE FROM ${schema}.entries WHERE run = ANY (ids);
+  DELETE FROM ${schema}.labels WHERE run = ANY (ids);
+  DELETE FROM ${schema}.inbox WHERE run = ANY (ids);
+  DELETE FROM ${schema}.runs WHERE id = ANY (ids);
+$function$;`,
+    // Writes what has arrived for a run to the end of its log: the owner for whom it was leaves it, or is gone.
+    `
+CREATE FUNCTION ${schema}.leave_inbox_v1(its_id bigint, clock float8) RETURNS void LANGUAGE plpgsql AS $function$
+DECLARE
+  run ${schema}.runs;
+  post record;
+BEGIN
+  SELECT * INTO run FROM ${schema}.runs r WHERE r.id = its_id;
+  FOR post IN SELECT * FROM ${schema}.inbox i WHERE i.run = its_id ORDER BY i.id LOOP
+    INSERT INTO ${schema}.entries (run, position, lines) VALUES (its_id, run.position, post.lines);
+    run.position := run.position + post.count;
+    IF post.feed IS NOT NULL THEN
+      PERFORM ${schema}.tell_feed_v1(run, post.feed, clock);
+    END IF;
+  END LOOP;
+  DELETE FROM ${schema}.inbox i WHERE i.run = its_id;
+  UPDATE ${schema}.runs r SET position = run.position, arrived = 0 WHERE r.id = its_id;
+END $function$;`,
+    feedWrites(schema),
+    changeFunction(schema, arrivals(schema)),
+    writesWithInbox(schema),
+    takeDue(
+      schema,
+      "CREATE OR REPLACE",
+      `
+            IF run.arrived > 0 THEN
+              PERFORM ${schema}.leave_inbox_v1(run.id, clock);
+            END IF;`,
+    ),
+  ].join("\n");
+}
+
+function arrivals(schema: string): Arrivals {
+  return {
+    variables: `
+  takes bigint[];
+  takes_all boolean;`,
+    first: `
+  IF kind = 'post' AND run.owner IS NOT NULL AND run.finished_at IS NULL THEN
+    INSERT INTO ${schema}.inbox (run, count, lines, is_cancel, feed)
+    VALUES (run.id, (w ->> 'count')::integer, w ->> 'lines', coalesce(w ->> 'status', '') = 'cancelling', w -> 'feed');
+    UPDATE ${schema}.runs r SET arrived = r.arrived + 1, status = coalesce(w ->> 'status', r.status) WHERE r.id = run.id;
+    RETURN NULL;
+  END IF;
+  IF kind = 'append' AND run.arrived > 0 AND NOT w ? 'takes' AND run.finished_at IS NULL THEN
+    PERFORM ${schema}.leave_inbox_v1(run.id, clock);
+    SELECT * INTO run FROM ${schema}.runs r WHERE r.id = run.id;
+  END IF;`,
+    checks: `
+  takes_all := kind = 'claim' OR coalesce(w -> 'takes' = '"all"', false);
+  IF run.arrived > 0 AND kind = 'append' AND NOT takes_all THEN
+    takes := ARRAY(SELECT t::bigint FROM jsonb_array_elements_text(w -> 'takes') t);
+    IF next.finished_at IS NULL AND next.owner IS NULL AND run.owner IS NOT NULL
+      OR next.finished_at IS NOT NULL AND run.status = 'cancelling'
+    THEN
+      PERFORM 1 FROM ${schema}.inbox i WHERE i.run = run.id AND i.id <> ALL (takes)
+        AND (next.finished_at IS NULL OR i.is_cancel) LIMIT 1;
+      IF FOUND THEN
+        RETURN '{"conflict": "arrived"}';
+      END IF;
+    END IF;
+  END IF;
+  IF kind <> 'post' AND run.status = 'cancelling' AND next.finished_at IS NULL THEN
+    next.status := 'cancelling';
+  END IF;`,
+    last: `
+  IF run.arrived > 0 AND takes_all THEN
+    PERFORM ${schema}.leave_inbox_v1(run.id, clock);
+  ELSIF cardinality(takes) > 0 THEN
+    DELETE FROM ${schema}.inbox i WHERE i.run = run.id AND i.id = ANY (takes);
+    GET DIAGNOSTICS next.arrived = ROW_COUNT;
+    next.arrived := run.arrived - next.arrived;
+    UPDATE ${schema}.runs r SET arrived = next.arrived WHERE r.id = run.id;
+  END IF;`,
+    answer: `
+  IF kind = 'append' AND next.arrived > 0 AND NOT takes_all AND next.owner IS NOT NULL THEN
+    RETURN jsonb_build_object('inbox', ${firstOf(schema, "run.id")});
+  END IF;`,
+  };
+}
