@@ -1,0 +1,37 @@
+import { command } from "../harness/commands/commands.ts";
+import { newFile, newSchemaOn } from "../harness/crash/place.ts";
+import { startServer } from "../harness/postgres-server.ts";
+import { handleMessages } from "../harness/rates/messages.ts";
+
+const MAX_BEHIND_MS = 5_000;
+const LEAST_STEPS = 0.7;
+/** The least share of the requested rate at which messages must be acknowledged. */
+const LEAST_RATE = 0.95;
+
+export const trial = command({
+  about:
+    "Several processes send messages to one run of another process. Each must be taken once, those of a sender in order, and the last within five seconds. Other runs of the owner keep 0.7 of the rate of their steps.",
+  options: {
+    senders: { about: "How many processes send.", default: 4 },
+    rate: { about: "How many messages a second they send together.", default: 500 },
+    seconds: { about: "For how long they send.", default: 60 },
+    store: {
+      about: "A SQLite file, or a PostgreSQL server that is started for it.",
+      default: "sqlite",
+      oneOf: ["sqlite", "postgres"],
+    },
+  },
+  async run({ senders, rate, seconds, store }, report) {
+    const server = store === "postgres" ? await startServer(18) : undefined;
+    const { place, remove } = server === undefined ? newFile() : newSchemaOn(server.address);
+    const figures = await handleMessages({ place, senders, perSecond: rate, seconds });
+    remove();
+    await server?.stop();
+    const { sent, handled, outOfOrder, behindMs, perSecond, steps } = figures;
+    report.check(handled === sent && outOfOrder === 0, `${handled} of ${sent} taken, ${outOfOrder} out of order`);
+    report.check(perSecond >= LEAST_RATE * rate, `${perSecond.toFixed(0)}/s were acknowledged`);
+    report.check(behindMs <= MAX_BEHIND_MS, `the last was taken after ${behindMs.toFixed(0)} ms`);
+    report.check(steps >= LEAST_STEPS, `steps beside them: ${steps.toFixed(2)} of their rate`);
+    return `${sent} messages from ${senders} processes`;
+  },
+});
