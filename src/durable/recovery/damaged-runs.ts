@@ -72,9 +72,9 @@ export class DamagedRuns {
     const retryMs = newer === undefined ? this.#report(found, cause) : this.#leaveAlone(found, newer);
     const { key, head, position } = found;
     const due_at = this.#worker.clock.now() + retryMs;
-    let released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at };
-    // A blocked run holds no slot.
-    if (newer !== undefined) released = { ...released, blocked: newer, holds_slot: false };
+    // It would hold its slot for as long as it cannot be loaded.
+    const left: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at, holds_slot: false };
+    const released = newer === undefined ? left : { ...left, blocked: newer };
     const { store } = this.#worker;
     // The run is tried again and again. The feed gets one event.
     const isNews = store.readFeed !== undefined && this.#newer.get(key) === 1;
@@ -87,7 +87,7 @@ export class DamagedRuns {
     // Otherwise another process has written to the run. If this one still owns it, it is loaded again.
     if (conflict !== undefined) return;
     this.#worker.onReleased(key, released);
-    if (head.holds_slot && !released.holds_slot) this.#worker.onSlotFree();
+    if (head.holds_slot) this.#worker.onSlotFree();
   }
 
   /** Reports a run that cannot be read, and answers when it is tried again. */

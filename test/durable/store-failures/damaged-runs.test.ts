@@ -1,4 +1,4 @@
-import type { AgentRuntime, Clock } from "cadenza";
+import type { AgentOptions, AgentRuntime, Clock } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { RunKey } from "cadenza/store";
 import { describe, expect, it } from "vitest";
@@ -15,8 +15,8 @@ function wait(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.setTimeout(resolve, ms));
 }
 
-function register({ runtime, clock }: Replica, stepMs: number): void {
-  runtime.register("agent", { durable: true }, async (input, { step, emit }) => {
+function register({ runtime, clock }: Replica, stepMs: number, options: Pick<AgentOptions, "concurrency"> = {}): void {
+  runtime.register("agent", { durable: true, ...options }, async (input, { step, emit }) => {
     await emit(`later-${input[0]?.parts[0]?.content}`);
     await step("work", () => wait(clock, stepMs));
   });
@@ -41,10 +41,10 @@ function damage(path: string, text: string): number {
 }
 
 /** A process has died with some runs in progress. The oldest of them has been damaged since. */
-async function damaged(where: "the first entry" | "a later entry") {
+async function damaged(where: "the first entry" | "a later entry", options: Pick<AgentOptions, "concurrency"> = {}) {
   const replicas = onFile();
   const first = replicas.start();
-  register(first, 60_000);
+  register(first, 60_000, options);
   const bad = await create(first, "bad-one");
   const sound: string[] = [];
   for (let run = 0; run < SOUND; run++) sound.push(await create(first, `sound-${run}`));
@@ -52,7 +52,7 @@ async function damaged(where: "the first entry" | "a later entry") {
   first.kill();
   expect(damage(replicas.path, `"content":"${where === "the first entry" ? "" : "later-"}bad-one`)).toBeGreaterThan(0);
   const second = replicas.start();
-  register(second, 10);
+  register(second, 10, options);
   await replicas.clock.advance(10_000);
   return { ...second, bad, sound };
 }
@@ -66,6 +66,11 @@ async function read(runtime: AgentRuntime, run_id: string): Promise<void> {
 describe.each(["the first entry", "a later entry"] as const)("a run of whose log %s is damaged", (where) => {
   it("keeps no other from being taken over", async () => {
     const { runtime, sound } = await damaged(where);
+    for (const run_id of sound) expect((await runtime.getRun(run_id)).status).toBe("completed");
+  });
+
+  it("keeps no slot in which it was executed", async () => {
+    const { runtime, sound } = await damaged(where, { concurrency: { max: 1 } });
     for (const run_id of sound) expect((await runtime.getRun(run_id)).status).toBe("completed");
   });
 

@@ -131,6 +131,8 @@ const rows: readonly (readonly [Situation, what: string, Write, Left])[] = [
   ["waiting", "for sub-runs alone", { log: [...logs["in-progress"], begins], written: 1, before: mine, facts: { ...idleHere, deadline: null } }, ["none", null, false, 4]],
   ["working", "from its begin", { log: logs.created, written: 1, before: undefined }, ["me", null, false, 0]],
   ["working", "and gets a message before its start", { log: [startsLater, received("payment", 1, "key-1")], written: 1, before: { ...unowned, status: "created" } }, ["me", null, false, 5]],
+  ["working", "and waits, when a message is taken into its log", { log: [...logs.awaiting, received("payment", 1, "key-1")], written: 1, before: { ...mine, status: "awaiting" }, facts: idleHere }, "-"],
+  ["waiting", "and gets a message without an owner", { log: [...logs.awaiting, received("payment", 1, "key-1")], written: 1, before: unowned, facts: idleHere }, ["none", DEADLINE, false, 5]],
   ["working", "and emits", { log: [...logs["in-progress"], emits], written: 1, before: mine }, "-"],
   ["working", "with its slot", { log: [...logs["in-progress"], emits], written: 1, before: holding, facts: { slot } }, "-"],
   ["working", "beside a question", { log: logs.awaiting, written: 1, before: holding, facts: { slot, isAtWork: true } }, ["me", TAKEN, true, 4]],
