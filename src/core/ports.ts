@@ -253,6 +253,34 @@ export interface Backlog extends AgentVersion {
   readonly blocked: number;
 }
 
+/** How far a store counts the runs that wait for a slot. */
+export const COUNTED_IN_LINE = 1_001;
+
+/** The runs that wait for a permit of a slot, of which there is at least one. */
+export interface SlotLine {
+  readonly key: string;
+  /** How many runs may hold the slot at a time, as the first in line has it. */
+  readonly max: number;
+  /** How many hold it. */
+  readonly held: number;
+  /** How many wait, counted up to 1,001. */
+  readonly waiting: number;
+  /** The one that has waited longest: it gets the next permit. */
+  readonly first: AgentVersion & {
+    readonly key: RunKey;
+    /** Since when it is due, in milliseconds since the epoch. */
+    readonly due_at: number;
+  };
+}
+
+/** Which lines of slots to give. */
+export interface LinesQuery {
+  /** Only those behind this key, the last one of the page before. Left out: from the first on. */
+  readonly after?: string | undefined;
+  /** At least 1. */
+  readonly limit: number;
+}
+
 /** Which blocked runs to look for. */
 export interface BlockedQuery {
   /** Of which agents; left out: of all. */
@@ -498,6 +526,11 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * out.
    */
   backlog(): MaybePromise<readonly Backlog[]>;
+  /**
+   * The slots that runs of all tenants wait for, in the order of their keys. It depends on the page alone how much is
+   * read: not on how many slots there are behind it, nor on how many runs wait.
+   */
+  lines(query: LinesQuery): MaybePromise<readonly SlotLine[]>;
   /** The session; undefined if it does not exist. */
   session(key: SessionKey): MaybePromise<StoredSession | undefined>;
   /** The session without its messages, none of which is read; undefined if it does not exist. */

@@ -8,6 +8,7 @@ import type {
   Mismatch,
   RunHead,
   RunKey,
+  SlotLine,
   StoredRun,
   StoredSession,
 } from "../core/ports.ts";
@@ -187,6 +188,17 @@ export function undamaged(run: FoundRun): StoredRun {
 
 export function toKey(row: StoredRow): RunKey {
   return { tenant: fromText(String(row["tenant"])), run_id: fromText(String(row["run_id"])) };
+}
+
+/** The line of a row with columns of the first run in line. */
+export function toSlotLine(row: StoredRow, key: string, version: string | null): SlotLine {
+  return {
+    key,
+    max: Number(row["slot_max"]),
+    held: Number(row["held"]),
+    waiting: Number(row["waiting"]),
+    first: { key: toKey(row), agent_name: fromText(String(row["agent_name"])), version, due_at: Number(row["due_at"]) },
+  };
 }
 
 /** An event of a run, of which the row names the run and the time. */

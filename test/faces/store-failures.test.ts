@@ -17,7 +17,7 @@ const SESSION = "00000000-0000-4000-8000-0000000000aa";
 const METHODS: readonly Method[] = [
   ...(["create", "append", "post", "claim", "find", "read", "findByIdempotencyKey", "list", "moved", "owned"] as const),
   ...(["survey", "tails", "census", "workers", "session", "sessionHead", "makeSession", "putSession"] as const),
-  ...(["counters", "blocked", "backlog", "delete", "deleteSession"] as const),
+  ...(["counters", "blocked", "backlog", "lines", "delete", "deleteSession"] as const),
 ];
 
 type Ask = readonly [path: string, body?: object];

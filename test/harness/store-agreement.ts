@@ -474,6 +474,7 @@ async function everything(store: Store): Promise<unknown> {
     owned: await Promise.all(OWNERS.map((owner) => store.owned(owner, 3))),
     blocked: await store.blocked({ limit: 3 }),
     backlog: sorted(await store.backlog()),
+    lines: await store.lines({ limit: 9 }),
     census: countsOf(await store.census()),
     leases: leasesOf(await store.workers()),
     tails: await store.tails(

@@ -18,6 +18,7 @@ const reads: ReadonlySet<string> = new Set([
   "moved",
   "owned",
   "backlog",
+  "lines",
   "blocked",
   "survey",
   "tails",

@@ -5,6 +5,7 @@ import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";
 import { feedFaults, ownFeed } from "../harness/planted-stores/feed.ts";
 import { inboxFaults } from "../harness/planted-stores/inbox.ts";
+import { linesFaults } from "../harness/planted-stores/lines.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
@@ -27,6 +28,7 @@ const brokenStores = [
   ...ownersFaults,
   ...takeFaults,
   ...slotsFaults,
+  ...linesFaults,
   ...workFaults,
   ...sessionsFaults,
   ...creatorsFaults,

@@ -80,6 +80,7 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     owned: (...parameters) => named(() => store.owned(...parameters)),
     blocked: (query) => named(() => store.blocked(query)),
     backlog: () => named(() => store.backlog()),
+    lines: (query) => named(() => store.lines(query)),
     survey: (query) => named(() => store.survey(query)),
     tails: (runs, count) => named(() => then(store.tails(runs, count), (tails) => tails.map(knownTail(runs)))),
     census: () => named(() => store.census()),

@@ -263,6 +263,7 @@ const portMethods = {
     "owned",
     "blocked",
     "backlog",
+    "lines",
     "session",
     "makeSession",
     "putSession",

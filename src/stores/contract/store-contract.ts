@@ -4,6 +4,7 @@ import { damageChecks } from "./damage.ts";
 import { deleteChecks } from "./delete.ts";
 import { feedChecks } from "./feed.ts";
 import { inboxChecks } from "./inbox.ts";
+import { lineChecks } from "./lines.ts";
 import { listChecks } from "./lists.ts";
 import { ownerChecks } from "./owners.ts";
 import { postChecks } from "./posts.ts";
@@ -48,6 +49,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...ownerChecks,
   ...takeChecks,
   ...slotChecks,
+  ...lineChecks,
   ...workChecks,
   ...sessionChecks,
   ...pruneChecks,

@@ -15,6 +15,10 @@ export class DueHeap<T> {
     return this.#entries[0];
   }
 
+  get size(): number {
+    return this.#entries.length;
+  }
+
   add(entry: DueEntry<T>): void {
     this.#entries.push(entry);
     this.#rise(entry, this.#entries.length - 1);

@@ -7,6 +7,7 @@ import type {
   Expected,
   FeedPage,
   FeedQuery,
+  LinesQuery,
   Retention,
   RunHead,
   RunKey,
@@ -15,6 +16,7 @@ import type {
   RunWrite,
   SessionHead,
   SessionKey,
+  SlotLine,
   Store,
   StoreConflict,
   StoredRun,
@@ -208,6 +210,10 @@ export class MemoryStore implements Store {
 
   backlog(): readonly Backlog[] {
     return this.#work.backlog(this.#clock.now());
+  }
+
+  lines(query: LinesQuery): readonly SlotLine[] {
+    return this.#work.lines(query);
   }
 
   survey(query: SurveyQuery): SurveyPage<StoredRun> {

@@ -1,4 +1,5 @@
-import type { AgentVersion, Backlog, Clock, RunHead, TakeRequest } from "../../core/ports.ts";
+import type { AgentVersion, Backlog, Clock, LinesQuery, RunHead, SlotLine, TakeRequest } from "../../core/ports.ts";
+import { COUNTED_IN_LINE } from "../../core/ports.ts";
 import type { LiveCount, WorkerLease } from "../../core/survey.ts";
 import { Choice, distinctAgents } from "../choice.ts";
 import { Chain } from "./chain.ts";
@@ -165,6 +166,22 @@ export class MemoryWork {
       if (since !== NEVER) counts.since = Math.min(counts.since ?? since, since);
     }
     return [...counted.values()];
+  }
+
+  /** Looks at all keys, and sorts no more than two pages of them at once. */
+  lines({ after = "", limit }: LinesQuery): readonly SlotLine[] {
+    let keys: string[] = [];
+    let last: string | undefined;
+    for (const [key, { waiting }] of this.#lines) {
+      if (waiting.first === undefined || key <= after || (last !== undefined && key > last)) continue;
+      if (keys.push(key) < 2 * limit) continue;
+      keys = keys.sort().slice(0, limit);
+      last = keys.at(-1);
+    }
+    return keys
+      .sort()
+      .slice(0, limit)
+      .flatMap((key) => lineOf(key, this.#lines.get(key)) ?? []);
   }
 
   census(): readonly LiveCount[] {
@@ -347,6 +364,22 @@ type Growing = { -readonly [Name in keyof Backlog]: Backlog[Name] };
 function isBefore(one: MemoryRun, other: MemoryRun): boolean {
   const [a, b] = [one.head.due_at ?? NEVER, other.head.due_at ?? NEVER];
   return a < b || (a === b && one.order < other.order);
+}
+
+function lineOf(key: string, line: Line | undefined): SlotLine | undefined {
+  const first = line?.waiting.first?.item;
+  const max = first?.needs?.max;
+  if (line === undefined || first === undefined || max === undefined) return undefined;
+  const { agent_name, version = null } = first.created;
+  const { held } = line;
+  const waiting = Math.min(line.waiting.size, COUNTED_IN_LINE);
+  return {
+    key,
+    max,
+    held,
+    waiting,
+    first: { key: first.key, agent_name, version, due_at: first.head.due_at ?? NEVER },
+  };
 }
 
 /** The head of a run that is taken now from its owner, if it has one. */

@@ -7,6 +7,7 @@ import type {
   FeedPage,
   FeedQuery,
   FoundRun,
+  LinesQuery,
   Retention,
   RunHead,
   RunKey,
@@ -15,6 +16,7 @@ import type {
   RunWrite,
   SessionHead,
   SessionKey,
+  SlotLine,
   StoreConflict,
   StoredRun,
   StoredSession,
@@ -197,6 +199,10 @@ export class PostgresStore implements DurableStore {
 
   backlog(): Promise<readonly Backlog[]> {
     return this.#reads.backlog();
+  }
+
+  lines(query: LinesQuery): Promise<readonly SlotLine[]> {
+    return this.#survey.lines(query);
   }
 
   survey(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {

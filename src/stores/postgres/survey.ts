@@ -1,4 +1,5 @@
-import type { FoundRun, RunKey } from "../../core/ports.ts";
+import type { FoundRun, LinesQuery, RunKey, SlotLine } from "../../core/ports.ts";
+import { COUNTED_IN_LINE } from "../../core/ports.ts";
 import { isFinal } from "../../core/state.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { RunStatus } from "../../protocol/run.ts";
@@ -13,6 +14,7 @@ import {
   toFoundRun,
   toJson,
   toNumber,
+  toSlotLine,
   toText,
 } from "../stored-rows.ts";
 import type { Connection } from "./connection.ts";
@@ -22,6 +24,11 @@ import { markedText } from "./writes.ts";
 
 /** How many runs are looked at for a page. */
 const MAX_EXAMINED = 1_000;
+/**
+ * Comes after each key: all begin with `=`. With an upper bound, too, the planner expects few rows, and uses the index also
+ * while its statistics know of no run in line.
+ */
+const LAST_KEY = "'>'";
 /** The condition of the index `runs_by_state`. */
 const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at IS NOT NULL)";
 
@@ -158,6 +165,36 @@ export class SurveyReads {
       status: row["status"] as RunStatus,
       runs: Number(row["runs"]),
     }));
+  }
+
+  /**
+   * The keys are found by jumps in the index of the runs in line. The rank of no run is below the `first` of its slot, so
+   * that what is left in the index of former runs is not read.
+   */
+  async lines({ after = "", limit }: LinesQuery): Promise<readonly SlotLine[]> {
+    const from = `FROM ${this.#schema}.runs r WHERE r.line IS NOT NULL`;
+    const next = (key: string): string =>
+      `(SELECT r.line ${from} AND r.line > ${key} AND r.line < ${LAST_KEY} ORDER BY r.line LIMIT 1)`;
+    const ofLine = `${from} AND r.line = k.key AND r.rank >= s.first ORDER BY r.rank, r.id LIMIT`;
+    const rows = await this.#connection.query(
+      `WITH RECURSIVE keys (key, n) AS (
+          SELECT ${next("$1::text")}, 1::bigint
+          UNION ALL
+          SELECT ${next("k.key")}, k.n + 1 FROM keys k WHERE k.key IS NOT NULL AND k.n < $2::bigint
+        )
+        SELECT k.key, s.held, f.*,
+          (SELECT count(*) FROM (SELECT 1 ${ofLine} ${COUNTED_IN_LINE}) counted) AS waiting
+        FROM keys k
+        CROSS JOIN LATERAL (
+          SELECT s.held, s.first FROM ${this.#schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1
+        ) s
+        CROSS JOIN LATERAL (
+          SELECT r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, r.due_at ${ofLine} 1
+        ) f
+        ORDER BY k.n`,
+      [markedText(after), countable(limit)],
+    );
+    return rows.map((row) => toSlotLine(row, fromMarked(String(row["key"])) ?? "", fromMarked(String(row["version"]))));
   }
 
   async workers(): Promise<readonly WorkerLease[]> {

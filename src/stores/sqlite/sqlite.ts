@@ -9,6 +9,7 @@ import type {
   FeedPage,
   FeedQuery,
   FoundRun,
+  LinesQuery,
   Retention,
   RunHead,
   RunKey,
@@ -17,6 +18,7 @@ import type {
   RunWrite,
   SessionHead,
   SessionKey,
+  SlotLine,
   StoreConflict,
   StoredRun,
   StoredSession,
@@ -160,6 +162,10 @@ export class SqliteStore implements DurableStore {
 
   backlog(): readonly Backlog[] {
     return work.readBacklog(this.#connection, this.#now());
+  }
+
+  lines(query: LinesQuery): readonly SlotLine[] {
+    return survey.readLines(this.#connection, query);
   }
 
   survey(query: SurveyQuery): SurveyPage<FoundRun> {

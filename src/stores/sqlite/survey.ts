@@ -1,9 +1,10 @@
-import type { FoundRun, RunKey } from "../../core/ports.ts";
+import type { FoundRun, LinesQuery, RunKey, SlotLine } from "../../core/ports.ts";
+import { COUNTED_IN_LINE } from "../../core/ports.ts";
 import { isFinal } from "../../core/state.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { isDamage } from "../damage.ts";
-import { afterPrefix, countable, fromText, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
+import { afterPrefix, countable, fromText, toNumber, toSlotLine, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
 import type { Clause } from "./list.ts";
@@ -19,6 +20,20 @@ import { selectOwners } from "./work.ts";
 /** How many runs are looked at for a page. */
 const MAX_EXAMINED = 1_000;
 const selectLength = "SELECT position FROM cadenza_runs WHERE tenant = ? AND run_id = ?";
+const inLine = "cadenza_runs INDEXED BY cadenza_runs_in_line WHERE finished_at IS NULL";
+/** The keys of slots that runs wait for are found by jumps in the index from one to the next. */
+const selectLines = `
+  WITH RECURSIVE keys (key) AS (
+    SELECT min(line) FROM ${inLine} AND line > ?
+    UNION ALL SELECT (SELECT min(line) FROM ${inLine} AND line > k.key) FROM keys k WHERE k.key IS NOT NULL
+    LIMIT ? + 0
+  )
+  SELECT k.key, (SELECT held FROM cadenza_slots s WHERE s.key = k.key) AS held,
+    (SELECT count(*) FROM (SELECT 1 FROM ${inLine} AND line = k.key LIMIT ${COUNTED_IN_LINE})) AS waiting,
+    r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, r.due_at
+  FROM keys k JOIN cadenza_runs r
+  ON r.id = (SELECT id FROM ${inLine} AND line = k.key ORDER BY rank, id LIMIT 1)
+  WHERE k.key IS NOT NULL ORDER BY k.key`;
 /** The condition of `cadenza_runs_by_state`. */
 const byState = "status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL)";
 
@@ -158,5 +173,13 @@ export function readWorkers(connection: Connection, now: number): readonly Worke
     const owner = String(row["owner"]);
     const runs = Number(connection.get(count, owner)?.["runs"]);
     return { owner: fromText(owner), until: end, is_alive: end !== null && end > now, runs };
+  });
+}
+
+export function readLines(connection: Connection, { after = "", limit }: LinesQuery): readonly SlotLine[] {
+  const rows = connection.all(selectLines, toText(after), countable(limit));
+  return rows.map((row) => {
+    const version = typeof row["version"] === "string" ? fromText(row["version"]) : null;
+    return toSlotLine(row, fromText(String(row["key"])), version);
   });
 }

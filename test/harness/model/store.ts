@@ -121,6 +121,10 @@ export class WatchedStore implements Store {
     return this.#inner.backlog();
   }
 
+  lines(...parameters: Parameters<Store["lines"]>) {
+    return this.#inner.lines(...parameters);
+  }
+
   survey(query: SurveyQuery): SurveyPage<StoredRun> {
     return this.#inner.survey(query);
   }
@@ -331,6 +335,10 @@ export class LateStore implements Store {
 
   backlog() {
     return this.#later(undefined, () => this.#store.backlog());
+  }
+
+  lines(...parameters: Parameters<Store["lines"]>) {
+    return this.#later(undefined, () => this.#store.lines(...parameters));
   }
 
   survey(query: SurveyQuery) {

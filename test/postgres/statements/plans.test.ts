@@ -101,6 +101,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["session", () => store.session(sessionKey(1))],
     ["sessionHead", () => store.sessionHead(sessionKey(1))],
     ["backlog", () => store.backlog()],
+    ["lines", () => store.lines({ limit: 9 })],
     ["take, with nothing due", () => store.take(owner)],
     ["take, with cancelled ones", () => store.take({ ...owner, cancelledForMs: 5 })],
     ["deleteSession", () => store.deleteSession(sessionKey(2))],
@@ -179,6 +180,67 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
     await store.close();
     await pool.end();
   });
+});
+
+describe.skipIf(missing !== undefined)(`with many runs in line${missing ? `: ${missing}` : ""}`, () => {
+  let pool: pg.Pool;
+  let schema: string;
+  let store: PostgresStore;
+  /** Keys, and how many runs wait for each, but for the first: many more than are counted wait for that. */
+  const [KEYS, EACH, FIRST] = [300, 4, 9_000];
+
+  beforeAll(async () => {
+    pool = newPool(18, { max: 1 });
+    schema = newSchema();
+    store = await openPostgresStore({ pool, schema, hints: false, clock });
+    const names = quoteName(schema);
+    await fill(pool, names);
+    await pool.query(
+      `INSERT INTO ${names}.runs (tenant, run_id, agent_name, version, session_id, slot, slot_max, line, rank, status, epoch,
+         owner, due_at, holds_slot, takeovers, position, created_at)
+       SELECT 'acme', 'in line ' || k || ' ' || n, 'echo', '', 'session', '=key ' || k, 1, '=key ' || k, n, 'created', 1,
+         NULL, ${NOW}, false, 0, 1, ${NOW}
+       FROM generate_series(0, ${KEYS - 1}) k, generate_series(1, ${FIRST}) n WHERE k = 0 OR n <= ${EACH}`,
+    );
+    await pool.query(
+      `INSERT INTO ${names}.slots (key, gen, n, held, first, last)
+       SELECT '=key ' || k, 1, 0, 1, 1, ${FIRST} FROM generate_series(0, ${KEYS - 1}) k`,
+    );
+  });
+  afterAll(async () => {
+    await store.close();
+    await pool.end();
+  });
+
+  it("a page of lines reads few rows of each key, and counts no further than it says", async () => {
+    expect(await read(() => store.lines({ limit: 1 }))).toBeLessThan(1_001 + 20);
+    expect(await read(() => store.lines({ after: "key 0", limit: 1 }))).toBeLessThan(EACH + 20);
+    expect(await read(() => store.lines({ after: "key 0", limit: 50 }))).toBeLessThan(50 * (EACH + 5));
+    await pool.query(`VACUUM ANALYZE ${quoteName(schema)}.runs, ${quoteName(schema)}.slots`);
+    expect(await read(() => store.lines({ limit: 1 }))).toBeLessThan(1_001 + 20);
+    expect(await read(() => store.lines({ after: "key 0", limit: 50 }))).toBeLessThan(50 * (EACH + 5));
+    expect((await store.lines({ limit: 500 })).map(({ waiting }) => waiting)).toEqual([
+      1_001,
+      ...new Array<number>(KEYS - 1).fill(EACH),
+    ]);
+  });
+
+  /** How many rows of runs and slots a call reads, by an index or not. */
+  async function read(call: () => Promise<unknown>): Promise<number> {
+    const before = await rowsRead();
+    await call();
+    return (await rowsRead()) - before;
+  }
+
+  async function rowsRead(): Promise<number> {
+    await pool.query("SELECT pg_stat_force_next_flush()");
+    const { rows } = await pool.query(
+      `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = $1)
+         + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1) AS read`,
+      [schema],
+    );
+    return Number(rows[0].read);
+  }
 });
 
 /** The id of a run that `fill` makes. */

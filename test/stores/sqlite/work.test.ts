@@ -129,6 +129,12 @@ describe("runs and entries are read", () => {
         ...owners.slice(1),
       ],
     ],
+    // It jumps from key to key, and counts the first of each line up to a number.
+    [
+      "lines",
+      () => store.lines({ limit: 9 }),
+      ["cadenza_runs_in_line (line=?)", "cadenza_runs_in_line (line>?)", "runs (rowid=?)"],
+    ],
     ["list", () => store.list(page({ tenant: "acme" })), ["cadenza_runs_by_tenant (tenant=?)", ...listed]],
     // The runs of the tenant without a name are the table itself, from its end on to the limit.
     ["list, without tenants", () => store.list(page({ tenant: "" })), ["SCAN cadenza_runs", ...listed]],
@@ -302,7 +308,7 @@ describe("leases", () => {
 
 /** The steps of a plan that may scan: the table is small, or all of it is needed. */
 const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
-  [/^SCAN (o|owners)$/, "owners, found by jumps"],
+  [/^SCAN (k|o|owners)$/, "owners and keys of slots, found by jumps"],
   [/^SCAN CONSTANT ROW$/, "one row of two questions"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
   [/^SCAN json_each VIRTUAL TABLE/, "the runs that a survey looks at, up to a limit"],
@@ -323,6 +329,7 @@ const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
   [/session_id <> run_id/, "the runs of one session"],
   [/parent IN \(\?, \?/, "the runs below several ones"],
   [/INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL/, "the runs that processes execute, in lists by status"],
+  [/ORDER BY k\.key$/, "a page of keys of slots"],
   [/INDEXED BY cadenza_runs_by_status\s+WHERE .* GROUP BY/, "the backlog, which counts the runs without an owner"],
 ];
 
@@ -376,6 +383,7 @@ async function askEverything(): Promise<void> {
   store.tails([key], 3);
   store.census();
   store.workers();
+  store.lines({ limit: 9 });
   await store.take({ ...request, cancelledForMs: 5, suspects: { takeovers: 2, limit: 1 } });
   await store.renew("dead", 1);
   const end = { head: over(NOW, { epoch: 4 }), session: { session_id: sessionId(1), create: true, at: NOW } };
