@@ -2,9 +2,11 @@ import { CadenzaError } from "../core/errors.ts";
 import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
+import { waitingLine } from "../core/waiting-line.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import { badArgument, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
 import type { ForkOptions } from "../runtime/api/forks.ts";
 import type { Inside } from "../runtime/api/inside.ts";
 import { insideKey } from "../runtime/api/inside.ts";
@@ -14,7 +16,7 @@ import { machineClock, silentLogger } from "../runtime/log/system.ts";
 import type { Watch, WatchedType, WatchOptions } from "../runtime/log/watch.ts";
 import { Feed } from "../runtime/log/watch.ts";
 import type { CancelOptions } from "../runtime/runs/requests.ts";
-import { cursorOf, readLimit, readPair } from "./cursors.ts";
+import { cursorOf, readLimit, readPair, readText } from "./cursors.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
 import type * as records from "./records.ts";
@@ -122,6 +124,17 @@ export class Admin {
   async backlog(): Promise<readonly records.AdminBacklog[]> {
     const found = await this.#store.backlog();
     return found.map((agent) => ({ ...agent, since: timeOrNull(agent.since) }));
+  }
+
+  /**
+   * A page of the slots that runs wait for, by agent: how many runs hold each and wait for it, since when, and which is
+   * next. It has the slots that the store counts. Rejects with `invalid_argument`.
+   */
+  async lines({ cursor, limit }: PageQuery = {}): Promise<records.AdminPage<RuntimeStats["lines"][number]>> {
+    const most = readLimit(limit);
+    const found = await this.#store.lines({ after: readText(cursor), limit: most });
+    const last = found.length < most ? undefined : found.at(-1)?.key;
+    return { items: found.map(waitingLine), next: last === undefined ? null : cursorOf(last) };
   }
 
   /**

@@ -5,7 +5,7 @@ const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 500;
 
 /** The place where a page begins, as a text. */
-export function cursorOf(place: number | readonly string[]): string {
+export function cursorOf(place: number | string | readonly string[]): string {
   return btoa(encodeURIComponent(JSON.stringify(place)));
 }
 
@@ -14,6 +14,14 @@ export function readPlace(cursor: string | undefined): number | undefined {
   if (cursor === undefined) return undefined;
   const place = parse(cursor);
   if (typeof place === "number") return place;
+  throw invalidCursor(cursor);
+}
+
+/** The same for places that are a text. */
+export function readText(cursor: string | undefined): string | undefined {
+  if (cursor === undefined) return undefined;
+  const place = parse(cursor);
+  if (typeof place === "string") return place;
   throw invalidCursor(cursor);
 }
 

@@ -256,23 +256,6 @@ export interface Backlog extends AgentVersion {
 /** How far a store counts the runs that wait for a slot. */
 export const COUNTED_IN_LINE = 1_001;
 
-/** The runs that wait for a permit of a slot, of which there is at least one. */
-export interface SlotLine {
-  readonly key: string;
-  /** How many runs may hold the slot at a time, as the first in line has it. */
-  readonly max: number;
-  /** How many hold it. */
-  readonly held: number;
-  /** How many wait, counted up to 1,001. */
-  readonly waiting: number;
-  /** The one that has waited longest: it gets the next permit. */
-  readonly first: AgentVersion & {
-    readonly key: RunKey;
-    /** Since when it is due, in milliseconds since the epoch. */
-    readonly due_at: number;
-  };
-}
-
 /** Which lines of slots to give. */
 export interface LinesQuery {
   /** Only those behind this key, the last one of the page before. Left out: from the first on. */
@@ -527,10 +510,28 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    */
   backlog(): MaybePromise<readonly Backlog[]>;
   /**
-   * The slots that runs of all tenants wait for, in the order of their keys. It depends on the page alone how much is
-   * read: not on how many slots there are behind it, nor on how many runs wait.
+   * The slots that runs of all tenants wait for, in the order of their keys. Few runs are looked at for each slot of the
+   * page, however many wait.
    */
-  lines(query: LinesQuery): MaybePromise<readonly SlotLine[]>;
+  lines(query: LinesQuery): MaybePromise<
+    readonly {
+      readonly key: string;
+      /** How many runs may hold the slot at a time, as the first in line has it. */
+      readonly max: number;
+      /** How many hold it. */
+      readonly held: number;
+      /** How many wait, at least one, counted up to 1,001. */
+      readonly waiting: number;
+      /** The one that has waited longest: it gets the next permit. */
+      readonly first: {
+        readonly key: RunKey;
+        readonly agent_name: string;
+        readonly version: string | null;
+        /** Since when it is due, in milliseconds since the epoch. */
+        readonly due_at: number;
+      };
+    }[]
+  >;
   /** The session; undefined if it does not exist. */
   session(key: SessionKey): MaybePromise<StoredSession | undefined>;
   /** The session without its messages, none of which is read; undefined if it does not exist. */
@@ -576,6 +577,9 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** Closes the store. No other method may be called after it. A second call does nothing. */
   close(): MaybePromise<void>;
 }
+
+/** The runs that wait for a permit of a slot. */
+export type SlotLine = Awaited<ReturnType<Store["lines"]>>[number];
 
 /** The key of a durable store's engine: a symbol, so that no member of a store of your own is taken for one. */
 export const engineKey: unique symbol = Symbol.for("cadenza.engine") as never;

@@ -2,6 +2,7 @@ import { cancelCommand } from "../core/commands.ts";
 import type { AgentVersion, FoundRun, RunKey, Store } from "../core/ports.ts";
 import { engineKey } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
+import { waitingLine } from "../core/waiting-line.ts";
 import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
 import { measureAgain } from "../runtime/execution/wait.ts";
@@ -102,6 +103,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
 }
 
 const MAX_REPORTED = 1_000;
+const MAX_LINES = 100;
 
 /** Asks the store for the runs that cannot go on. */
 async function reportOf(
@@ -111,11 +113,13 @@ async function reportOf(
 ): Promise<RemoteReport> {
   const blocked = await store.blocked({ limit: MAX_REPORTED });
   const backlog = await store.backlog();
+  const lines = await store.lines({ limit: MAX_LINES });
   const isMissing = ({ agent_name, version }: AgentVersion): boolean =>
     registry.known(agent_name, version ?? undefined) === undefined;
   return {
     blocked: blocked.flatMap((found) => blockedRun(found) ?? []),
     unregistered: backlog.filter(isMissing).reduce((sum, { due, waiting }) => sum + due + waiting, 0),
+    lines: lines.map(waitingLine),
     ...here,
   };
 }

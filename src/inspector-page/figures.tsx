@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { FiguresEvent } from "../inspector/api.ts";
 import { useFeed } from "./feed.ts";
-import { hrefTo } from "./place.ts";
+import { hrefTo, hrefToRun } from "./place.ts";
 import { addressOf } from "./server.ts";
 import { Age, duration, Notice } from "./words.tsx";
 
@@ -82,7 +82,7 @@ function Spark({ values }: { readonly values: readonly number[] }) {
   );
 }
 
-function Tables({ figures: { versions, backlog, workers, stats } }: { readonly figures: FiguresEvent }) {
+function Tables({ figures: { versions, backlog, lines, workers, stats } }: { readonly figures: FiguresEvent }) {
   return (
     <>
       <h2>Agents</h2>
@@ -115,6 +115,37 @@ function Tables({ figures: { versions, backlog, workers, stats } }: { readonly f
           </tbody>
         </table>
       </div>
+      {lines.length > 0 && (
+        <>
+          <h2>Waiting for slots</h2>
+          <div class="wide">
+            <table>
+              <Heads names={["Agent", "Tenant", "Session", "Held", "Waiting", "Next due since", "Next run"]} />
+              <tbody>
+                {lines.map(({ agent_name, tenant, session_id, max, held, waiting, since, next }) => (
+                  <tr key={`${agent_name} ${tenant} ${session_id}`}>
+                    <th scope="row">
+                      <a href={hrefTo(["runs"], { agent: agent_name })}>{agent_name}</a>
+                    </th>
+                    <td>{tenant}</td>
+                    <td title={session_id ?? undefined}>{session_id?.slice(0, 8)}</td>
+                    <td>
+                      {held} of {max}
+                    </td>
+                    <td>{waiting > 1_000 ? "more than 1,000" : waiting}</td>
+                    <td>
+                      <Age of={since} />
+                    </td>
+                    <td>
+                      <a href={hrefToRun(next)}>{next.run_id.slice(0, 8)}</a>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
       <h2>Workers</h2>
       <div class="wide">
         <table>

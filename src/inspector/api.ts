@@ -116,6 +116,8 @@ export interface FiguresEvent {
   readonly stats: RuntimeStats | null;
   readonly versions: readonly AdminVersion[];
   readonly backlog: readonly AdminBacklog[];
+  /** Of the first 100 slots that runs wait for. */
+  readonly lines: RuntimeStats["lines"];
   readonly workers: readonly AdminWorker[];
 }
 

@@ -8,6 +8,8 @@ import type { Inspected } from "./inspected.ts";
 const STATE_MS = 1_000;
 /** How many runs of each kind are shown. */
 const MOST = 500;
+/** How many slots that runs wait for are shown. */
+const MOST_LINES = 100;
 /** How many pages are looked at for the blocked runs of one tenant. */
 const MAX_PAGES = 20;
 
@@ -58,12 +60,14 @@ async function lostRuns({ admin, store }: Inspected, tenant: string | undefined)
 export function figuresFeed({ admin, runtime, clock }: Inspected): Feed {
   return async function* (pause) {
     do {
+      const stats = runtime === undefined ? null : await runtime.stats();
       const event: FiguresEvent = {
         type: "figures",
         at: isoTime(clock.now()),
-        stats: runtime === undefined ? null : await runtime.stats(),
+        stats,
         versions: await admin.versions(),
         backlog: await admin.backlog(),
+        lines: stats?.lines ?? (await admin.lines({ limit: MOST_LINES })).items,
         workers: await admin.workers(),
       };
       yield event;

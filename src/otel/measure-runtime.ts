@@ -91,6 +91,12 @@ function observeStats(runtime: AgentRuntime<string>, meter: Meter): () => void {
   const gauge = (name: string, unit: string, description: string) =>
     meter.createObservableGauge(name, { unit, description });
   const live = gauge("cadenza.runs.live", "{run}", "Runs of this process that have not ended, by status.");
+  const waiting = gauge(
+    "cadenza.slots.waiting",
+    "{run}",
+    "Runs of the store that wait for a slot, by agent: of the first 100 slots that runs wait for.",
+  );
+  const longest = gauge("cadenza.slots.waiting_time", "s", "How long the run has been due that has waited longest.");
   const gauges: readonly (readonly [Observable, (stats: RuntimeStats) => number | null])[] = [
     [gauge("cadenza.runs.queued", "{run}", "Runs that wait for a slot of this process."), ({ queued }) => queued],
     [
@@ -124,11 +130,16 @@ function observeStats(runtime: AgentRuntime<string>, meter: Meter): () => void {
     ],
     [counter("cadenza.hung", "{run}", "Agents that did not stop in time."), ({ hung }) => hung],
   ];
-  const all = [live, ...gauges.map(([each]) => each), ...counters.map(([each]) => each)];
+  const all = [live, waiting, longest, ...gauges.map(([each]) => each), ...counters.map(([each]) => each)];
   const observe = async (result: BatchObservableResult): Promise<void> => {
     const stats = await runtime.stats();
     for (const [status, count] of Object.entries(stats.live))
       result.observe(live, count, { [AttributeName.status]: status });
+    for (const [agent, { runs, since }] of waitingByAgent(stats)) {
+      const attributes = { [AttributeName.agentName]: agent };
+      result.observe(waiting, runs, attributes);
+      result.observe(longest, Math.max(0, runtime.clock.now() - since) / MS_PER_SECOND, attributes);
+    }
     for (const [each, read] of [...gauges, ...counters]) {
       const value = read(stats);
       if (value !== null) result.observe(each, value);
@@ -136,4 +147,14 @@ function observeStats(runtime: AgentRuntime<string>, meter: Meter): () => void {
   };
   meter.addBatchObservableCallback(observe, all);
   return () => meter.removeBatchObservableCallback(observe, all);
+}
+
+/** How many runs of each agent wait for its slots, and since when the first of them is due. */
+function waitingByAgent({ lines }: RuntimeStats) {
+  const found = new Map<string, { readonly runs: number; readonly since: number }>();
+  for (const { agent_name, waiting, since } of lines) {
+    const { runs, since: first } = found.get(agent_name) ?? { runs: 0, since: Number.POSITIVE_INFINITY };
+    found.set(agent_name, { runs: runs + waiting, since: Math.min(first, Date.parse(since)) });
+  }
+  return found;
 }

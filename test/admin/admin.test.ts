@@ -28,6 +28,7 @@ describe.each([
 it.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, string]>([
   ["an unknown condition", (admin) => admin.runs({ states: [] } as object), "there is no option"],
   ["a cursor of its own", (admin) => admin.runs({ cursor: "abc" }), "cursor"],
+  ["a cursor of another call", (admin) => admin.lines({ cursor: "MQ==" }), "cursor"],
   ["an empty page", (admin) => admin.questions({ limit: 0 }), "from 1 to 500"],
   ["the beginning of an id that is too short", (admin) => admin.runs({ id: "ab" }), "at least 4 characters"],
   ["an unknown status", (admin) => admin.runs({ status: "waiting" as "awaiting" }), "status"],

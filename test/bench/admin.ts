@@ -72,6 +72,7 @@ async function measure(
     blocked: () => admin.blocked(),
     unregistered: () => admin.unregistered(),
     backlog: () => admin.backlog(),
+    lines: () => admin.lines(),
     workers: () => admin.workers(),
     "changes, of 500 runs": () => admin.changes(shown),
   };

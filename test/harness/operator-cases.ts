@@ -150,6 +150,60 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       await other.close();
     }));
 
+  it("sees what waits for which slot, since when, and what is next", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const { runtime, admin } = await operated(open, clock);
+      const session_id = "00000000-0000-4000-8000-0000000000aa";
+      let end = (): void => undefined;
+      const ended = new Promise<void>((resolve) => {
+        end = resolve;
+      });
+      for (const per of ["agent", "tenant", "session"] as const) {
+        const options = { durable: true, version: "1", concurrency: { max: 1, per } } as const;
+        runtime.register(`by-${per}`, options, (_input, { step }) => step("work", () => ended));
+      }
+      const made: Record<string, string[]> = {};
+      for (const agent_name of ["by-agent", "by-tenant", "by-session"]) {
+        made[agent_name] = [];
+        for (let n = 0; n < 3; n++) {
+          const scope = runtime.scope({ tenant: n === 1 || agent_name !== "by-agent" ? "acme" : "" });
+          const { run_id } = await scope.createRun({ agent_name, input: "", session_id, mode: "async" });
+          made[agent_name].push(run_id);
+          await clock.advance(100);
+        }
+      }
+      const waits = async (): Promise<number> =>
+        (await admin.lines()).items.reduce((sum, { waiting }) => sum + waiting, 0);
+      // In small steps: on a slow database a lease must not end meanwhile.
+      while ((await waits()) < 6) await clock.advance(20);
+      const { items, next } = await admin.lines();
+      const shared = { max: 1, held: 1, waiting: 2, since: expect.stringMatching(/^\d{4}-.*Z$/) };
+      const nextOf = (agent: string) => ({ tenant: "acme", run_id: made[agent]?.[1], version: "1" });
+      expect(items).toEqual([
+        { agent_name: "by-agent", per: "agent", tenant: null, session_id: null, ...shared, next: nextOf("by-agent") },
+        {
+          ...{ agent_name: "by-session", per: "session", tenant: "acme", session_id, ...shared },
+          next: nextOf("by-session"),
+        },
+        {
+          ...{ agent_name: "by-tenant", per: "tenant", tenant: "acme", session_id: null, ...shared },
+          next: nextOf("by-tenant"),
+        },
+      ]);
+      expect(next).toBe(null);
+      expect((await runtime.stats()).lines).toEqual(items);
+      const page = await admin.lines({ limit: 2 });
+      const last = await admin.lines({ limit: 2, cursor: page.next ?? undefined });
+      expect([...page.items, ...last.items]).toEqual(items);
+      expect(last.next).toBe(null);
+
+      end();
+      while ((await admin.lines()).items.length > 0) await clock.advance(20);
+      expect((await runtime.stats()).lines).toEqual([]);
+      await runtime.close();
+    }));
+
   it("is told which of the shown runs have changed", () =>
     withStore(async (open) => {
       const clock = new FakeClock();

@@ -5,7 +5,7 @@ import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { z } from "zod";
-import type { ListEvent, RunEvent, SessionEvent } from "../../src/inspector/api.ts";
+import type { FiguresEvent, ListEvent, RunEvent, SessionEvent } from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";
@@ -64,6 +64,30 @@ it("a list shows an old run that begins to match, at its place", async () => {
   expect(page).toMatchObject({ items: [{ run_id: young.run_id }, { run_id: old.run_id }] });
   await feed.leave();
   await runtime.close();
+});
+
+it("the figures show what waits for which slot, with a runtime and without one", async () => {
+  const clock = new FakeClock();
+  const store = durable(persistent(new MemoryStore({ clock })));
+  const runtime = new Runtime({ store, clock });
+  runtime.register("busy", { durable: true, concurrency: { max: 1 } }, (_input, { step }) =>
+    step("work", ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", reject))),
+  );
+  const made: string[] = [];
+  for (const tenant of ["", "acme", "blue"]) {
+    const run = await runtime.scope({ tenant }).createRun({ agent_name: "busy", input: "", mode: "async" });
+    made.push(run.run_id);
+    await clock.advance(100);
+  }
+  const next = { tenant: "acme", run_id: made[1], version: null };
+  for (const target of [runtime, { store }]) {
+    const visitor = new Visitor(createInspectorHandler(target, { authorize: () => ({ allTenants: true }) }));
+    const feed = await visitor.follow<FiguresEvent>("figures");
+    const { lines } = await feed.until(clock, (event) => event.lines[0]?.waiting === 2);
+    expect(lines).toMatchObject([{ agent_name: "busy", per: "agent", max: 1, held: 1, waiting: 2, next }]);
+    await feed.leave();
+  }
+  await runtime.close({ drainMs: 0 });
 });
 
 it("the inbox shows questions of all tenants, and drops those that are answered", async () => {

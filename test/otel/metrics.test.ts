@@ -3,8 +3,11 @@ import { MeterProvider, MetricReader } from "@opentelemetry/sdk-metrics";
 import * as conventions from "@opentelemetry/semantic-conventions/incubating";
 import { AgentRuntime } from "cadenza";
 import { measureRuntime } from "cadenza/otel";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
+import { FakeClock } from "../harness/clock.ts";
 import { setUp } from "../harness/runtimes.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { createMany, given } from "../harness/world/calls.ts";
 import { World } from "../harness/world/world.ts";
 
@@ -84,6 +87,28 @@ describe("the metrics of a runtime", () => {
     expect(await measured.of("cadenza.runs.queued")).toEqual({ "": 0 });
     await runtime.resume({ run_id: waiting.run_id, await_resume: {} });
     expect(await measured.of("cadenza.runs", "model")).toMatchObject({ completed: 4 });
+  });
+
+  it("say how many runs wait for the slots of an agent, and for how long", async () => {
+    const clock = new FakeClock();
+    const runtime = new AgentRuntime({ store: durable(lastingStore(clock)), clock });
+    const measured = new Measured();
+    measureRuntime(runtime, { meter: measured.meter() });
+    const options = { durable: true, concurrency: { max: 1, per: "tenant" } } as const;
+    runtime.register("busy", options, (_input, { step }) =>
+      step("work", ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", reject))),
+    );
+    for (const tenant of ["acme", "acme", "blue", "blue", "blue"]) {
+      await runtime.scope({ tenant }).createRun({ agent_name: "busy", input: "", mode: "async" });
+      await clock.advance(1_000);
+    }
+    const { lines } = await runtime.stats();
+    expect(lines).toMatchObject([{ waiting: 1 }, { waiting: 2 }]);
+    await clock.advance(5_000);
+    expect(await measured.of("cadenza.slots.waiting", "busy")).toEqual({ "": 3 });
+    const since = Date.parse(lines[0]?.since ?? "");
+    expect(await measured.of("cadenza.slots.waiting_time", "busy")).toEqual({ "": (clock.now() - since) / 1_000 });
+    await runtime.close({ drainMs: 0 });
   });
 
   it("count each run once over all processes, also one that is taken over or evicted", async () => {

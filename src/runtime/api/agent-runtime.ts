@@ -62,7 +62,10 @@ type LeftRun = CloseReport["left"][number];
 
 const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 
-const noRemoteRuns: RemoteReport = { blocked: [], unregistered: 0, damaged: [], differences: 0, heartbeatAgeMs: null };
+const noRemoteRuns: RemoteReport = {
+  ...{ blocked: [], unregistered: 0, lines: [], damaged: [], differences: 0 },
+  heartbeatAgeMs: null,
+};
 
 const DRAIN_MS = 10_000;
 /** How long the store may take to answer after the drain, in milliseconds. */

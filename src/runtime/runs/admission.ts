@@ -70,7 +70,9 @@ export function slotKeyOf(
   return slotOf(name, options.concurrency, tenant, session_id).key;
 }
 
-/** The slot of a run. A session has an id, so that no session has the slot of a tenant. */
+/**
+ * The slot of a run. A session has an id, so that no session has the slot of a tenant. `waitingLine` reads the key.
+ */
 export function slotOf(agentName: string, { max, per }: ConcurrencyOptions, tenant: string, sessionId: string): Slot {
   if (per !== "session" && per !== "tenant") return { key: agentName, max };
   return { key: `${agentName}/${per === "session" ? sessionId : ""}/${tenant}`, max };

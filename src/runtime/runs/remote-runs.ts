@@ -47,6 +47,27 @@ export interface RemoteReport {
    * runs.
    */
   readonly unregistered: number;
+  /** What waits for which slot, of the first 100 slots that runs of any process wait for. */
+  readonly lines: readonly {
+    /** The agent whose `concurrency` limits them. */
+    readonly agent_name: string;
+    /** What has the slots: the agent, one of its tenants, or one of its sessions. */
+    readonly per: "agent" | "tenant" | "session";
+    /** The tenant that has them; null: all have the same. */
+    readonly tenant: string | null;
+    /** The session that has them; null: all have the same. */
+    readonly session_id: string | null;
+    /** How many slots there are, as the next run has it. */
+    readonly max: number;
+    /** How many runs hold one. */
+    readonly held: number;
+    /** How many wait, counted up to 1,001: that is, more than 1,000. */
+    readonly waiting: number;
+    /** Since when the next run is due. */
+    readonly since: string;
+    /** The run that has waited longest. It gets the next slot that is free. */
+    readonly next: { readonly tenant: string; readonly run_id: string; readonly version: string | null };
+  }[];
   /**
    * The runs that this process took and could not load, because their log cannot be read. Loading each is tried again
    * after a pause. Other runs are not affected.

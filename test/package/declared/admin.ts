@@ -9,4 +9,5 @@ export const questions = () => admin.questions();
 export const log = (run_id: string) => admin.log(run_id);
 export const steps = (run_id: string) => admin.steps(run_id);
 export const timeline = (run_id: string) => admin.timeline(run_id);
+export const lines = () => admin.lines();
 export const workers = () => admin.workers();

@@ -18,6 +18,7 @@ export const session = (id: string) => runtime.getSession(id);
 export const agents = () => runtime.listAgents();
 export const stats = () => runtime.stats();
 export const blocked = async () => (await stats()).blocked;
+export const lines = async () => (await stats()).lines;
 export const damaged = async () => (await stats()).damaged;
 export const counters = async () => (await stats()).agents;
 export const call = (input: string) => runtime.call(echo, input);
