@@ -67,9 +67,13 @@ function fromLines(lines: string, from: number, to: number): Entry[] {
   });
 }
 
+/** How many bytes the lines have that a store reads at once, unless one write has more. */
+export const MAX_READ = 4 * 1_048_576;
+
 /**
  * At most `limit` entries of a run, in batches as they were written, each with its `position` and `lines`, and the
- * `length` of the log. Undefined: there is no such run. Throws `store_failed` for a damaged one.
+ * `length` of the log. `is_cut` of the last one: there may be more, which was not read. Undefined: there is no such run.
+ * Throws `store_failed` for a damaged one.
  */
 export function entriesIn(
   batches: readonly StoredRow[],
@@ -92,7 +96,8 @@ export function entriesIn(
       throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
     }
   }
-  if (from + entries.length < to) throw damaged(key, from + entries.length);
+  const isCut = entries.length > 0 && Number(batches.at(-1)?.["is_cut"] ?? 0) !== 0;
+  if (from + entries.length < to && !isCut) throw damaged(key, from + entries.length);
   return entries;
 }
 

@@ -11,11 +11,19 @@ import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import { isLogSizeError, logSizeError } from "./part-size.ts";
+import { machineClock, silentLogger } from "./system.ts";
 
+const clock = machineClock(silentLogger);
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
 /** How many entries of a whole log are read at a time. */
 const LONG_CHUNK = 1_000;
+
+/** About how many characters of a log are kept before it is known whether the whole log may be read. */
+const KEPT_UNMEASURED = 16 * 1024 * 1024;
+
+/** After a chunk of more characters other work has a turn: a store that answers at once would hold up all that is timed. */
+const LARGE_CHUNK = 1024 * 1024;
 
 /** About how many characters of JSON the log of a run may have, unless a runtime says otherwise. */
 export const MAX_LOG = 256 * 1024 * 1024;
@@ -134,10 +142,28 @@ export async function readRange(
     const chunk = await store.read(key, at, Math.min(LONG_CHUNK, to - at));
     if (chunk === undefined) return undefined;
     if (chunk.length === 0) break;
+    const before = size;
     size = measure(store, key, size, chunk);
     for (const entry of chunk) all.push(entry);
+    if (size - before > LARGE_CHUNK) await clock.turn();
+    // Several logs may be read at once, of which none is to take the memory that it could.
+    if (before <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, from + all.length, to, size);
   }
   return all;
+}
+
+/** Reads the rest of a log and keeps nothing. Throws `limit_reached` if the log is too long. */
+async function measureRest(store: Store, key: RunKey, from: number, to: number, size: number): Promise<void> {
+  let at = from;
+  let measured = size;
+  while (at < to) {
+    const chunk = await store.read(key, at, Math.min(LONG_CHUNK, to - at));
+    if (chunk === undefined || chunk.length === 0) return;
+    at += chunk.length;
+    const before = measured;
+    measured = measure(store, key, measured, chunk);
+    if (measured - before > LARGE_CHUNK) await clock.turn();
+  }
 }
 
 /** The record of a run in the store, up to a position. Throws `run_not_found` if the store has deleted it. */

@@ -92,6 +92,21 @@ export const readChecks: readonly StoreCheck[] = [
     expectSame(read?.[1], part("after it"), "the entry after it");
   }),
 
+  check("read: a log of large entries is returned in parts, without a gap", async ({ first }) => {
+    const key = await create(first, 1);
+    const large = "x".repeat(MEBIBYTE);
+    for (let n = 0; n < 10; n++) await append(first, key, 1 + n, write(parts(`${n} ${large}`)));
+    const read: Entry[] = [];
+    for (let chunk: readonly Entry[] | undefined = []; read.length < 10; read.push(...(chunk ?? []))) {
+      chunk = await first.read(key, 1 + read.length, 1_000);
+      if (chunk === undefined || chunk.length === 0) break;
+    }
+    const begins = read.map((entry) =>
+      entry.type === "emitted" && entry.kind === "part" ? entry.part.content?.[0] : "",
+    );
+    expectSame(begins.join(" "), "0 1 2 3 4 5 6 7 8 9", "the entries");
+  }),
+
   check("tenants: a run of another tenant does not exist", async ({ first }) => {
     const key = await create(first, 1, { idempotencyKey: "key", head: waiting() });
     const foreign = runKey(1, "other");

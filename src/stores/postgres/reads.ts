@@ -22,6 +22,7 @@ import {
   entriesIn,
   fromJson,
   fromText,
+  MAX_READ,
   marksIn,
   runColumns,
   toFoundRun,
@@ -108,13 +109,13 @@ export class Reads {
 
   async read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
     const rows = await this.#query(
-      `SELECT r.position AS length, e.position, e.lines FROM ${this.#schema}.runs r
+      `SELECT r.position AS length, e.position, e.lines, e.until >= ${MAX_READ} AS is_cut FROM ${this.#schema}.runs r
        CROSS JOIN LATERAL (SELECT max(b.position) AS position FROM ${this.#schema}.entries b
          WHERE b.run = r.id AND b.position <= $3::bigint) first
-       LEFT JOIN LATERAL (SELECT b.position, b.lines,
-           sum(octet_length(b.lines)) OVER (ORDER BY b.position) - octet_length(b.lines) AS before
+       LEFT JOIN LATERAL (SELECT b.position, b.lines, octet_length(b.lines) AS bytes,
+           sum(octet_length(b.lines)) OVER (ORDER BY b.position) AS until
          FROM ${this.#schema}.entries b
-         WHERE b.run = r.id AND b.position >= first.position AND b.position < $4::bigint) e ON e.before < ${MAX_READ}
+         WHERE b.run = r.id AND b.position >= first.position AND b.position < $4::bigint) e ON e.until - e.bytes < ${MAX_READ}
        WHERE r.tenant = $1::text AND r.run_id = $2::text ORDER BY e.position`,
       [toText(key.tenant), toText(key.run_id), countable(from), countable(from + limit)],
     );
@@ -276,9 +277,6 @@ export class Reads {
     return this.#connection.query(sql, values);
   }
 }
-
-/** How many bytes the lines have that are read at once, unless one write has more. */
-const MAX_READ = 4 * 1_048_576;
 
 /** How many runs one call takes at most. */
 const MAX_TAKEN = 10_000;

@@ -2,7 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
 import type { RunKey } from "../../core/ports.ts";
 import { damaged } from "../damage.ts";
-import { entriesIn, toText } from "../stored-rows.ts";
+import { entriesIn, MAX_READ, toText } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
 import { isCorrupt } from "./database.ts";
 
@@ -19,12 +19,15 @@ export const firstId = (run: string): string => idOf(run, "0");
 
 const insertBatch = `INSERT INTO cadenza_entries (id, lines) VALUES (${idOf("?", "?")}, ?)`;
 const deleteBatches = `DELETE FROM cadenza_entries WHERE id BETWEEN ${firstId("?")} AND ${idOf("?", `${LAST_POSITION}`)}`;
-/** From the batch that holds the first requested entry on. A run without a batch in the range still has its row. */
-const selectBatches = `
-  SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
-  LEFT JOIN cadenza_entries e ON e.id < ${idOf("r.id", "?")} AND e.id >=
+/** The batch that holds the first requested entry. A run without one still has its row. */
+const selectFirst = `
+  SELECT r.position AS length, r.id AS run, e.position, e.lines FROM cadenza_runs r LEFT JOIN cadenza_entries e ON e.id =
     (SELECT max(b.id) FROM cadenza_entries b WHERE b.id BETWEEN ${firstId("r.id")} AND ${idOf("r.id", "?")})
-  WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.id`;
+  WHERE r.tenant = ? AND r.run_id = ?`;
+/** The first batch from a position on. */
+const selectNext = `
+  SELECT e.position, e.lines FROM cadenza_entries e
+  WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT 1`;
 const selectBatch = `
   SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.id = ${idOf("r.id", "?")} WHERE r.tenant = ? AND r.run_id = ?`;
@@ -50,13 +53,36 @@ export function readEntries(
   return entriesIn(batchesOf(connection, key, from, from + limit), key, from, limit);
 }
 
+/** One after the other, until they have enough bytes: their entries may be large. */
 function batchesOf(connection: Connection, key: RunKey, from: number, to: number): readonly SqliteRow[] {
+  const first = (): SqliteRow | undefined =>
+    connection.get(selectFirst, inLog(from), toText(key.tenant), toText(key.run_id));
   try {
-    return connection.all(selectBatches, inLog(to), inLog(from), toText(key.tenant), toText(key.run_id));
+    const batches: SqliteRow[] = [];
+    let length = 0;
+    for (let batch = first(); batch !== undefined; ) {
+      const lines = String(batch["lines"] ?? "");
+      length += lines.length;
+      const isCut = length >= MAX_READ;
+      batches.push(isCut ? { ...batch, is_cut: 1 } : batch);
+      const count = countOf(lines);
+      const next = Number(batch["position"]) + count;
+      const [{ run = 0, length: all } = batch] = batches;
+      if (isCut || count === 0 || next >= Math.min(to, Number(all))) return batches;
+      batch = connection.get(selectNext, Number(run), next, Number(run));
+    }
+    // Another process may have deleted the run meanwhile.
+    return first() === undefined ? [] : batches;
   } catch (error) {
     if (!isCorrupt(error)) throw error;
     return batchesOneByOne(connection, key, from, to);
   }
+}
+
+function countOf(lines: string): number {
+  let count = 0;
+  for (let at = lines.indexOf("\n"); at >= 0; at = lines.indexOf("\n", at + 1)) count += 1;
+  return count;
 }
 
 /**
@@ -72,7 +98,7 @@ function batchesOneByOne(connection: Connection, key: RunKey, from: number, to: 
       if (batch === undefined) return [];
       if (position <= from) batches = [];
       batches.push(batch);
-      const count = String(batch["lines"]).split("\n").length - 1;
+      const count = countOf(String(batch["lines"]));
       position += count;
       if (count === 0 || position >= to || position >= Number(batch["length"])) return batches;
     }

@@ -403,10 +403,13 @@ const bySqlite = (file: string, find: string, put: string = find.replace(/[\w.+]
   mutant(`src/stores/${file}`, find, put, stores);
 
 const sqlite: readonly Mutant[] = [
-  bySqlite("sqlite/entries.ts", "WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.id"),
-  mutant("src/stores/sqlite/entries.ts", "WHERE r.tenant = ? AND r.run_id = ?`;", `WHERE ${ANY} AND r.run_id = ?\`;`, [
-    "test/stores/sqlite/damage.test.ts",
-  ]),
+  bySqlite("sqlite/entries.ts", "\n  WHERE r.tenant = ? AND r.run_id = ?"),
+  mutant(
+    "src/stores/sqlite/entries.ts",
+    "} WHERE r.tenant = ? AND r.run_id = ?`;",
+    `} WHERE ${ANY} AND r.run_id = ?\`;`,
+    ["test/stores/sqlite/damage.test.ts"],
+  ),
   bySqlite("sqlite/list.ts", 'const found = [clause("tenant = ?", toText(tenant))'),
   bySqlite("sqlite/list.ts", "(SELECT created_at, id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)"),
   bySqlite("sqlite/list.ts", 'cadenza_runs_by_parent", [\n      clause("tenant = ?", tenant)'),
