@@ -15,6 +15,7 @@ import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
+import { machineClock, silentLogger } from "../../runtime/log/system.ts";
 import { distinctAgents } from "../choice.ts";
 import type { StoredInbox, StoredRow } from "../stored-rows.ts";
 import {
@@ -42,6 +43,7 @@ import { markedText } from "./writes.ts";
 
 const END = Number.MAX_SAFE_INTEGER;
 const isRun = "r.tenant = $1::text AND r.run_id = $2::text";
+const clock = machineClock(silentLogger);
 
 /** What is read from the database, each answer with one statement, and so from one moment. */
 export class Reads {
@@ -49,6 +51,8 @@ export class Reads {
   readonly #schema: string;
   readonly #now: () => number | null;
   readonly #duePlaces = new DuePlaces();
+  /** By how much the server's time is ahead of the monotonic one, or a little more. Undefined: it was not asked for. */
+  #ahead: number | undefined;
 
   constructor(connection: Connection, schema: string, now: () => number | null) {
     this.#connection = connection;
@@ -59,8 +63,12 @@ export class Reads {
   /** The time by which the writes measure leases: that of the beginning of a transaction. */
   async time(connection: Connection): Promise<number> {
     const sql = "SELECT coalesce($1::float8, (extract(epoch FROM now()) * 1000)::float8) AS time";
-    const [row] = await connection.query(sql, [this.#now()]);
-    return Number(row?.["time"]);
+    const asked = clock.monotonic();
+    const given = this.#now();
+    const [row] = await connection.query(sql, [given]);
+    const time = Number(row?.["time"]);
+    if (given === null) this.#ahead = time - asked;
+    return time;
   }
 
   /**
@@ -239,13 +247,16 @@ export class Reads {
     return row && (Object.fromEntries(counterNames.map((name) => [name, Number(row[name])])) as unknown as Counters);
   }
 
-  /** Takes runs that need work. Nothing is written if there is none. */
+  /**
+   * Takes runs that need work. Nothing is written if there is none. A statement that arrives after an outage of the network
+   * takes nothing: it was given up, and the leases of living processes have expired meanwhile.
+   */
   async take({ owner, agents, limit, suspects, cancelledForMs }: TakeRequest): Promise<readonly FoundRun[]> {
     const wanted = distinctAgents(agents).map(({ agent_name, version }) => [toText(agent_name), markedText(version)]);
     const places = [...wanted.map((agent) => this.#duePlaces.of(toJson(agent))), this.#duePlaces.of(CANCELLED)];
     const rows = await this.#query(
       `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
-         $6::float8, $7::float8, $8::float8) t (run)`,
+         $6::float8, $7::float8, $8::float8, $9::float8) t (run)`,
       [
         toText(owner),
         toJson(wanted.map((agent, n) => [...agent, places[n]?.from])),
@@ -254,6 +265,7 @@ export class Reads {
         suspects?.limit ?? 0,
         cancelledForMs ?? null,
         places.at(-1)?.from ?? null,
+        this.#ahead === undefined ? null : this.#ahead + clock.monotonic() + this.#connection.timeoutMs,
         this.#now(),
       ],
     );

@@ -191,7 +191,7 @@ export function takeDue(schema: string, create: "CREATE" | "CREATE OR REPLACE" =
   return `
 ${create} FUNCTION ${schema}.take_v2(
   taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
-  cancelled_from float8, given_time float8
+  cancelled_from float8, not_after float8, given_time float8
 ) RETURNS SETOF text LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $function$
 DECLARE
@@ -214,6 +214,9 @@ DECLARE
   candidate record;
   run ${schema}.runs;
 BEGIN
+  IF clock > not_after THEN
+    RAISE EXCEPTION 'The statement has arrived after its deadline.' USING ERRCODE = '57014';
+  END IF;
   PERFORM ${schema}.shorten_leases_v1(clock, NULL);
   IF is_over THEN
     RETURN;
@@ -343,7 +346,7 @@ CREATE OR REPLACE FUNCTION ${schema}.take_v1(
   given_time float8
 ) RETURNS SETOF text LANGUAGE sql AS $function$
   SELECT t.run FROM ${schema}.take_v2(
-    taker, agents, most, suspect_from, most_suspects, cancelled_for, NULL, given_time) t (run) WHERE t.run LIKE '{%';
+    taker, agents, most, suspect_from, most_suspects, cancelled_for, NULL, NULL, given_time) t (run) WHERE t.run LIKE '{%';
 $function$;
 `;
 }

@@ -9,15 +9,17 @@ const UNEXPECTED_MS = 250;
 export function tryWriteFunctions(schema: string): string {
   const name = schema.replaceAll("'", "''");
   // Scalar subqueries, which use the indexes also if they were planned when the tables were empty.
-  const itsRun = `SELECT r.id FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.run_id`;
+  const itsRun = (columns: string): string =>
+    `SELECT ${columns} FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.run_id`;
   const itsSession = `SELECT s.id FROM ${schema}.sessions s WHERE s.tenant = w.tenant AND s.session_id = w.session_id`;
   return [
-    // Locks what the writes of a batch need, but for the keys of slots, and answers which of them lack a lock. The first one has the number 1. Later
+    // Locks what the writes of a batch need, and answers which of them lack a lock. The first one has the number 1. Later
     // writes to a run or a session of such a one are left out too: they come after it.
     `
-CREATE FUNCTION ${schema}.busy_v1(writes jsonb) RETURNS bigint[] LANGUAGE plpgsql AS $function$
+CREATE FUNCTION ${schema}.busy_v1(writes jsonb) RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off AS $function$
 DECLARE
   busy bigint[];
+  has_slots boolean;
   held text[] := '{}';
   write record;
 BEGIN
@@ -25,14 +27,13 @@ BEGIN
     SELECT x.n, x.w ->> 'kind' AS kind, x.w ->> 'tenant' AS tenant, x.w ->> 'run_id' AS run_id,
       x.w -> 'wake' ->> 'tenant' AS wake_tenant, x.w -> 'wake' ->> 'run_id' AS wake_id,
       x.w -> 'session' ->> 'session_id' AS session_id, (x.w -> 'session' ->> 'create')::boolean AS is_made,
-      x.w ->> 'idempotency_key' AS idempotency_key
+      x.w ->> 'idempotency_key' AS idempotency_key, x.w ->> 'slot' <> '' AS has_slot
     FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   ), runs AS MATERIALIZED (
-    SELECT k.n FROM (
+    SELECT k.n, l.slot, l.id IS NULL AND (${itsRun("r.id")}) IS NOT NULL AS is_busy FROM (
       SELECT w.n, w.tenant, w.run_id FROM w WHERE w.kind NOT IN ('create', 'lease', 'session')
       UNION ALL SELECT w.n, w.wake_tenant, w.wake_id FROM w WHERE w.wake_id IS NOT NULL
-    ) k LEFT JOIN LATERAL (${itsRun} FOR NO KEY UPDATE SKIP LOCKED) l ON true
-    WHERE l.id IS NULL AND (${itsRun}) IS NOT NULL
+    ) k LEFT JOIN LATERAL (${itsRun("r.id, r.slot")} FOR NO KEY UPDATE SKIP LOCKED) l ON true
   ), locks AS MATERIALIZED (
     SELECT w.n, ${schema}.session_lock_v1(w.tenant, w.session_id) AS lock FROM w
     WHERE w.is_made AND (${itsSession}) IS NULL
@@ -44,10 +45,15 @@ BEGIN
     SELECT w.n FROM w LEFT JOIN LATERAL (${itsSession} FOR NO KEY UPDATE SKIP LOCKED) l ON true
     WHERE w.session_id IS NOT NULL AND l.id IS NULL AND (${itsSession}) IS NOT NULL
   )
-  SELECT array_agg(b.n) INTO busy FROM (
-    SELECT r.n FROM runs r UNION SELECT t.n FROM tried t UNION SELECT s.n FROM sessions s
+  SELECT coalesce(array_agg(b.n), '{}'), EXISTS (SELECT 1 FROM runs r WHERE r.slot <> '') OR EXISTS (SELECT 1 FROM w WHERE w.has_slot)
+  INTO busy, has_slots FROM (
+    SELECT r.n FROM runs r WHERE r.is_busy UNION SELECT t.n FROM tried t UNION SELECT s.n FROM sessions s
   ) b;
-  IF busy IS NULL THEN
+  IF has_slots THEN
+    busy := busy || ARRAY(SELECT s.n FROM ${schema}.slot_locks_v1(writes) s
+      WHERE s.n <> ALL (busy) AND NOT pg_try_advisory_xact_lock(s.lock));
+  END IF;
+  IF busy = '{}' THEN
     RETURN '{}';
   END IF;
   FOR write IN

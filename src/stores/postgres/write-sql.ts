@@ -265,12 +265,6 @@ function countedSlots(schema: string): Slots {
 }
 
 /**
- * How long a batch waits for the keys of slots, in milliseconds. Those who hold one wait for nothing, and many processes may
- * stand in its queue.
- */
-const KEYS_MS = 3_000;
-
-/**
  * Locks the keys of slots last, and only those whose permits or lines the batch may change. So a batch that has a key waits
  * for nothing but counters. What is due now is so from the time on at which all locks were there.
  */
@@ -279,31 +273,16 @@ function lockedKeys(schema: string): Slots {
     settings: " SET enable_seqscan = off",
     variables: `
   late float8;
-  has_slots boolean;
-  its_wait text := current_setting('lock_timeout');`,
+  has_slots boolean;`,
     lockRuns: "SELECT bool_or(r.slot <> '') INTO has_slots",
     ofRun: "r.slot",
     firstLocks: "",
     lastLocks: `
   PERFORM 1 FROM jsonb_array_elements(writes) w WHERE has_slots OR w ->> 'slot' <> '' LIMIT 1;
   IF FOUND THEN
-    PERFORM set_config('lock_timeout', '${KEYS_MS}', true);
     PERFORM pg_advisory_xact_lock(k.lock) FROM (
-      SELECT ${schema}.slot_lock_v1(w ->> 'slot') AS lock FROM jsonb_array_elements(writes) w WHERE w ->> 'slot' <> ''
-      UNION SELECT ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) w
-      CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') r
-      WHERE r.slot <> '' AND r.finished_at IS NULL AND CASE w ->> 'kind'
-        WHEN 'post' THEN NOT r.holds_slot AND (w ? 'due' OR w ? 'unblocks')
-        ELSE r.line IS NOT NULL
-          OR r.holds_slot <> ((w -> 'head' ->> 'holds_slot')::boolean AND w -> 'head' ->> 'finished_at' IS NULL)
-          OR NOT r.holds_slot AND w -> 'head' ->> 'owner' IS NULL AND w -> 'head' ->> 'due_at' IS NOT NULL
-        END
-      UNION SELECT ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) w CROSS JOIN LATERAL (
-        SELECT * FROM ${schema}.runs r WHERE r.tenant = w -> 'wake' ->> 'tenant' AND r.run_id = w -> 'wake' ->> 'run_id') r
-      WHERE r.slot <> '' AND r.finished_at IS NULL AND NOT r.holds_slot
-      ORDER BY lock
+      SELECT DISTINCT s.lock FROM ${schema}.slot_locks_v1(writes) s ORDER BY s.lock
     ) k;
-    PERFORM set_config('lock_timeout', its_wait, true);
   END IF;
   late := coalesce(given_time, floor(extract(epoch FROM clock_timestamp()) * 1000));
 `,
@@ -311,6 +290,28 @@ function lockedKeys(schema: string): Slots {
     create: `${schema}.create_v2(write, late)`,
     clock: "late",
   };
+}
+
+/** The locks of the slots whose permits or lines writes may change, each with the number of its write. The first one has 1. */
+function slotLocks(schema: string): string {
+  return `
+CREATE FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (n bigint, lock bigint) LANGUAGE sql STABLE AS $function$
+  SELECT x.n, ${schema}.slot_lock_v1(x.w ->> 'slot') FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  WHERE x.w ->> 'slot' <> ''
+  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id') r
+  WHERE r.slot <> '' AND r.finished_at IS NULL AND CASE x.w ->> 'kind'
+    WHEN 'post' THEN NOT r.holds_slot AND (x.w ? 'due' OR x.w ? 'unblocks')
+    ELSE r.line IS NOT NULL
+      OR r.holds_slot <> ((x.w -> 'head' ->> 'holds_slot')::boolean AND x.w -> 'head' ->> 'finished_at' IS NULL)
+      OR NOT r.holds_slot AND x.w -> 'head' ->> 'owner' IS NULL AND x.w -> 'head' ->> 'due_at' IS NOT NULL
+    END
+  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  CROSS JOIN LATERAL (
+    SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w -> 'wake' ->> 'tenant' AND r.run_id = x.w -> 'wake' ->> 'run_id') r
+  WHERE r.slot <> '' AND r.finished_at IS NULL AND NOT r.holds_slot;
+$function$;
+`;
 }
 
 /**
@@ -410,7 +411,7 @@ export function locksOfKeys(schema: string): string {
 
 /** Writes to runs that stand in line for their slots. */
 export function writesInLine(schema: string): string {
-  return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema));
+  return slotLocks(schema) + writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema));
 }
 
 /** The answer to a write that was made may have the inbox of its run. */

@@ -13,6 +13,7 @@ import {
   runKey,
   sessionKey,
   tryCreate,
+  waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
@@ -114,6 +115,12 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
       () => tryCreate(store, 11, { idempotencyKey: "again" }),
     ],
     [
+      "advisory locks of slots",
+      () =>
+        `SELECT pg_advisory_lock(${quoteName(schema)}.slot_lock_v1(slot)) FROM ${quoteName(schema)}.runs WHERE slot <> ''`,
+      () => create(store, 14, { slot: { key: "hot", max: 1 }, head: waiting(0) }),
+    ],
+    [
       "runs that are being inserted",
       () =>
         `INSERT INTO ${quoteName(schema)}.runs (tenant, run_id, agent_name, version, session_id, slot, slot_max, status, epoch, holds_slot, takeovers, position, created_at)
@@ -124,7 +131,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   it.each(locks)("a lock in %s delays no other run, and its own write is made after it", async (_table, lock, one) => {
     for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) await create(store, n, { created: { labels: { a: "b" } } });
     await store.putSession(sessionKey(1), { history: [], state: null }, 1);
-    await create(store, 13);
+    await create(store, 13, { slot: { key: "hot", max: 1 } });
     await append(store, runKey(13), 1, endOf());
     await store.renew("owner-1", 60_000);
     const before = await othersWrite(0);
@@ -196,6 +203,30 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     expect(hung).toBeGreaterThan(stillHung);
     isOn = false;
     await made;
+  });
+
+  it("a statement that arrives after its deadline takes no runs", async () => {
+    const late = { is: false };
+    const delayed = {
+      query(sql: string, values: unknown[]) {
+        const given = late.is && sql.includes("take_v2") ? values.with(7, Number(values[7]) - 60_000) : values;
+        return others.query(sql, given);
+      },
+    };
+    const other = await openPostgresStore({ pool: delayed, schema, hints: false, timeoutMs: TIMEOUT_MS });
+    await create(store, 1, { head: waiting(0) });
+    await other.time();
+    late.is = true;
+    const request = {
+      owner: "late",
+      agents: [{ agent_name: "echo", version: null }],
+      limit: 8,
+      cancelledForMs: 60_000,
+    };
+    await expect(other.take(request)).rejects.toThrow("cancelled the statement");
+    late.is = false;
+    expect(await other.take(request)).toHaveLength(1);
+    await other.close();
   });
 
   it("what the store has given up is cancelled at the server", async () => {

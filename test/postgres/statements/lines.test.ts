@@ -207,9 +207,9 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
         ]);
         expect(await complaints()).toEqual([]);
       }
-      // Some of them have met.
+      // Some of them have met. One that waits for the lock of a slot by itself may be refused that.
       expect(refused).toContain("40001");
-      expect(new Set(refused)).toEqual(new Set(["40001"]));
+      expect(refused.filter((code) => code !== "40001" && code !== "55P03")).toEqual([]);
       const { rows } = await pool.query(
         `SELECT count(*) FILTER (WHERE held <> 1) AS wrong FROM ${quoteName(schema)}.slots WHERE look_at IS NULL`,
       );
