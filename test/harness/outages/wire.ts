@@ -54,6 +54,24 @@ export class Wire {
     }
   }
 
+  /** Nothing is forwarded any more on the connections that are there. New ones work. */
+  stall(): void {
+    for (const link of this.#links) {
+      link.client.pause();
+      link.server?.pause();
+    }
+  }
+
+  /** What was sent meanwhile arrives, also what the client has given up. */
+  resume(): void {
+    this.#isDead = false;
+    for (const link of this.#links) {
+      if (link.server === undefined) this.#join(link);
+      link.client.resume();
+      link.server?.resume();
+    }
+  }
+
   /** New connections work again. Those of before stay without an answer, as behind a router that has lost its memory. */
   heal(): void {
     this.#isDead = false;
