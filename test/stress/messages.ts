@@ -27,7 +27,8 @@ export const trial = command({
     const figures = await handleMessages({ place, senders, perSecond: rate, seconds });
     remove();
     await server?.stop();
-    const { sent, handled, outOfOrder, behindMs, perSecond, steps } = figures;
+    const { sent, handled, outOfOrder, replays, behindMs, perSecond, steps } = figures;
+    report.say(`the agent was executed again ${replays} times`);
     report.check(handled === sent && outOfOrder === 0, `${handled} of ${sent} taken, ${outOfOrder} out of order`);
     report.check(perSecond >= LEAST_RATE * rate, `${perSecond.toFixed(0)}/s were acknowledged`);
     report.check(behindMs <= MAX_BEHIND_MS, `the last was taken after ${behindMs.toFixed(0)} ms`);
