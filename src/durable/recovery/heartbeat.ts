@@ -80,6 +80,7 @@ export class Heartbeat {
   }
 
   async #compareAll(): Promise<void> {
+    this.#loader.tryUntried();
     await this.#meetOthers();
     await this.#syncMoved(this.#worker.runs);
     for (const key of await this.#unloaded.find((one) => this.#loader.isKnown(one))) await this.#beginUnloaded(key);

@@ -46,6 +46,8 @@ export class RunLoader {
   readonly #beginning = new Map<FoundRun, Promise<void>>();
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
+  /** The agents whose blocked runs are to be tried again, because the store failed. */
+  readonly #untried = new Set<Agent>();
 
   constructor(worker: Worker, lease: Lease, logs: RemotePosts) {
     this.#worker = worker;
@@ -117,21 +119,30 @@ export class RunLoader {
   }
 
   /** Tries the blocked runs of an agent once with the code that was just registered. */
-  tryBlocked({ name, options: { version } }: Agent): void {
+  tryBlocked(agent: Agent): void {
+    const { name, options } = agent;
     for (const run of this.#worker.runs) {
       if (run.agent.name === name && run.residence?.phase === "blocked") this.loadAgain(run);
     }
-    const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
-      .catch((error: unknown) =>
+    const trying = this.#tryBlocked({ agent_name: name, version: options.version ?? null })
+      .catch((error: unknown) => {
+        this.#untried.add(agent);
         this.#worker.logger.error(
-          "The store failed while the blocked runs of an agent were read. They are tried when the agent is registered again.",
+          "The store failed while the blocked runs of an agent were tried. The next heartbeat tries them again.",
           { agent_name: name, error },
-        ),
-      )
+        );
+      })
       .finally(() => {
         if (this.#trying.get(name) === trying) this.#trying.delete(name);
       });
     this.#trying.set(name, trying);
+  }
+
+  /** Tries the blocked runs of the agents for which the store has failed. */
+  tryUntried(): void {
+    const untried = [...this.#untried];
+    this.#untried.clear();
+    for (const agent of untried) this.tryBlocked(agent);
   }
 
   /** Resolves when the blocked runs of an agent have been tried with the latest code. Undefined: they have been. */

@@ -1,12 +1,16 @@
 import type { AgentFunction, CadenzaError, RuntimeStats, StreamedEvent } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
+import type { Store } from "cadenza/store";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../harness/clock.ts";
 import { onDurableStore } from "../../harness/durable-runtime.ts";
-import { nextTurn } from "../../harness/promises.ts";
+import { silentLogger } from "../../harness/internals.ts";
+import { deferred, nextTurn } from "../../harness/promises.ts";
 import { drain, refusal, typesOf } from "../../harness/runtimes.ts";
 import { openDatabase, withFile } from "../../harness/sqlite-files.ts";
+import { hookedStore, lastingStore } from "../../harness/store-proxy.ts";
 import { create, createMany, given, statuses } from "../../harness/world/calls.ts";
 import type { Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";
@@ -513,3 +517,48 @@ it("a run that waits for its slot after matching code was registered is not bloc
   expect(await statuses(world, [run_id, holder])).toEqual({ completed: 2 });
   expect(world.violations).toEqual([]);
 });
+
+it.each(["blocked", "claim"] as const)(
+  "a run for whose matching code the store fails at `%s` is tried by the next heartbeat",
+  async (method) => {
+    const clock = new FakeClock();
+    const lasting = lastingStore(clock);
+    const withCode = (agent: AgentFunction, store: Store = lasting): AgentRuntime =>
+      new AgentRuntime({ clock, store: durable(store, durability), logger: silentLogger }).register(
+        "trip",
+        { durable: true },
+        agent,
+      );
+    const ended = deferred<string>();
+    const matching: AgentFunction = async (_input, { step, ask }) => {
+      await step("find a train", () => "RE 5");
+      await ask("Take it?");
+    };
+    const first = withCode(matching);
+    const { run_id } = await first.createRun({ agent_name: "trip", input: "Berlin" });
+    await first.close();
+    const other = withCode(endsEarly);
+    const answered = refusal(other.resume({ run_id, await_resume: { ok: true } }));
+    await clock.advance(LONG_MS);
+    expect(await answered).toMatchObject({ code: "run_blocked" });
+    await other.close();
+
+    let failures = 1;
+    const failing = hookedStore((call, called) => {
+      if (called !== method || failures === 0) return call();
+      failures -= 1;
+      throw new Error("The store is away.");
+    }, lasting);
+    const next = withCode(async (input, context) => {
+      await matching(input, context);
+      ended.resolve("ended");
+    }, failing);
+    await nextTurn();
+    expect(failures).toBe(0);
+    expect((await lasting.find({ tenant: "", run_id }))?.head.blocked).not.toBeNull();
+    await clock.advance(durability.heartbeatMs);
+    await next.resume({ run_id, await_resume: { ok: true } });
+    expect(await ended.promise).toBe("ended");
+    await next.close();
+  },
+);
