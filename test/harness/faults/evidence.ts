@@ -18,6 +18,8 @@ export type Seen<L extends Line = Line> = L & { readonly place: number };
 export interface RunEvidence {
   readonly run_id: string;
   readonly log: readonly Entry[];
+  /** What has arrived for it, and is not in the log. */
+  readonly inbox: readonly Entry[];
   /** Its parent run; undefined for a run that the client created. */
   readonly parent: string | undefined;
   readonly durable: boolean;
@@ -56,6 +58,7 @@ export class Evidence implements Known {
     this.runs.set(run_id, {
       run_id,
       log,
+      inbox: (this.#store.find({ tenant: "", run_id }, "with inbox")?.inbox ?? []).flatMap(({ entries }) => entries),
       parent: isCreated ? created.parent?.run_id : undefined,
       durable: isCreated && created.durable === true,
       lines: this.#lines.get(run_id) ?? [],

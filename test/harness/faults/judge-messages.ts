@@ -19,8 +19,10 @@ export function judgeMessages({ mails }: RunRecord, known: Known, complain: Comp
   for (const mail of mails) {
     const { nonce, name, run_id, outcomes } = mail;
     const message = `${name} ${nonce} to ${run_id}`;
-    const log = known.runs.get(run_id)?.log ?? [];
-    const received = log.filter((entry) => entry.type === "received").filter(({ data }) => nonceOf(data) === nonce);
+    const { log = [], inbox = [] } = known.runs.get(run_id) ?? {};
+    // What the end of a run has overtaken stays in its inbox.
+    const arrived = [...log, ...inbox];
+    const received = arrived.filter((entry) => entry.type === "received").filter(({ data }) => nonceOf(data) === nonce);
     const acknowledged = outcomes.indexOf(ACKNOWLEDGED);
     if (acknowledged >= 0 && received.length === 0)
       complain("lost", `${message} was acknowledged, and has not arrived`);
@@ -34,7 +36,7 @@ export function judgeMessages({ mails }: RunRecord, known: Known, complain: Comp
     if (isForeign(outcomes))
       complain("lost", `${message} was refused with an error that is none of the library's: ${outcomes.join(", ")}`);
     const [first] = received;
-    if (first !== undefined) positions.set(mail, log.indexOf(first));
+    if (first !== undefined) positions.set(mail, arrived.indexOf(first));
   }
   for (const [mail, position] of positions)
     for (const [later, other] of positions)

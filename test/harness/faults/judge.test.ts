@@ -37,14 +37,15 @@ const got = (key: string, body: string): Doing => ({ is: "got", key, body });
 
 interface Case {
   readonly log?: readonly Entry[];
+  readonly inbox?: readonly Entry[];
   readonly lines?: readonly Seen[];
   readonly durable?: boolean;
   readonly parent?: string;
   readonly processes?: Readonly<Record<string, readonly ProcessEvent[]>>;
 }
 
-function evidenceOf({ log = [], lines: seen = [], durable = true, parent }: Case): RunEvidence {
-  return { run_id: RUN, log, lines: seen, durable, parent };
+function evidenceOf({ log = [], inbox = [], lines: seen = [], durable = true, parent }: Case): RunEvidence {
+  return { run_id: RUN, log, inbox, lines: seen, durable, parent };
 }
 
 function knownOf(of: Case, ...others: readonly RunEvidence[]): Known {
@@ -323,6 +324,10 @@ describe("of messages", () => {
   it("blames one that was acknowledged and has not arrived, or has arrived under two keys or another name", () => {
     expect(told([created(), mail("note", "m1")], sent("m1", ["unknown", ACKNOWLEDGED]))).toEqual([]);
     expect(told([created()], sent("m1", [ACKNOWLEDGED]))).toEqual(["lost"]);
+    const record = newRecord();
+    record.mails.push(sent("m1", [ACKNOWLEDGED]));
+    const known = knownOf({ log: [created()], inbox: [mail("note", "m1")] });
+    expect(complaints((complain) => judgeMessages(record, known, complain))).toEqual([]);
     // It counts once.
     expect(told([mail("note", "m1"), mail("note", "m1")], sent("m1", [ACKNOWLEDGED]))).toEqual([]);
     expect(told([mail("note", "m1"), mail("note", "m1", "k2")], sent("m1", [ACKNOWLEDGED]))).toEqual(["doubled"]);
