@@ -237,6 +237,13 @@ export interface TakeRequest {
    * dead owner, for at least so long, in milliseconds. Left out: none.
    */
   readonly cancelledForMs?: number | undefined;
+  /**
+   * Frees first the slots of no use: those that runs of other versions of these agents hold, while other runs wait for
+   * them, and no process has executed them for at least so long, in milliseconds: they were due, or their owner was dead.
+   * These runs stay due, or become it, and with all others of their version leave the line until they are taken. Left
+   * out: none.
+   */
+  readonly unusedForMs?: number | undefined;
 }
 
 /** The runs of one agent and version that have not ended and have no living owner. Each is counted once. */

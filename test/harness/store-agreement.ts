@@ -191,6 +191,7 @@ const take = commands(
     limit: fc.constantFrom(0, 1, 2, 100),
     suspects: fc.option(fc.record({ takeovers: fc.constantFrom(1, 2), limit: fc.nat(2) }), { nil: undefined }),
     cancelledForMs: fc.constantFrom(undefined, undefined, 0, 3),
+    unusedForMs: fc.constantFrom(undefined, undefined, 0),
   }),
   (store, _moment, request) => store.take(request),
 );

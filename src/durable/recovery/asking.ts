@@ -1,5 +1,7 @@
 import { endOf, inBackground } from "../../core/background.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { Moment } from "../../core/time.ts";
+import { momentOf, msSince } from "../../core/time.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { DueHints } from "./due-hints.ts";
@@ -57,6 +59,8 @@ export class Asking {
   #asking: Promise<void> | undefined;
   /** A question at the end of this turn. Undefined: none. */
   #looking: Promise<void> | undefined;
+  /** When a question had slots freed that no process uses. Undefined: none had. */
+  #freed: Moment | undefined;
   /** How long after the next question to ask again at the latest, in milliseconds. */
   #againMs = Number.POSITIVE_INFINITY;
   /** Stops the timer of the next question. Undefined: no runs are taken, before the start and after the stop. */
@@ -292,11 +296,21 @@ export class Asking {
     const { store, name: owner, settings, logger } = this.#worker;
     const suspects = { takeovers: SUSPECT_TAKEOVERS, limit: this.#roomForSuspects };
     const cancelledForMs = name === undefined ? settings.leaseMs : undefined;
-    const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs });
+    const unusedForMs = name === undefined && this.#freesSlots() ? settings.leaseMs : undefined;
+    const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs, unusedForMs });
     const lost = taken.filter(isLost).length;
     if (lost > 0) logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
     for (const found of taken) inBackground(logger, this.#loader.begin(found));
     return taken;
+  }
+
+  /** Whether the next question has slots freed that no process uses: once in the time of a lease. */
+  #freesSlots(): boolean {
+    const { clock, settings } = this.#worker;
+    const age = this.#freed === undefined ? settings.leaseMs : msSince(clock.machine, this.#freed);
+    if (age >= 0 && age < settings.leaseMs) return false;
+    this.#freed = momentOf(clock.machine);
+    return true;
   }
 
   /** How many more runs may be taken. */

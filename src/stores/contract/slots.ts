@@ -1,4 +1,4 @@
-import type { RunHead, RunKey, Store } from "../../core/ports.ts";
+import type { AgentVersion, RunHead, RunKey, Store } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./check.ts";
 import {
@@ -6,6 +6,7 @@ import {
   create,
   ended,
   head,
+  LEASE_END,
   LEASE_MS,
   look,
   OWNER,
@@ -321,6 +322,61 @@ export const slotChecks: readonly StoreCheck[] = [
     },
   ),
 
+  check(
+    "take: slots of other versions that no process executes are freed for those that wait, if that is asked for",
+    async ({ first, clock }) => {
+      const old = { slot: one, created: { version: "1" } };
+      await create(first, 1, { ...old, head: queued });
+      await create(first, 2, { ...old, head: queued });
+      await create(first, 3, { slot: one, head: queued });
+      clock.set(NOW + 1_000);
+      expectSame(await take(first), [], "taken without being asked for");
+      expectSame(await take(first, { unusedForMs: 1_001 }), [], "taken before the time");
+      expectSame(
+        await take(first, { unusedForMs: 1_000, agents: [versionOf("1")] }),
+        [runId(1)],
+        "taken of that version",
+      );
+      await append(first, runKey(1), 1, write([], { head: { ...queued, epoch: 3, holds_slot: true, due_at: NOW } }), 2);
+      clock.set(NOW + 3_000);
+      expectSame(
+        await take(first, { unusedForMs: 1_000, agents: [versionOf("1"), versionOf(null)], limit: 0 }),
+        [],
+        "of both",
+      );
+      expectSame(await holders(first, 3), [1], "who holds the slot then");
+      expectSame(await take(first, { unusedForMs: 1_000 }), [runId(3)], "taken after the time");
+      expectSame(await holders(first, 3), [3], "who holds the slot then");
+      expectSame(await take(first, { agents: [versionOf("1")] }), [], "taken of the other version meanwhile");
+      await append(first, runKey(3), 1, write([ended()], { head: over() }), 2);
+      expectSame(await take(first, { agents: [versionOf("1")] }), [runId(2)], "taken of it once the slot is free");
+      expectSame(await holders(first, 3), [2], "who holds the slot in the end");
+    },
+  ),
+
+  check(
+    "take: the slot of a run with a living owner is not freed, and that of a dead one is",
+    async ({ first, clock }) => {
+      await first.renew(OWNER, LEASE_MS);
+      const key = await create(first, 1, { slot: one, head: holding, created: { version: "1" } });
+      await create(first, 2, { slot: one, head: queued });
+      expectWritten(await first.post(key, { entries: parts("arrived") }), "a post");
+      clock.set(LEASE_END - 1);
+      expectSame(await take(first, { unusedForMs: 0 }), [], "taken while its lease lasts");
+      clock.set(LEASE_END + 1_000);
+      expectSame(await take(first, { unusedForMs: 1_001 }), [], "taken before the time");
+      expectSame(await take(first, { unusedForMs: 1_000 }), [runId(2)], "taken after the time");
+      const { head: left, position } = (await first.find(key)) ?? {};
+      expectSame(
+        [left, position],
+        [head({ owner: null, epoch: 2, takeovers: 1, due_at: LEASE_END + 1_000 }), 2],
+        "the head and the length of the run without a process",
+      );
+      await append(first, runKey(2), 1, write([ended()], { head: over() }), 2);
+      expectSame(await take(first, { agents: [versionOf("1")] }), [runId(1)], "taken of its version then");
+    },
+  ),
+
   check("take: concurrent takes get no more permits than there are", async ({ first, second }) => {
     for (let n = 0; n < 8; n++) await create(first, n, { slot: two, head: queued });
     const owners = ["a", "b", "c", "d"];
@@ -329,6 +385,10 @@ export const slotChecks: readonly StoreCheck[] = [
     expectSame(taken.flat().toSorted(), [0, 1].map(runId), "taken by the four");
   }),
 ];
+
+function versionOf(version: string | null): AgentVersion {
+  return { agent_name: "echo", version };
+}
 
 /** The numbers of the runs, up to a number, that hold their slots and have not ended. */
 async function holders(store: Store, last: number): Promise<readonly number[]> {

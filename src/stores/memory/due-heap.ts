@@ -19,6 +19,11 @@ export class DueHeap<T> {
     return this.#entries.length;
   }
 
+  /** In no particular order. */
+  get items(): readonly T[] {
+    return this.#entries.map(({ item }) => item);
+  }
+
   add(entry: DueEntry<T>): void {
     this.#entries.push(entry);
     this.#rise(entry, this.#entries.length - 1);

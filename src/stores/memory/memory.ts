@@ -110,10 +110,11 @@ export class MemoryStore implements Store {
     if (refusal !== undefined) return refusal;
     const messages = messagesFor(tenant, write.session);
     run.add(write.entries);
-    this.#replaceHead(tenant, run, isPlain ? write.head : stillDue(run, stillCancelling(run, write.head)));
+    const head = stillCancelling(run, write.head);
+    this.#replaceHead(tenant, run, isPlain ? head : stillDue(run, head));
+    if (!isPlain) this.#empty(run, write.takes);
     this.#settle(tenant, run, write, messages);
     if (isPlain) return undefined;
-    this.#empty(run, write.takes);
     const inbox = run.head.owner === null ? undefined : run.inbox;
     return inbox && { inbox: inbox.slice(0, MOST_ARRIVED) };
   }
@@ -191,10 +192,11 @@ export class MemoryStore implements Store {
     const moved: RunPosition[] = [];
     for (const { key, epoch, position } of known) {
       const run = this.#run(key);
-      const inbox = run?.head.finished_at === null ? run.inbox?.slice(0, MOST_ARRIVED) : undefined;
+      const inbox = run?.inbox?.slice(0, MOST_ARRIVED);
       const now = { key, epoch: run?.head.epoch ?? 0, position: run?.entries.length ?? 0 };
-      if (inbox !== undefined) moved.push({ ...now, inbox });
-      else if (now.epoch !== epoch || now.position !== position) moved.push(now);
+      const hasArrived = inbox !== undefined && run?.head.finished_at === null;
+      if (hasArrived || now.epoch !== epoch || now.position !== position)
+        moved.push({ ...now, ...(inbox && { inbox }) });
     }
     return moved;
   }

@@ -110,6 +110,8 @@ export interface OwnSlot extends Slot {
   line: Line | null;
   /** Its place in that line, which it keeps while it is looked at. */
   rank: number | null;
+  /** Since when it holds a permit without an owner. */
+  since: number | null;
 }
 
 /** The permits of a slot: how many are held, and which runs wait for one, in the order of their ranks. */
@@ -228,6 +230,6 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
 }
 
 function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
-  const own = slot && { key: slot.key, max: slot.max, isForLook: false, line: null, rank: null };
+  const own = slot && { key: slot.key, max: slot.max, isForLook: false, line: null, rank: null, since: null };
   return { slot: own, idempotencyKey, wakes: 0, inbox: null, due: null };
 }

@@ -106,6 +106,7 @@ export class MemoryWork {
     const now = this.#clock.now();
     for (const name of this.#owners.keys()) this.shorten(name, now);
     const wanted = distinctAgents(request.agents);
+    if (request.unusedForMs !== undefined) this.#freeUnused(wanted, now - request.unusedForMs, now);
     const heaps = wanted.flatMap(({ agent_name, version }) => this.#agents.get(agent_name)?.get(version) ?? []);
     const others = this.#withoutProcess(wanted, request.cancelledForMs, now);
     const choice = new Choice(request);
@@ -240,6 +241,7 @@ export class MemoryWork {
       slot.line = null;
     }
     if (holds || (isFree && !waits && !slot.isForLook)) slot.rank = null;
+    slot.since = holds && isFree ? (slot.since ?? this.#clock.now()) : null;
     this.#letIn(line, slot.key);
     if (joins) this.#join(run, slot);
   }
@@ -274,10 +276,42 @@ export class MemoryWork {
       remove(line.waiting, run);
       slot.line = null;
       slot.rank = null;
+      slot.since = this.#clock.now();
       run.head = { ...run.head, holds_slot: true };
       this.#enqueue(run);
     }
     if (line.held === 0) this.#lines.delete(key);
+  }
+
+  /** See {@link TakeRequest}. `before`: since when the runs must have been without a process. */
+  #freeUnused(wanted: readonly AgentVersion[], before: number, now: number): void {
+    const isOther = (run: MemoryRun): boolean =>
+      wanted.some(({ agent_name }) => agent_name === run.created.agent_name) &&
+      !wanted.some((agent) => isOf(run, agent));
+    const dead = new Set<string>();
+    for (const [name, { runs, until }] of this.#owners) if (runs > 0 && until <= before) dead.add(name);
+    const left = dead.size === 0 ? [] : this.#find(EVER, ({ head }) => head.owner !== null && dead.has(head.owner));
+    const due = [...new Set(wanted.map(({ agent_name }) => agent_name))]
+      .flatMap((name) => [...(this.#agents.get(name)?.values() ?? [])].flatMap((heap) => heap.items))
+      .filter(({ head, extras }) => Math.max(head.due_at ?? EVER, extras?.slot?.since ?? EVER) <= before);
+    for (const run of [...left, ...due].toSorted((one, other) => one.order - other.order)) {
+      const slot = run.extras?.slot ?? null;
+      const line = slot === null ? undefined : this.#lines.get(slot.key);
+      if (slot === null || line?.waiting.first === undefined || !run.head.holds_slot || !isOther(run)) continue;
+      if (run.head.owner !== null) this.give(run, taken(run.head, null, now));
+      run.head = { ...run.head, holds_slot: false };
+      slot.since = null;
+      line.held -= 1;
+      for (const other of line.waiting.items) if (isSameVersion(other, run)) this.#stepAside(other, line);
+      this.#letIn(line, slot.key);
+    }
+  }
+
+  /** A run leaves the line of its slot, and is due without a permit, until a process takes it. */
+  #stepAside(run: MemoryRun, line: Line): void {
+    remove(line.waiting, run);
+    if (run.extras !== null && run.extras.slot !== null) run.extras.slot.line = null;
+    this.#enqueue(run);
   }
 
   #lineOf(key: string): Line {
@@ -402,6 +436,10 @@ function remove(heap: DueHeap<MemoryRun>, { extras }: MemoryRun): void {
 
 function isOf({ created }: MemoryRun, { agent_name, version }: AgentVersion): boolean {
   return created.agent_name === agent_name && (created.version ?? null) === version;
+}
+
+function isSameVersion({ created: one }: MemoryRun, { created: other }: MemoryRun): boolean {
+  return one.agent_name === other.agent_name && one.version === other.version;
 }
 
 /** Whether the change of the head is irrelevant to `take`. So it is for most writes of a stream. */

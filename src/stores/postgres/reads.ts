@@ -251,8 +251,14 @@ export class Reads {
    * Takes runs that need work. Nothing is written if there is none. A statement that arrives after an outage of the network
    * takes nothing: it was given up, and the leases of living processes have expired meanwhile.
    */
-  async take({ owner, agents, limit, suspects, cancelledForMs }: TakeRequest): Promise<readonly FoundRun[]> {
+  async take(request: TakeRequest): Promise<readonly FoundRun[]> {
+    const { owner, agents, limit, suspects, cancelledForMs, unusedForMs } = request;
     const wanted = distinctAgents(agents).map(({ agent_name, version }) => [toText(agent_name), markedText(version)]);
+    if (unusedForMs !== undefined)
+      await this.#query(
+        `SELECT ${this.#schema}.free_unused_v1(($1::text)::jsonb, $2::float8, $3::float8, $4::float8)::text`,
+        [toJson(wanted), unusedForMs, this.#notAfter, this.#now()],
+      );
     const places = [...wanted.map((agent) => this.#duePlaces.of(toJson(agent))), this.#duePlaces.of(CANCELLED)];
     const rows = await this.#query(
       `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
@@ -265,7 +271,7 @@ export class Reads {
         suspects?.limit ?? 0,
         cancelledForMs ?? null,
         places.at(-1)?.from ?? null,
-        this.#ahead === undefined ? null : this.#ahead + clock.monotonic() + this.#connection.timeoutMs,
+        this.#notAfter,
         this.#now(),
       ],
     );
@@ -273,6 +279,11 @@ export class Reads {
     const seen = answers.pop() as readonly (number | string | null)[] | undefined;
     for (const [n, place] of places.entries()) place.onSeen(toNumber(seen?.[n]));
     return answers.map((row) => toFoundRun(row as StoredRow));
+  }
+
+  /** By when, by the server's time, a statement must have arrived that is sent now. Null: the time is not known. */
+  get #notAfter(): number | null {
+    return this.#ahead === undefined ? null : this.#ahead + clock.monotonic() + this.#connection.timeoutMs;
   }
 
   /** The runs `r` that a condition selects. */

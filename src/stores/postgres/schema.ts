@@ -9,7 +9,7 @@ import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { surveyIndexes, tables } from "./tables.ts";
-import { takeDue, takeFunctions } from "./take-sql.ts";
+import { freeUnused, takeDue, takeFunctions } from "./take-sql.ts";
 import { tryWriteFunctions } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesInLine } from "./write-sql.ts";
 
@@ -28,7 +28,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   creators,
   (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
   tryWriteFunctions,
-  inbox,
+  (schema) => [inbox, freeUnused].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

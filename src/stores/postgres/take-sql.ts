@@ -350,3 +350,91 @@ CREATE OR REPLACE FUNCTION ${schema}.take_v1(
 $function$;
 `;
 }
+
+/** Of how many runs one call frees the permits, of one version or one dead owner. */
+const MAX_FREED = 64;
+/** How many runs one call takes out of a line, for each permit that it frees. */
+const MAX_ASIDE = 1_000;
+
+/**
+ * Frees permits of no use: those that runs of other versions of some agents hold, and that no process has executed for a
+ * time, while others wait. These runs and all of their version leave the line: they are due without a permit, as a run is
+ * whose time has come. Rows and keys that others have locked are left for the next call.
+ */
+export function freeUnused(schema: string): string {
+  const isReserved =
+    "r.finished_at IS NULL AND r.owner IS NULL AND r.due_at IS NOT NULL AND r.slot <> '' AND r.holds_slot";
+  const isWanted = (run: string): string =>
+    `EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = ${run}.agent_name AND w.version = ${run}.version)`;
+  const version = (which: string): string => `(SELECT r.version FROM ${schema}.runs r
+          WHERE ${isReserved} AND ${which} ORDER BY r.version LIMIT 1)`;
+  const hasLine = `EXISTS (SELECT 1 FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = r.slot AND l.rank >= (
+          SELECT s.first FROM ${schema}.slots s WHERE s.key = r.slot ORDER BY s.gen DESC LIMIT 1))`;
+  return `
+CREATE INDEX runs_reserved ON ${schema}.runs (agent_name, version, coalesce(since, due_at), id)
+  WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL AND slot <> '' AND holds_slot;
+
+CREATE FUNCTION ${schema}.free_unused_v1(agents jsonb, unused_for float8, not_after float8, given_time float8) RETURNS void
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $function$
+DECLARE
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  candidate record;
+  run ${schema}.runs;
+BEGIN
+  IF clock > not_after THEN
+    RAISE EXCEPTION 'The statement has arrived after its deadline.' USING ERRCODE = '57014';
+  END IF;
+  PERFORM ${schema}.shorten_leases_v1(clock, NULL);
+  FOR candidate IN
+    WITH RECURSIVE wanted (agent_name, version) AS MATERIALIZED (
+      SELECT a ->> 0, a ->> 1 FROM jsonb_array_elements(agents) a
+    ),
+    names (agent_name) AS MATERIALIZED (SELECT DISTINCT w.agent_name FROM wanted w),
+    versions (agent_name, version) AS (
+      SELECT n.agent_name, ${version("r.agent_name = n.agent_name")} FROM names n
+      UNION ALL
+      SELECT v.agent_name, ${version("r.agent_name = v.agent_name AND r.version > v.version")}
+      FROM versions v WHERE v.version IS NOT NULL
+    ),${deadOwners(schema, "clock")}
+    SELECT c.* FROM versions v CROSS JOIN LATERAL (
+      SELECT r.id, r.owner FROM ${schema}.runs r WHERE ${isReserved} AND r.agent_name = v.agent_name AND r.version = v.version
+        AND ${duePlace} <= clock - unused_for AND ${hasLine} ORDER BY ${duePlace}, r.id LIMIT ${MAX_FREED}
+    ) c WHERE NOT ${isWanted("v")}
+    UNION ALL
+    SELECT c.* FROM dead d CROSS JOIN LATERAL (
+      SELECT r.id, r.owner FROM ${schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = d.owner
+        AND r.slot <> '' AND r.holds_slot AND NOT ${isWanted("r")}
+        AND r.agent_name IN (SELECT n.agent_name FROM names n) AND ${hasLine} ORDER BY r.id LIMIT ${MAX_FREED}
+    ) c WHERE d.until <= clock - unused_for
+    ORDER BY id
+  LOOP
+    SELECT r.* INTO run FROM ${schema}.runs r
+    WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.holds_slot AND r.owner IS NOT DISTINCT FROM candidate.owner
+      AND (r.owner IS NOT NULL OR r.due_at <= clock) FOR NO KEY UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND OR NOT pg_try_advisory_xact_lock(${schema}.slot_lock_v1(run.slot));
+    PERFORM 1 FROM ${schema}.runs r WHERE r.id = run.id AND ${hasLine};
+    CONTINUE WHEN NOT FOUND;
+    IF run.owner IS NOT NULL THEN
+      run.owner := NULL;
+      run.epoch := run.epoch + 1;
+      run.takeovers := run.takeovers + 1;
+      run.due_at := clock;
+      run.blocked := NULL;
+      run.wakes := 0;
+    END IF;
+    UPDATE ${schema}.runs r SET holds_slot = false, since = clock, owner = run.owner, epoch = run.epoch,
+      takeovers = run.takeovers, due_at = run.due_at, blocked = run.blocked, wakes = run.wakes WHERE r.id = run.id;
+    IF run.arrived > 0 THEN
+      PERFORM ${schema}.leave_inbox_v1(run.id, clock);
+    END IF;
+    UPDATE ${schema}.runs r SET line = NULL, since = clock WHERE r.id = ANY (ARRAY(
+      SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = run.slot AND l.rank >= (
+          SELECT s.first FROM ${schema}.slots s WHERE s.key = run.slot ORDER BY s.gen DESC LIMIT 1)
+        AND l.agent_name = run.agent_name AND l.version = run.version
+      ORDER BY l.rank, l.id LIMIT ${MAX_ASIDE} FOR NO KEY UPDATE SKIP LOCKED));
+    PERFORM ${schema}.grant_v1(run.slot, 1, clock);
+  END LOOP;
+END $function$;
+`;
+}

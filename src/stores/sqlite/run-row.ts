@@ -6,7 +6,7 @@ import { fromHead } from "./rows.ts";
 /* The row of a run, as a write reads and changes it. */
 
 /** The columns that a write may change. */
-const changing = [...headColumns, "wakes", "look", "line", "rank", "position", "arrived"] as const;
+const changing = [...headColumns, "wakes", "look", "line", "rank", "since", "position", "arrived"] as const;
 /** The columns come as one list, which drivers return in half the time of as many columns. */
 const selectRun = `
   SELECT json_array(id, agent_name, slot, slot_max, ${changing.join(", ")}) AS run
@@ -33,6 +33,7 @@ type Columns = readonly [
   look: number,
   line: string | null,
   rank: number | null,
+  since: number | null,
   position: number,
   arrived: number,
 ];
@@ -62,6 +63,7 @@ function toRow(columns: Columns) {
     look,
     line,
     rank,
+    since,
     position,
     arrived,
   ] = columns;
@@ -82,6 +84,7 @@ function toRow(columns: Columns) {
     look,
     line,
     rank,
+    since,
     position,
     arrived,
   };
@@ -96,6 +99,7 @@ interface Changes {
   readonly look: number;
   readonly line: string | null;
   readonly rank: number | null;
+  readonly since: number | null;
 }
 
 /** Only columns that change are written: SQLite updates an index if one of its columns is written. */
@@ -104,11 +108,11 @@ export function updateRow(
   run: RunRow,
   head: RunHead,
   position: number,
-  { wakes, look, line, rank, arrived = run.arrived }: Changes,
+  { wakes, look, line, rank, since, arrived = run.arrived }: Changes,
 ): void {
   const values = fromHead(head);
   const owner = values[headColumns.indexOf("owner")];
-  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, rank, position, arrived);
+  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, rank, since, position, arrived);
   const written: SqliteValue[] = [];
   let columns = 0;
   for (const [index, name] of changing.entries()) {

@@ -236,6 +236,13 @@ const inbox = `
   ALTER TABLE cadenza_runs ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
 `;
 
+/* Since when runs without an owner hold a permit. */
+const reservations = `
+  ALTER TABLE cadenza_runs ADD COLUMN since INTEGER;
+  UPDATE cadenza_runs SET since = due_at WHERE finished_at IS NULL AND owner IS NULL AND slot IS NOT NULL AND holds_slot;
+  CREATE INDEX cadenza_runs_reserved ON cadenza_runs (agent_name, since) WHERE since IS NOT NULL;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -248,7 +255,7 @@ const migrations: readonly string[] = [
   generations,
   creators,
   lines,
-  inbox,
+  `${inbox}${reservations}`,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

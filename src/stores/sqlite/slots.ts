@@ -1,5 +1,5 @@
 import type { RunHead } from "../../core/ports.ts";
-import { toNumber } from "../stored-rows.ts";
+import { countable, toNumber } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import type { RunRow } from "./run-row.ts";
 import { updateRow } from "./run-row.ts";
@@ -13,6 +13,7 @@ const first = "FROM cadenza_runs WHERE line = ? AND finished_at IS NULL ORDER BY
 const selectFirst = `SELECT id, slot_max ${first}`;
 const selectHeld = "SELECT held FROM cadenza_slots WHERE key = ?";
 const selectSlot = `SELECT (${selectHeld}) AS held, (SELECT id ${first}) AS first`;
+const updateLetIn = "UPDATE cadenza_runs SET holds_slot = 1, line = NULL, rank = NULL, since = ? WHERE id = ?";
 const selectLast = "SELECT last FROM cadenza_slots WHERE key = ?";
 
 /** What a permit is asked for. A run that is not written yet has no id. */
@@ -29,6 +30,8 @@ export interface Place {
   readonly holds_slot: boolean;
   readonly line: string | null;
   readonly rank: number | null;
+  /** Since when it holds a permit without an owner. */
+  readonly since: number | null;
 }
 
 /** Whether a run that holds no permit may get one at once: one is free, and no other run waits for it. */
@@ -43,12 +46,12 @@ export function countHolder(connection: Connection, key: string): void {
 }
 
 /** Gives free permits to the runs of the line, as long as the first of them gets one. `freed`: how many have just become free. */
-export function letIn(connection: Connection, key: string, freed: number): void {
+export function letIn(connection: Connection, key: string, freed: number, now: () => number): void {
   const before = Number(connection.get(selectHeld, key)?.["held"] ?? 0);
   let held = before - freed;
   for (let run = connection.get(selectFirst, key); run !== undefined; run = connection.get(selectFirst, key)) {
     if (held >= Number(run["slot_max"])) break;
-    connection.run("UPDATE cadenza_runs SET holds_slot = 1, line = NULL, rank = NULL WHERE id = ?", Number(run["id"]));
+    connection.run(updateLetIn, now(), Number(run["id"]));
     held += 1;
   }
   if (held === before) return;
@@ -77,8 +80,18 @@ export function needsPermit({ finished_at, owner, due_at, blocked, holds_slot }:
 
 /** Where a run goes that needs a permit. The permit that it gets at once is not counted. */
 export function enter(connection: Connection, asking: Asking, now: number): Place {
-  if (hasPermitFor(connection, asking)) return { holds_slot: true, line: null, rank: null };
-  return { holds_slot: false, line: asking.key, rank: rankOf(connection, asking, now) };
+  if (hasPermitFor(connection, asking)) return { holds_slot: true, line: null, rank: null, since: now };
+  return { holds_slot: false, line: asking.key, rank: rankOf(connection, asking, now), since: null };
+}
+
+/** How a run that waits for no permit stands to its slot. `since`: since when it has held the permit without an owner. */
+export function heldPlace(
+  { finished_at, owner, holds_slot }: RunHead,
+  now: () => number,
+  since: number | null = null,
+): Place {
+  const isReserved = holds_slot && finished_at === null && owner === null;
+  return { holds_slot, line: null, rank: null, since: isReserved ? (since ?? countable(now())) : null };
 }
 
 /** What a write changes of a run besides its head and its length. */
@@ -101,18 +114,18 @@ export function changeRun(
   now: () => number,
   { wakes, arrived, forLook = false }: RunChanges = {},
 ): void {
-  const { slot, line, rank } = run;
+  const { slot, line, rank, since } = run;
   const look = slot !== null && head.owner === null && (forLook || run.look !== 0) ? 1 : 0;
   if (slot === null) {
-    updateRow(connection, run, head, position, { wakes, arrived, look, line, rank });
+    updateRow(connection, run, head, position, { wakes, arrived, look, line, rank, since });
     return;
   }
   const holds = head.finished_at === null && head.holds_slot;
   const held = run.finished_at === null && run.holds_slot !== 0;
   const waits = look === 0 && needsPermit(line === null ? head : { ...head, blocked: null }, now());
   const keeps = held && holds;
-  if (held && !keeps) letIn(connection, slot, 1);
-  let place: Place = { holds_slot: head.holds_slot, line: null, rank: null };
+  if (held && !keeps) letIn(connection, slot, 1, now);
+  let place = heldPlace(head, now, since);
   if (waits)
     place =
       line === null
@@ -121,5 +134,5 @@ export function changeRun(
   else if (!holds && (head.owner !== null || look !== 0)) place = { ...place, rank };
   updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, arrived, look, ...place });
   if (!keeps && place.holds_slot && head.finished_at === null) countHolder(connection, slot);
-  if (line !== place.line) letIn(connection, slot, 0);
+  if (line !== place.line) letIn(connection, slot, 0, now);
 }

@@ -36,7 +36,7 @@ const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
   WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ? AND line IS NULL AND (owner IS NOT NULL OR due_at <= ?)`;
 const updateTaken = `
   UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, look = 0, wakes = 0,
-    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look), rank = CASE WHEN look THEN rank END,
+    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look), rank = CASE WHEN look THEN rank END, since = NULL,
     takeovers = takeovers + (owner IS NOT NULL)
   WHERE id = ?`;
 /** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
@@ -45,6 +45,24 @@ const updateWaiting = `
     takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
     wakes = iif(owner IS NULL, wakes, 0)
   WHERE id = ?`;
+/** A run that no process executes gives its permit back, and needs one when it is taken. */
+const updateUnused = `
+  UPDATE cadenza_runs SET holds_slot = 0, since = NULL, owner = NULL, epoch = epoch + (owner IS NOT NULL),
+    takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
+    wakes = iif(owner IS NULL, wakes, 0)
+  WHERE id = ?`;
+const hasLine = "EXISTS (SELECT 1 FROM cadenza_runs l WHERE l.line = r.slot AND l.finished_at IS NULL)";
+const selectHasLine = "SELECT 1 FROM cadenza_runs WHERE line = ? AND finished_at IS NULL LIMIT 1";
+const selectUnused = `SELECT id, agent_name, version, slot FROM cadenza_runs r
+  WHERE since <= ? AND agent_name = ? AND due_at <= ? AND ${hasLine}`;
+const selectLeft = `SELECT id, agent_name, version, slot FROM cadenza_runs r
+  WHERE finished_at IS NULL AND owner = ? AND slot IS NOT NULL AND holds_slot AND ${hasLine}`;
+/** So many runs of a version at most leave a line in one call. */
+const MAX_LEAVING = 10_000;
+const updateAside = `
+  UPDATE cadenza_runs SET line = NULL WHERE id IN (
+    SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ?
+    ORDER BY rank, id LIMIT ${MAX_LEAVING})`;
 /** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
 const MAX_JOINING = 256;
 
@@ -80,7 +98,10 @@ export function leaseEnd(connection: Connection, owner: string, now: number): nu
 /** Whether `takeRuns` would change anything. Writes nothing. */
 export function hasWork(connection: Connection, request: TakeRequest, now: number): boolean {
   const tooLong = "SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms LIMIT 1";
-  return connection.get(tooLong, now) !== undefined || choose(connection, request, now, () => true).length > 0;
+  if (connection.get(tooLong, now) !== undefined) return true;
+  const { agents, unusedForMs } = request;
+  if (unusedForMs !== undefined && unusedHolders(connection, agents, unusedForMs, now).length > 0) return true;
+  return choose(connection, request, now, () => true).length > 0;
 }
 
 /**
@@ -90,6 +111,7 @@ export function hasWork(connection: Connection, request: TakeRequest, now: numbe
 export function takeRuns(connection: Connection, request: TakeRequest, clock: () => number): readonly SqliteRow[] {
   const now = clock();
   connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
+  freeUnused(connection, request, clock);
   let joining = 0;
   const chosen = choose(connection, request, now, ({ id, needs }) => {
     if (needs === null) return true;
@@ -101,12 +123,65 @@ export function takeRuns(connection: Connection, request: TakeRequest, clock: ()
     joining += 1;
     connection.run(updateWaiting, rankOf(connection, needs, now), now, id);
     leaveInbox(connection, id, clock);
-    letIn(connection, needs.key, 0);
+    letIn(connection, needs.key, 0, clock);
     return Number(connection.get("SELECT holds_slot FROM cadenza_runs WHERE id = ?", id)?.["holds_slot"]) !== 0;
   });
   for (const id of chosen) connection.run(updateTaken, toText(request.owner), now, id);
   for (const id of chosen) leaveInbox(connection, id, clock);
   return chosen.map((id) => runRow(connection, id));
+}
+
+/** See {@link TakeRequest}. */
+function freeUnused(connection: Connection, { agents, unusedForMs }: TakeRequest, clock: () => number): void {
+  if (unusedForMs === undefined) return;
+  for (const { id, slot, agent_name, version } of unusedHolders(connection, agents, unusedForMs, clock())) {
+    if (connection.get(selectHasLine, slot) === undefined) continue;
+    connection.run(updateUnused, clock(), id);
+    leaveInbox(connection, id, clock);
+    connection.run(updateAside, slot, agent_name, version);
+    letIn(connection, slot, 1, clock);
+  }
+}
+
+interface Holder {
+  readonly id: number;
+  readonly slot: string;
+  readonly agent_name: string;
+  readonly version: string | null;
+}
+
+/** The runs of other versions of these agents that hold permits for which others wait, and that no process executes. */
+function unusedHolders(
+  connection: Connection,
+  agents: readonly AgentVersion[],
+  forMs: number,
+  now: number,
+): readonly Holder[] {
+  const before = now - forMs;
+  const versions = new Map<string, Set<string | null>>();
+  for (const { agent_name, version } of agents) {
+    const name = toText(agent_name);
+    versions.set(name, (versions.get(name) ?? new Set()).add(toTextOrNull(version)));
+  }
+  const dead = deadOwners(connection, now).filter(({ until }) => until === null || until <= before);
+  const rows = [
+    ...[...versions.keys()].flatMap((name) => connection.all(selectUnused, before, name, before)),
+    ...dead.flatMap(({ owner }) => connection.all(selectLeft, owner)),
+  ];
+  return rows
+    .map(holderOf)
+    .filter(({ agent_name, version }) => versions.get(agent_name)?.has(version) === false)
+    .toSorted((one, other) => one.id - other.id);
+}
+
+function holderOf(row: SqliteRow): Holder {
+  const { version } = row;
+  return {
+    id: Number(row["id"]),
+    slot: String(row["slot"]),
+    agent_name: String(row["agent_name"]),
+    version: typeof version === "string" ? version : null,
+  };
 }
 
 /** What has arrived for a run goes into its log: the owner for whom it was is gone. */

@@ -18,7 +18,7 @@ import { fromHead } from "./rows.ts";
 import type { RunRow } from "./run-row.ts";
 import { findRow } from "./run-row.ts";
 import { addToCounters, changeSession, isForeign } from "./sessions.ts";
-import { changeRun, countHolder, enter, hasPermitFor, needsPermit } from "./slots.ts";
+import { changeRun, countHolder, enter, hasPermitFor, heldPlace, needsPermit } from "./slots.ts";
 import { leaseEnd } from "./work.ts";
 
 /*
@@ -26,7 +26,7 @@ import { leaseEnd } from "./work.ts";
  * has to be rolled back.
  */
 
-const inserted = [...insertedColumns, "created_by", "line", "rank"];
+const inserted = [...insertedColumns, "created_by", "line", "rank", "since"];
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 
@@ -62,7 +62,7 @@ export function createRun(
   if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, asking))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
   const waits = asking !== undefined && needsPermit(head, now());
-  const place = waits ? enter(connection, asking, now()) : { holds_slot: head.holds_slot, line: null, rank: null };
+  const place = waits ? enter(connection, asking, now()) : heldPlace(head, now);
   const { changes, lastInsertRowid } = connection.run(
     insertRun,
     tenant,
@@ -80,6 +80,7 @@ export function createRun(
     toTextOrNull(userOf(created.principal) ?? null),
     place.line,
     place.rank,
+    place.since,
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
   if (asking !== undefined && place.holds_slot && head.finished_at === null) countHolder(connection, asking.key);

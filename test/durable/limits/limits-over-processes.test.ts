@@ -356,3 +356,39 @@ it("a process stays open until a run that it has accepted begins", async () => {
   await replicas.clock.advance(100);
   expect(held).toBe(0);
 });
+
+it.each(opened)(
+  "runs of a version that no process has any more give their slots to the next version ($on)",
+  async ({ open }) => {
+    const replicas = open();
+    const works = new Works();
+    const versionOf = (version: string) =>
+      defineAgent("limited", { durable: true, concurrency: { max: 1 }, version }, (input, { step }) =>
+        step("work", () => works.work(`${nameOf(input)} ${version}`)),
+      );
+    const former = replicas.start({ durability });
+    former.runtime.register(versionOf("1"));
+    for (const name of ["a", "b", "c"]) await create(former, name);
+    await replicas.clock.advance(500);
+    former.kill();
+    const next = replicas.start({ durability });
+    next.runtime.register(versionOf("2"));
+    const { run_id } = await create(next, "d");
+    await replicas.clock.advance(durability.leaseMs);
+    expect(works.begun).toEqual(["a 1"]);
+    await replicas.clock.advance(3 * durability.leaseMs);
+    expect(works.begun).toEqual(["a 1", "d 2"]);
+
+    const again = replicas.start({ durability });
+    again.runtime.register(versionOf("1"));
+    await replicas.clock.advance(durability.leaseMs);
+    expect(works.begun).toEqual(["a 1", "d 2"]);
+    works.end();
+    for (let ended = 1; ended <= 4; ended++) {
+      works.end();
+      await replicas.clock.advance(500);
+    }
+    expect((await next.runtime.getRun(run_id)).status).toBe("completed");
+    expect(works.begun).toEqual(["a 1", "d 2", "b 1", "c 1", "a 1"]);
+  },
+);

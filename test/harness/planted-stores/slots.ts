@@ -2,13 +2,16 @@ import { setImmediate as inNextTurn } from "node:timers/promises";
 import { MemoryStore } from "cadenza";
 import type { Backlog, Expected, RunHead, RunKey, RunPost, RunWrite, StoredRun, TakeRequest } from "cadenza/store";
 import { NOW } from "../../../src/stores/contract/check.ts";
-import { runId } from "../../../src/stores/contract/samples.ts";
+import { OWNER, runId } from "../../../src/stores/contract/samples.ts";
 import type { Slot } from "../internals.ts";
 import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
 import { broken, OpenStore } from "./broken-store.ts";
 
 const tooMany = "slots: a run beyond the limit is refused as `full`, and nothing changes";
 const keeps = "slots: a run that waits may keep its permit";
+const unused =
+  "take: slots of other versions that no process executes are freed for those that wait, if that is asked for";
+const ofTheDead = "take: the slot of a run with a living owner is not freed, and that of a dead one is";
 const forALook = "take: a run that was posted to with `look` is taken although its slot is full, without holding it";
 
 /** Faults in slots. */
@@ -250,7 +253,73 @@ export const slotsFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  broken(
+    "a slot that no process uses is never freed",
+    unused,
+    class extends MemoryStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        return super.take({ ...request, unusedForMs: undefined });
+      }
+    },
+  ),
+  broken(
+    "a slot is freed before the time",
+    unused,
+    class extends MemoryStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        return super.take({ ...request, unusedForMs: request.unusedForMs && 0 });
+      }
+    },
+  ),
+  broken(
+    "slots are freed also if that is not asked for",
+    unused,
+    class extends MemoryStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        return super.take({ ...request, unusedForMs: request.unusedForMs ?? 0 });
+      }
+    },
+  ),
+  broken(
+    "a freed slot goes to the next run of the same version",
+    unused,
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const held = new Set(
+          this.all()
+            .filter(isReserved)
+            .map(({ key }) => key.run_id),
+        );
+        const taken = super.take({ ...request, limit: 0 });
+        const isFreed = this.all().some((run) => held.has(run.key.run_id) && !isReserved(run));
+        return isFreed ? taken : super.take(request);
+      }
+    },
+  ),
+  broken(
+    "the slot of a dead owner is never freed",
+    ofTheDead,
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const isOwned = this.all().some(({ head }) => head.owner !== null);
+        return super.take(isOwned ? { ...request, unusedForMs: undefined } : request);
+      }
+    },
+  ),
+  broken(
+    "a living owner loses its slot",
+    ofTheDead,
+    class extends MemoryStore {
+      override renew(owner: string, forMs: number): void {
+        super.renew(owner, owner === OWNER ? 1 : forMs);
+      }
+    },
+  ),
 ];
+
+function isReserved({ head }: StoredRun): boolean {
+  return head.owner === null && head.holds_slot;
+}
 
 /** A store that uses another slot for each run. */
 function withSlot(

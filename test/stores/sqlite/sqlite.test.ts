@@ -125,7 +125,8 @@ describe("the handle", () => {
 });
 
 /** Takes away what version 13 has changed. */
-const withoutInbox = "DROP TABLE cadenza_inbox; ALTER TABLE cadenza_runs DROP COLUMN arrived";
+const withoutInbox = `DROP TABLE cadenza_inbox; ALTER TABLE cadenza_runs DROP COLUMN arrived;
+  DROP INDEX cadenza_runs_reserved; ALTER TABLE cadenza_runs DROP COLUMN since`;
 /** Takes away what versions 12 and 13 have changed. */
 const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP INDEX cadenza_runs_due; DROP TABLE cadenza_slots;
   ALTER TABLE cadenza_runs DROP COLUMN line; ALTER TABLE cadenza_runs DROP COLUMN rank;
