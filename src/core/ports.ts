@@ -190,6 +190,12 @@ export interface RunWrite {
    * since no owner takes it any more. Left out: nothing.
    */
   readonly takes?: readonly number[] | "all" | undefined;
+  /**
+   * Of a run with an owner whose head does not hold its slot: it waits for a permit. It joins the line of its slot, or
+   * keeps its place there, or the permit that it has got by now: its stored head says so, which no conflict tells. Left out:
+   * it waits for none, and gives back what it has got.
+   */
+  readonly asks?: boolean | undefined;
 }
 
 /**

@@ -15,6 +15,7 @@ import { LeasedResidence } from "./recovery/leased-residence.ts";
 import { Offers } from "./recovery/offers.ts";
 import type { DurabilityOptions } from "./recovery/options.ts";
 import { readDurability } from "./recovery/options.ts";
+import { OwnedLine } from "./recovery/owned-line.ts";
 import { RemotePosts } from "./recovery/remote-posts.ts";
 import type { Owner } from "./recovery/residency.ts";
 import { RunLoader } from "./recovery/run-loader.ts";
@@ -43,6 +44,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
     const owner: Owner = {
       worker,
       lease,
+      line: new OwnedLine(worker),
       postAbove: (key, commands) => logs.change(key, commands),
       loadAgain: (run) => loader.loadAgain(run),
       reload: (key) => loader.reload(key),

@@ -60,7 +60,9 @@ const rules: Readonly<Record<string, string>> = {
     FULL JOIN (SELECT slot, count(*) AS held FROM cadenza_runs WHERE ${heldRuns} GROUP BY slot) r ON r.slot = s.key
     WHERE ifnull(s.held, 0) <> ifnull(r.held, 0)`,
   "is in a line in which it does not wait": `SELECT run_id AS what FROM cadenza_runs WHERE line IS NOT NULL AND
-    (line IS NOT slot OR owner IS NOT NULL OR finished_at IS NOT NULL OR holds_slot OR look OR rank IS NULL OR due_at IS NULL)`,
+    (line IS NOT slot OR finished_at IS NOT NULL OR holds_slot OR look OR rank IS NULL OR (owner IS NULL AND due_at IS NULL))`,
+  "has a run behind the last rank": `SELECT r.line AS what FROM cadenza_runs r LEFT JOIN cadenza_slots s ON s.key = r.line
+    WHERE r.line IS NOT NULL AND r.rank > ifnull(s.last, r.rank - 1)`,
   "has a free permit for the first in line": `SELECT r.line AS what FROM cadenza_runs r LEFT JOIN cadenza_slots s ON s.key = r.line
     WHERE ifnull(s.held, 0) < r.slot_max AND r.id = (SELECT id FROM cadenza_runs WHERE line = r.line ORDER BY rank, id LIMIT 1)`,
 };

@@ -81,6 +81,7 @@ const writePlan = fc.record({
   wait: fc.option(fc.integer({ min: -1, max: 9 })),
   isBlocked: fc.boolean(),
   holdsSlot: fc.boolean(),
+  asks: fc.boolean(),
   takeovers: fc.nat(2),
   wake: fc.option(fc.record({ tenant, n })),
   texts: fc.array(fc.string(), { maxLength: 3 }),
@@ -145,7 +146,8 @@ const append = commands(
     const ids = run?.inbox?.map(({ id }) => id) ?? [];
     const taken = { all: "all", first: ids.slice(0, 1), rest: ids.slice(1), each: ids, none: undefined } as const;
     const whole = { ...writeOf(write, present + raise, moment), takes: taken[takes ?? "none"] };
-    return store.append(runKey(n, tenant), expected, whole);
+    const answer = await store.append(runKey(n, tenant), expected, whole);
+    return answer?.conflict === undefined && answer !== undefined ? withoutIds([answer]) : answer;
   },
 );
 
@@ -429,7 +431,7 @@ function commands<Plan>(
 }
 
 function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite {
-  const { status, owner, wait, isBlocked, holdsSlot, takeovers, wake, texts, session, feed } = plan;
+  const { status, owner, wait, isBlocked, holdsSlot, asks, takeovers, wake, texts, session, feed } = plan;
   const due_at = wait === null ? null : now + wait;
   const live = { owner, epoch, due_at, takeovers, holds_slot: holdsSlot, blocked: isBlocked ? mismatch : null };
   const heads: Record<WritePlan["status"], RunHead> = {
@@ -444,6 +446,7 @@ function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite 
     entries: texts.map((text) => part(text, at)),
     head: heads[status],
     feed,
+    asks: asks && heads[status].owner !== null && !holdsSlot ? true : undefined,
     wake: wake === null ? undefined : runKey(wake.n, wake.tenant),
     session:
       session === null
@@ -475,7 +478,8 @@ async function everything(store: Store): Promise<unknown> {
     owned: await Promise.all(OWNERS.map((owner) => store.owned(owner, 3))),
     blocked: await store.blocked({ limit: 3 }),
     backlog: sorted(await store.backlog()),
-    lines: await store.lines({ limit: 9 }),
+    // Since when a run with an owner waits is the store's own time.
+    lines: (await store.lines({ limit: 9 })).map(({ first, ...line }) => ({ ...line, first: first.key })),
     census: countsOf(await store.census()),
     leases: leasesOf(await store.workers()),
     tails: await store.tails(

@@ -52,7 +52,7 @@ export function activityOf(facts: ResidencyFacts): Activity {
 
 /**
  * How a write finds the run. `asking`: the agent cannot go on without a slot, and the run has none. No slot is free for
- * the next two: `refused` stays here without one, `queueing` leaves to wait for one in any process. `later`: it was
+ * the next two: `inLine` waits for one under its owner, `queueing` leaves to wait for one in any process. `later`: it was
  * just accepted, and has a start time. `released`: this process leaves it. `waiting`: it waits, and needs no process.
  */
 export type Situation = keyof typeof situations;
@@ -68,7 +68,7 @@ export const situations = {
   ended:     [ null,   null,    "give" ],
   blocked:   [ null,   null,    "give" ],
   asking:    [ "self", "taken", "take" ],
-  refused:   [ "self", "taken", "give" ],
+  inLine:    [ "self", "taken", "give" ],
   queueing:  [ null,   null,    "give" ],
   later:     [ null,   "next",  "keep" ],
   released:  [ null,   "next",  "keep" ],

@@ -6,6 +6,7 @@ import type { RunState } from "../../core/state.ts";
 import { isFinal, isStopped, isWaiting, startTime } from "../../core/state.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import { RunSlot } from "../../runtime/log/run-slot.ts";
+import type { WritePlan } from "../../runtime/log/run-write.ts";
 import type { Situation } from "./keeping-owners.ts";
 import { situations } from "./keeping-owners.ts";
 
@@ -35,8 +36,11 @@ export class LeasedHead {
   isReleased = false;
   /** How many wake-ups this process has handled. */
   wakes = 0;
-  /** No slot was free when this process asked for one. It leaves with the next write, or goes without until it may ask. */
-  isSlotFull = false;
+  /**
+   * `full`: no slot was free when this process asked for one, so the run leaves with the next write, or joins the line.
+   * `in line`: it waits there under its owner, as far as is known here. Undefined: neither.
+   */
+  waitsForSlot: "full" | "in line" | undefined;
   /** The run has no owner, and no process takes it before other code is registered. Null: it is not blocked. */
   blocked: Mismatch | null = null;
   readonly #owner: string;
@@ -60,6 +64,12 @@ export class LeasedHead {
   /** Whether the run has been left to any process because no slot was free. */
   get hasLeftForSlot(): boolean {
     return this.#written === "queueing";
+  }
+
+  /** Whether the write of the head that was made last asks for a permit under the owner. */
+  get asks(): WritePlan["asks"] {
+    if (this.#made !== "inLine") return undefined;
+    return this.waitsForSlot === "in line" ? "stays" : "joins";
   }
 
   expected({ epoch, owner }: RunHead, committed: number): Expected {
@@ -109,7 +119,8 @@ export class LeasedHead {
     if (isFinal(state.status)) return "ended";
     if (this.blocked !== null) return "blocked";
     if (release !== undefined) return "released";
-    if (this.#asksForSlot(state)) return this.isSlotFull ? (facts.mayLeave ? "queueing" : "refused") : "asking";
+    if (this.#asksForSlot(state))
+      return this.waitsForSlot !== undefined ? (facts.mayLeave ? "queueing" : "inLine") : "asking";
     // A run that begins later belongs to no process until then. It is not claimed for that.
     if (entries.at(-1)?.type === "created" && startTime(state) > 0) return "later";
     const isUnowned = before?.owner === null;
@@ -140,6 +151,7 @@ export class LeasedHead {
     if (before?.owner !== head.owner) this.wakes = 0;
     this.#isGivingSlot = false;
     this.#written = this.#made;
+    this.waitsForSlot = this.#made === "inLine" ? "in line" : undefined;
   }
 
   /**

@@ -16,7 +16,7 @@ import { lostError } from "../../runtime/log/refusals.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { Attempt, Outcome, ResidenceEvent, WritePlan } from "../../runtime/log/run-write.ts";
-import { isCountedByStore } from "../../runtime/runs/admission.ts";
+import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
 import { tellAboveLater } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Followed } from "./follower.ts";
@@ -58,6 +58,7 @@ export class LeasedResidence implements Residence, Followed {
       expected: before && rules.expected(before, committed),
       wake: this.#wakeFor(entries, head),
       leavesInbox: head.blocked === null ? undefined : true,
+      asks: rules.asks,
     };
   }
 
@@ -78,9 +79,34 @@ export class LeasedResidence implements Residence, Followed {
     const isClaimed = before?.owner === null && write.head.owner !== null;
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
     if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
-    if (before?.holds_slot === true && !write.head.holds_slot) this.#owner.worker.onSlotFree();
+    this.#settleLine();
+    if (before?.holds_slot === true && !write.head.holds_slot) {
+      this.#owner.worker.onSlotFree();
+      this.#owner.line.look(this.#slotKey);
+    }
     tellAboveLater(this.run, write.entries, this.#owner.postAbove);
     this.#onReaders();
+  }
+
+  /** The key of the slot of the run, which has one. */
+  get #slotKey(): string {
+    const { log, agent } = this.run;
+    return slotKeyOf(agent, log.key.tenant, createdEntry(log.state)) ?? "";
+  }
+
+  #settleLine(): void {
+    if (this.residency.head.waitsForSlot === "in line") this.#owner.line.add(this.#slotKey, this);
+    else if (this.run.slot !== undefined) this.#owner.line.remove(this.#slotKey, this);
+  }
+
+  /** The store may have given the run the permit for which it waits. */
+  #onPermit(stored: RunHead): void {
+    const { log, slot } = this.run;
+    if (!stored.holds_slot || this.residency.head.waitsForSlot !== "in line" || log.head === undefined) return;
+    this.residency.head.waitsForSlot = undefined;
+    this.#settleLine();
+    log.replaceHead({ ...log.head, holds_slot: true });
+    slot?.onCommit(false);
   }
 
   /** A write has woken a run. */
@@ -100,8 +126,8 @@ export class LeasedResidence implements Residence, Followed {
   #outcomeOf(meaning: Meaning): Outcome {
     if (meaning.is === "truncated") return this.#lostHistory(meaning.position);
     if (meaning.is === "full") {
-      this.residency.head.isSlotFull = true;
-      return { is: "again", before: () => this.residency.askForSlotLater() };
+      this.residency.head.waitsForSlot = "full";
+      return { is: "again", before: ignore };
     }
     if (meaning.is !== "woken") return meaning;
     this.residency.head.wakes = meaning.wakes;
@@ -201,7 +227,11 @@ export class LeasedResidence implements Residence, Followed {
     // A run without a head has not been written yet, so that the store cannot hold it.
     const isNew = log.head === undefined && position === undefined;
     const isSameOwner = head?.epoch === log.head?.epoch && head?.owner === log.head?.owner;
-    if (log.lost || isNew || (position === log.committed && isSameOwner)) return;
+    if (log.lost || isNew) return;
+    if (position === log.committed && isSameOwner) {
+      if (head !== undefined) this.#onPermit(head);
+      return;
+    }
     // A store deletes no run that has not ended.
     if (position === undefined && log.head !== undefined && !isFinal(log.head.status)) this.#forgetWaiting();
     if (position !== undefined && position < log.committed) log.onStored(this.#lostHistory(position));
@@ -283,6 +313,7 @@ export class LeasedResidence implements Residence, Followed {
 
   #onGone(): void {
     this.residency.end();
+    if (this.run.slot !== undefined) this.#owner.line.remove(this.#slotKey, this);
     this.#owner.onGone(this.run);
     this.#owner.worker.onRoom();
     this.#onReaders();

@@ -23,12 +23,15 @@ import type { ResidencyRule } from "./keeping-owners.ts";
 import { activities, activityOf } from "./keeping-owners.ts";
 import type { Lease } from "./lease.ts";
 import { LeasedHead } from "./leased-head.ts";
+import type { OwnedLine } from "./owned-line.ts";
 import type { Worker } from "./worker.ts";
 
 /** The process that owns loaded runs, as they see it. */
 export interface Owner {
   readonly worker: Worker;
   readonly lease: Lease;
+  /** What waits for slots under this process. */
+  readonly line: OwnedLine;
   /** Writes questions of a sub-run to a run above it that is not loaded here. */
   readonly postAbove: PostCommands;
   /** Releases the run, and loads it with the code that is registered now. */
@@ -330,18 +333,6 @@ export class Residency implements JournalEvents {
 
   get mayLeave(): boolean {
     return this.#run.durable && !this.#rule.claims;
-  }
-
-  /**
-   * The run asks for its slot again after the time of a scan, unless it has left by then to wait for one. It may be kept
-   * here: the write with which it leaves is decided again when a sub-run wakes it.
-   */
-  askForSlotLater(): void {
-    const { clock, settings } = this.#worker;
-    clock.setTimeout(() => {
-      this.head.isSlotFull = false;
-      if (!this.#run.log.lost) this.#run.log.settleHead();
-    }, settings.scanMs);
   }
 
   get hasSubRuns(): boolean {

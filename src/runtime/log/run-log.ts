@@ -495,10 +495,12 @@ export class RunLog {
     const plan = this.residence?.plan(state, entries, before, this.#committed);
     const head = plan === undefined ? localHead(state, before) : plan.head;
     // The store has it already.
-    if (head === before && entries.length === 0 && session === undefined && takes === undefined) return;
+    const isSame = head === before && plan?.asks !== "joins";
+    if (isSame && entries.length === 0 && session === undefined && takes === undefined) return;
     const added = writeOf(state, entries, head, plan?.wake, session, this.#run);
     const taken: RunWrite["takes"] = plan?.leavesInbox === true ? "all" : takes;
-    const write = taken === undefined ? added : { ...added, takes: taken };
+    const asks = plan?.asks === undefined ? undefined : true;
+    const write = taken === undefined && asks === undefined ? added : { ...added, takes: taken, asks };
     const attempt: Attempt = {
       key: this.key,
       write: fed(shared.store, write, state, this.#committed, before, this.#others?.position ?? 0),

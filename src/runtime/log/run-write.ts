@@ -57,6 +57,8 @@ export interface WritePlan {
   readonly wake: RunKey | undefined;
   /** The run is left to other processes with whatever has arrived for it. */
   readonly leavesInbox?: true | undefined;
+  /** Whether the run waits in the line of its slot: it joins with this write, which is made for that, or it is there. */
+  readonly asks?: "joins" | "stays" | undefined;
 }
 
 /**

@@ -204,6 +204,50 @@ export const slotChecks: readonly StoreCheck[] = [
     expectSame(await holders(first, 3), [3], "who holds it then");
   }),
 
+  check(
+    "slots: a run with an owner that asks for a permit gets it in its turn, and keeps its owner",
+    async ({ first }) => {
+      const holder = await create(first, 1, { slot: one, head: holding });
+      await create(first, 2, { slot: one, head: queued });
+      const key = await create(first, 3, { slot: one });
+      await append(first, key, 1, write(parts("asks"), { asks: true }));
+      await create(first, 4, { slot: one, head: queued });
+      await create(first, 5, { slot: one, asks: true });
+      await append(first, holder, 1, write([ended()], { head: over() }));
+      await append(first, key, 2, write(parts("goes on"), { asks: true }));
+      expectSame(await holders(first, 5), [2], "who holds the slot while one that came before waits");
+      await append(first, runKey(2), 1, write([ended()], { head: over() }));
+      expectSame(await holders(first, 5), [3], "who holds it then");
+      const { head: given, position } = (await first.find(key)) ?? {};
+      expectSame([given, position], [holding, 3], "the head and the length of the run that asked");
+      await append(first, key, 3, write(parts("does not know"), { asks: true }));
+      expectSame(await holders(first, 5), [3], "who holds it after a write that does not know of it");
+      await append(first, key, 4, write(parts("knows"), { head: holding }));
+      expectConflict(await tryCreate(first, 6, { slot: one, head: holding }), full, "one more");
+      await append(first, key, 5, write(parts("rests"), { head: waiting() }));
+      await append(first, runKey(4), 1, write([ended()], { head: over() }));
+      expectSame(await holders(first, 5), [5], "who holds it after the run that waited meanwhile");
+    },
+  ),
+
+  check(
+    "slots: a run with an owner that asks no more leaves the line, and gives back what it got",
+    async ({ first }) => {
+      const holder = await create(first, 1, { slot: one, head: holding });
+      const leaves = await create(first, 2, { slot: one, asks: true });
+      const gets = await create(first, 3, { slot: one, asks: true });
+      const last = await create(first, 4, { slot: one, asks: true });
+      await append(first, leaves, 1, write(parts("needs none")));
+      await append(first, holder, 1, write([ended()], { head: over() }));
+      expectSame(await holders(first, 4), [3], "who holds the slot once the first has left the line");
+      await append(first, gets, 1, write(parts("needs none")));
+      expectSame(await holders(first, 4), [4], "who holds it once it was given back");
+      await append(first, last, 1, write([ended()], { head: over() }));
+      await append(first, gets, 2, write(parts("asks"), { asks: true }));
+      expectSame(await holders(first, 4), [3], "who holds it that asks while it is free");
+    },
+  ),
+
   check("slots: a run that waits for a permit is counted as due", async ({ first }) => {
     await first.renew(OWNER, LEASE_MS);
     await create(first, 1, { slot: one, head: holding });
@@ -374,6 +418,24 @@ export const slotChecks: readonly StoreCheck[] = [
       );
       await append(first, runKey(2), 1, write([ended()], { head: over() }), 2);
       expectSame(await take(first, { agents: [versionOf("1")] }), [runId(1)], "taken of its version then");
+    },
+  ),
+
+  check(
+    "take: a run that asked under an owner who is dead keeps its place without an owner",
+    async ({ first, clock }) => {
+      await first.renew(OWNER, LEASE_MS);
+      await first.renew("living", 1_000_000);
+      const holder = await create(first, 1, { slot: one, head: { ...holding, owner: "living" } });
+      const key = await create(first, 2, { slot: one, asks: true });
+      await create(first, 3, { slot: one, head: queued });
+      expectWritten(await first.post(key, { entries: parts("arrived") }), "a post");
+      clock.set(LEASE_END);
+      expectSame(await take(first), [], "taken while the slot is full");
+      const { head: left, position } = (await first.find(key)) ?? {};
+      expectSame([left?.owner, left?.epoch, left?.takeovers, position], [null, 2, 1, 2], "the run without its owner");
+      await append(first, holder, 1, write([ended()], { head: over() }));
+      expectSame(await take(first), [runId(2)], "taken once the permit is free");
     },
   ),
 

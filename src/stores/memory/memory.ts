@@ -94,7 +94,7 @@ export class MemoryStore implements Store {
     this.#created += 1;
     tenant.add(run);
     if (write.head.finished_at === null) {
-      this.#work.begin(run);
+      this.#work.begin(run, write.asks);
       this.#sessions.enter(tenant, run);
     } else this.#end(tenant, run);
     this.#settle(tenant, run, write, messages);
@@ -111,7 +111,7 @@ export class MemoryStore implements Store {
     const messages = messagesFor(tenant, write.session);
     run.add(write.entries);
     const head = stillCancelling(run, write.head);
-    this.#replaceHead(tenant, run, isPlain ? head : stillDue(run, head));
+    this.#replaceHead(tenant, run, isPlain ? head : stillDue(run, head), write.asks);
     if (!isPlain) this.#empty(run, write.takes);
     this.#settle(tenant, run, write, messages);
     if (isPlain) return undefined;
@@ -365,9 +365,9 @@ export class MemoryStore implements Store {
     return head.holds_slot && !run.head.holds_slot && head.finished_at === null && !this.#work.hasPermitFor(run);
   }
 
-  #replaceHead(tenant: Tenant, run: MemoryRun, head: RunHead): void {
+  #replaceHead(tenant: Tenant, run: MemoryRun, head: RunHead, asks = false): void {
     if (run.head.finished_at !== null) run.head = head;
-    else if (head.finished_at === null) this.#work.change(run, head);
+    else if (head.finished_at === null) this.#work.change(run, head, false, asks);
     else {
       this.#work.end(run, head);
       this.#end(tenant, run);

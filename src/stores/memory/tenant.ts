@@ -110,6 +110,8 @@ export interface OwnSlot extends Slot {
   line: Line | null;
   /** Its place in that line, which it keeps while it is looked at. */
   rank: number | null;
+  /** Whether it waits for a permit under its owner. */
+  asks: boolean;
   /** Since when it holds a permit without an owner. */
   since: number | null;
 }
@@ -230,6 +232,14 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
 }
 
 function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
-  const own = slot && { key: slot.key, max: slot.max, isForLook: false, line: null, rank: null, since: null };
+  const own = slot && {
+    key: slot.key,
+    max: slot.max,
+    isForLook: false,
+    line: null,
+    rank: null,
+    asks: false,
+    since: null,
+  };
   return { slot: own, idempotencyKey, wakes: 0, inbox: null, due: null };
 }

@@ -29,22 +29,29 @@ export class MemoryWork {
     this.#onLeft = onLeft;
   }
 
-  begin(run: MemoryRun): void {
+  begin(run: MemoryRun, asks: boolean | undefined): void {
     this.#live.addLast(run);
+    if (run.extras?.slot) run.extras.slot.asks = asks === true;
     this.#enter(run, false);
   }
 
-  /** Gives a live run another head. With `forLook` it may be taken without a permit, until it has an owner. */
-  change(run: MemoryRun, head: RunHead, forLook = false): void {
+  /**
+   * Gives a live run another head. With `forLook` it may be taken without a permit, until it has an owner. `asks`: it waits
+   * for a permit under its owner; left out: as before.
+   */
+  change(run: MemoryRun, given: RunHead, forLook = false, asks?: boolean): void {
     const before = run.head;
     const { extras } = run;
     const slot = extras?.slot ?? null;
-    if ((slot === null || head.owner !== null) && isSameWork(before, head)) {
+    const isAsking = slot !== null && given.owner !== null && (asks ?? slot.asks);
+    const head = isAsking && before.holds_slot ? { ...given, holds_slot: true } : given;
+    if ((slot === null || (head.owner !== null && isAsking === slot.asks)) && isSameWork(before, head)) {
       run.head = head;
       return;
     }
     this.#leave(run);
     run.head = head;
+    if (slot !== null) slot.asks = isAsking;
     if (extras !== null && head.owner !== before.owner) extras.wakes = 0;
     if (slot !== null) slot.isForLook = head.owner === null && (forLook || slot.isForLook);
     this.#enter(run, before.holds_slot);
@@ -52,7 +59,7 @@ export class MemoryWork {
 
   /** Gives a live run to a process, which then checks everything that the run waits for. */
   give(run: MemoryRun, head: RunHead): void {
-    this.change(run, head);
+    this.change(run, head, false, false);
     if (run.extras === null) return;
     run.extras.wakes = 0;
     this.#onLeft(run);
@@ -233,7 +240,8 @@ export class MemoryWork {
     const holds = isLive && head.holds_slot;
     const isFree = isLive && head.owner === null;
     const hasCome = head.due_at !== null && head.due_at <= this.#clock.now();
-    const waits = isFree && run.needs !== null && hasCome && (head.blocked === null || slot.line !== null);
+    const isDue = isFree && run.needs !== null && hasCome && (head.blocked === null || slot.line !== null);
+    const waits = isDue || (isLive && slot.asks && !holds);
     const joins = waits && slot.line === null;
     line.held += Number(holds) - Number(held);
     if (slot.line !== null && !waits) {
@@ -276,8 +284,9 @@ export class MemoryWork {
       remove(line.waiting, run);
       slot.line = null;
       slot.rank = null;
-      slot.since = this.#clock.now();
       run.head = { ...run.head, holds_slot: true };
+      if (run.head.owner !== null) continue;
+      slot.since = this.#clock.now();
       this.#enqueue(run);
     }
     if (line.held === 0) this.#lines.delete(key);
@@ -302,7 +311,8 @@ export class MemoryWork {
       run.head = { ...run.head, holds_slot: false };
       slot.since = null;
       line.held -= 1;
-      for (const other of line.waiting.items) if (isSameVersion(other, run)) this.#stepAside(other, line);
+      for (const other of line.waiting.items)
+        if (isSameVersion(other, run) && other.head.owner === null) this.#stepAside(other, line);
       this.#letIn(line, slot.key);
     }
   }
@@ -402,17 +412,17 @@ function isBefore(one: MemoryRun, other: MemoryRun): boolean {
 
 function lineOf(key: string, line: Line | undefined): SlotLine | undefined {
   const first = line?.waiting.first?.item;
-  const max = first?.needs?.max;
-  if (line === undefined || first === undefined || max === undefined) return undefined;
+  const slot = first?.needs;
+  if (line === undefined || first === undefined || !slot) return undefined;
   const { agent_name, version = null } = first.created;
   const { held } = line;
   const waiting = Math.min(line.waiting.size, COUNTED_IN_LINE);
   return {
     key,
-    max,
+    max: slot.max,
     held,
     waiting,
-    first: { key: first.key, agent_name, version, due_at: first.head.due_at ?? NEVER },
+    first: { key: first.key, agent_name, version, due_at: first.head.due_at ?? slot.rank ?? NEVER },
   };
 }
 

@@ -1,6 +1,6 @@
 import { feedWrites } from "./feed.ts";
 import type { Arrivals } from "./line-sql.ts";
-import { changeFunction } from "./line-sql.ts";
+import { changeFunction, ownersInLine } from "./line-sql.ts";
 import { takeDue } from "./take-sql.ts";
 import { writesWithInbox } from "./write-sql.ts";
 
@@ -67,6 +67,7 @@ BEGIN
 END $function$;`,
     feedWrites(schema),
     changeFunction(schema, arrivals(schema)),
+    ownersInLine(schema),
     writesWithInbox(schema),
     takeDue(
       schema,

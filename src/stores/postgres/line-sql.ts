@@ -33,6 +33,8 @@ function sinceOf(due: string): string {
   return `CASE WHEN ${due} < clock - ${STALE_MS} THEN clock END`;
 }
 
+type Create = "CREATE" | "CREATE OR REPLACE";
+
 /** What a change of a run has to do with its inbox. */
 export interface Arrivals {
   readonly variables: string;
@@ -82,10 +84,60 @@ ${functions(schema)}
 `;
 }
 
-function functions(schema: string): string {
-  const first = (columns: string, key: string, from: string): string =>
-    `SELECT ${columns} FROM ${schema}.runs r WHERE r.line IS NOT NULL AND r.line = ${key} AND r.rank >= ${from}
+/** The first runs of the line of a key, from a rank on. */
+function firstInLine(schema: string, columns: string, key: string, from: string): string {
+  return `SELECT ${columns} FROM ${schema}.runs r WHERE r.line IS NOT NULL AND r.line = ${key} AND r.rank >= ${from}
     ORDER BY r.rank, r.id LIMIT`;
+}
+
+/**
+ * Takes back permits of a key, and gives those that are free to the first in line. Rows that others have locked are left
+ * out: they may wait for this key. `since`: where a run stands among the due ones from then on.
+ */
+function grantFunction(schema: string, create: Create, since: string): string {
+  return `
+${create} FUNCTION ${schema}.grant_v1(its_key text, freed integer, clock float8) RETURNS void LANGUAGE plpgsql AS $function$
+DECLARE
+  was ${schema}.slots := ${schema}.slot_v1(its_key);
+  its ${schema}.slots := was;
+  first record;
+  given bigint;
+BEGIN
+  its.held := was.held - freed;
+  its.look_at := NULL;
+  FOR n IN 0 .. ${MAX_GRANTED} LOOP
+    IF its.first < 'Infinity' THEN
+      ${firstInLine(schema, "r.rank, r.slot_max INTO first", "its_key", "its.first")} 1;
+    END IF;
+    IF its.first = 'Infinity' OR NOT FOUND THEN
+      its.first := 'Infinity';
+      EXIT;
+    END IF;
+    its.first := first.rank;
+    EXIT WHEN its.held >= first.slot_max;
+    IF n < ${MAX_GRANTED} THEN
+      SELECT r.id INTO given FROM ${schema}.runs r WHERE r.id = ANY (ARRAY(
+        ${firstInLine(schema, "r.id", "its_key", "its.first")} ${MAX_GRANTED}
+      )) AND r.line = its_key AND r.slot_max > its.held ORDER BY r.rank, r.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    END IF;
+    IF n = ${MAX_GRANTED} OR NOT FOUND THEN
+      its.look_at := clock;
+      EXIT;
+    END IF;
+    UPDATE ${schema}.runs r SET holds_slot = true, line = NULL, rank = NULL, since = ${since}
+    WHERE r.id = given;
+    its.held := its.held + 1;
+  END LOOP;
+  IF its.held = 0 AND its.first = 'Infinity' THEN
+    its.last := '-Infinity';
+  END IF;
+  IF its IS DISTINCT FROM was THEN
+    PERFORM ${schema}.put_slot_v1(its);
+  END IF;
+END $function$;`;
+}
+
+function functions(schema: string): string {
   return [
     `
 DROP FUNCTION ${schema}.create_v1(jsonb);
@@ -125,7 +177,7 @@ DECLARE
   first bigint;
 BEGIN
   IF its.first < 'Infinity' THEN
-    ${first("r.id INTO first", "its.key", "its.first")} 1;
+    ${firstInLine(schema, "r.id INTO first", "its.key", "its.first")} 1;
   END IF;
   IF its.held >= run.slot_max OR (first IS NOT NULL AND first IS DISTINCT FROM run.id) THEN
     RETURN false;
@@ -143,7 +195,7 @@ DECLARE
   is_first boolean := true;
 BEGIN
   IF its.first < 'Infinity' THEN
-    ${first("r.* INTO ahead", "its.key", "its.first")} 1;
+    ${firstInLine(schema, "r.* INTO ahead", "its.key", "its.first")} 1;
     is_first := NOT FOUND;
   END IF;
   IF is_first THEN
@@ -170,48 +222,7 @@ BEGIN
   PERFORM ${schema}.put_slot_v1(its);
   RETURN run;
 END $function$;`,
-    // Takes back permits of a key, and gives those that are free to the first in line. Rows that others have locked are left
-    // out: they may wait for this key.
-    `
-CREATE FUNCTION ${schema}.grant_v1(its_key text, freed integer, clock float8) RETURNS void LANGUAGE plpgsql AS $function$
-DECLARE
-  was ${schema}.slots := ${schema}.slot_v1(its_key);
-  its ${schema}.slots := was;
-  first record;
-  given bigint;
-BEGIN
-  its.held := was.held - freed;
-  its.look_at := NULL;
-  FOR n IN 0 .. ${MAX_GRANTED} LOOP
-    IF its.first < 'Infinity' THEN
-      ${first("r.rank, r.slot_max INTO first", "its_key", "its.first")} 1;
-    END IF;
-    IF its.first = 'Infinity' OR NOT FOUND THEN
-      its.first := 'Infinity';
-      EXIT;
-    END IF;
-    its.first := first.rank;
-    EXIT WHEN its.held >= first.slot_max;
-    IF n < ${MAX_GRANTED} THEN
-      SELECT r.id INTO given FROM ${schema}.runs r WHERE r.id = ANY (ARRAY(
-        ${first("r.id", "its_key", "its.first")} ${MAX_GRANTED}
-      )) AND r.line = its_key AND r.slot_max > its.held ORDER BY r.rank, r.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
-    END IF;
-    IF n = ${MAX_GRANTED} OR NOT FOUND THEN
-      its.look_at := clock;
-      EXIT;
-    END IF;
-    UPDATE ${schema}.runs r SET holds_slot = true, line = NULL, rank = NULL, since = ${sinceOf("r.due_at")}
-    WHERE r.id = given;
-    its.held := its.held + 1;
-  END LOOP;
-  IF its.held = 0 AND its.first = 'Infinity' THEN
-    its.last := '-Infinity';
-  END IF;
-  IF its IS DISTINCT FROM was THEN
-    PERFORM ${schema}.put_slot_v1(its);
-  END IF;
-END $function$;`,
+    grantFunction(schema, "CREATE", sinceOf("r.due_at")),
     // Places a run without an owner that was changed: due, in line, or neither. Under an owner it keeps the place that it
     // had, until it holds a permit.
     `
@@ -234,15 +245,36 @@ BEGIN
   RETURN placed;
 END $function$;`,
     changeFunction(schema),
-    createFunction(schema),
+    createFunction(schema, "CREATE"),
     wakeFunction(schema),
   ].join("\n");
 }
 
 const nothingArrives: Arrivals = { variables: "", first: "", checks: "", last: "", answer: "" };
 
+/** Runs with owners stand in line for their slots, too. */
+export function ownersInLine(schema: string): string {
+  const since = `CASE WHEN r.owner IS NULL THEN ${sinceOf("r.due_at")} END`;
+  return [grantFunction(schema, "CREATE OR REPLACE", since), createFunction(schema, "CREATE OR REPLACE")].join("\n");
+}
+
+/** What becomes of a run that asks for a permit under its owner. */
+const asking = {
+  variables: `
+  asks boolean;`,
+  before: `
+  asks := kind = 'append' AND w ? 'asks' AND run.slot <> '' AND next.owner IS NOT NULL AND next.finished_at IS NULL;
+  next.holds_slot := next.holds_slot OR asks AND run.holds_slot;`,
+  place: `IF asks AND NOT next.holds_slot THEN
+    IF run.line IS NULL THEN
+      next := join_v1(next, clock);
+    END IF;
+  ELSIF `,
+};
+
 /** As the first one, but that a run which needs a permit stands in line. `arrivals`: what it has to do with an inbox. */
 export function changeFunction(schema: string, arrivals = nothingArrives): string {
+  const hasAsking = arrivals !== nothingArrives;
   return `
 CREATE OR REPLACE FUNCTION ${schema}.change_v1(w jsonb, clock float8) RETURNS jsonb LANGUAGE plpgsql AS $function$
 DECLARE
@@ -250,7 +282,7 @@ DECLARE
   run ${schema}.runs;
   next ${schema}.runs;
   held boolean;
-  holds boolean;${arrivals.variables}
+  holds boolean;${hasAsking ? asking.variables : ""}${arrivals.variables}
 BEGIN
   SELECT * INTO run FROM ${schema}.runs r
   WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;
@@ -294,7 +326,7 @@ BEGIN
   THEN
     next.due_at := least(run.due_at, next.due_at);
   END IF;
-${arrivals.checks}
+${arrivals.checks}${hasAsking ? asking.before : ""}
   held := run.slot <> '' AND run.holds_slot AND run.finished_at IS NULL;
   holds := run.slot <> '' AND next.holds_slot AND next.finished_at IS NULL;
   IF holds AND NOT held AND NOT ${schema}.hold_v1(next) THEN
@@ -310,7 +342,7 @@ ${arrivals.checks}
   ELSIF run.owner IS NOT NULL OR run.line IS NOT NULL OR next.due_at IS DISTINCT FROM run.due_at THEN
     next.since := ${sinceOf("next.due_at")};
   END IF;
-  IF run.slot <> '' AND (next.owner IS NULL OR run.rank IS NOT NULL) THEN
+  ${hasAsking ? asking.place.replace("join_v1", `${schema}.join_v1`) : "IF "}run.slot <> '' AND (next.owner IS NULL OR run.rank IS NOT NULL) THEN
     next := ${schema}.place_v1(run, next, clock);
   END IF;
   UPDATE ${schema}.runs r SET ${changed.map((name) => `${name} = next.${name}`).join(", ")} WHERE r.id = run.id;
@@ -327,9 +359,12 @@ END $function$;`;
 }
 
 /** As the first one, but that a run which needs a permit stands in line. */
-function createFunction(schema: string): string {
+function createFunction(schema: string, create: Create): string {
+  const asks = `IF NOT added.holds_slot AND w ? 'asks' AND added.owner IS NOT NULL THEN
+      added := ${schema}.join_v1(added, clock);
+    ELSIF`;
   return `
-CREATE FUNCTION ${schema}.create_v2(w jsonb, clock float8) RETURNS jsonb LANGUAGE plpgsql AS $function$
+${create} FUNCTION ${schema}.create_v2(w jsonb, clock float8) RETURNS jsonb LANGUAGE plpgsql AS $function$
 DECLARE
   added ${schema}.runs := jsonb_populate_record(NULL::${schema}.runs, w || (w -> 'head'));
   refusal jsonb;
@@ -350,7 +385,7 @@ BEGIN
     IF refusal IS NOT NULL THEN
       RETURN refusal;
     END IF;
-    IF NOT added.holds_slot THEN
+    ${create === "CREATE" ? "IF" : asks} NOT added.holds_slot THEN
       added := ${schema}.place_v1(added, added, clock);
     ELSIF NOT ${schema}.hold_v1(added) THEN
       RETURN '{"conflict": "full"}';

@@ -189,7 +189,7 @@ export class SurveyReads {
           SELECT s.held, s.first FROM ${this.#schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1
         ) s
         CROSS JOIN LATERAL (
-          SELECT r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, r.due_at ${ofLine} 1
+          SELECT r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) AS due_at ${ofLine} 1
         ) f
         ORDER BY k.n`,
       [markedText(after), countable(limit)],

@@ -173,6 +173,8 @@ const SLACK_MS = 500;
  * whose owner is dead.
  */
 export function takeDue(schema: string, create: "CREATE" | "CREATE OR REPLACE" = "CREATE", onTaken = ""): string {
+  // A dead owner's run that stands in line stays there without it.
+  const hasOwnersInLine = create !== "CREATE";
   const candidates = (n: string, place: string, order: string, which: string): string => `SELECT r.id, r.owner, r.slot,
           r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look AS needs, r.takeovers >= suspect_from AS is_suspect,
           ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${order}, r.id) AS number
@@ -268,14 +270,14 @@ BEGIN
           ELSE
             SELECT r.* INTO run FROM ${schema}.runs r
             WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.owner IS NOT DISTINCT FROM candidate.owner
-              AND r.line IS NULL AND (r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look) = candidate.needs
+              AND ${hasOwnersInLine ? "(r.line IS NULL OR r.owner IS NOT NULL)" : "r.line IS NULL"} AND (r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look) = candidate.needs
               AND (r.owner IS NOT NULL OR r.due_at <= clock) AND (r.takeovers < suspect_from OR suspects_left > 0)
             FOR NO KEY UPDATE SKIP LOCKED;
           END IF;
           is_held := run.id IS NULL;
           IF NOT is_held THEN
             run.takeovers := run.takeovers + (run.owner IS NOT NULL)::integer;
-            IF candidate.needs THEN
+            IF candidate.needs${hasOwnersInLine ? " AND run.line IS NULL" : ""} THEN
               run := ${schema}.join_v1(run, clock);
             END IF;
             IF run.line IS NULL OR run.owner IS NOT NULL THEN
@@ -431,7 +433,7 @@ BEGIN
     UPDATE ${schema}.runs r SET line = NULL, since = clock WHERE r.id = ANY (ARRAY(
       SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = run.slot AND l.rank >= (
           SELECT s.first FROM ${schema}.slots s WHERE s.key = run.slot ORDER BY s.gen DESC LIMIT 1)
-        AND l.agent_name = run.agent_name AND l.version = run.version
+        AND l.agent_name = run.agent_name AND l.version = run.version AND l.owner IS NULL
       ORDER BY l.rank, l.id LIMIT ${MAX_ASIDE} FOR NO KEY UPDATE SKIP LOCKED));
     PERFORM ${schema}.grant_v1(run.slot, 1, clock);
   END LOOP;

@@ -293,16 +293,16 @@ function lockedKeys(schema: string): Slots {
 }
 
 /** The locks of the slots whose permits or lines writes may change, each with the number of its write. The first one has 1. */
-function slotLocks(schema: string): string {
+function slotLocks(schema: string, create: "CREATE" | "CREATE OR REPLACE", asks = ""): string {
   return `
-CREATE FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (n bigint, lock bigint) LANGUAGE sql STABLE AS $function$
+${create} FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (n bigint, lock bigint) LANGUAGE sql STABLE AS $function$
   SELECT x.n, ${schema}.slot_lock_v1(x.w ->> 'slot') FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   WHERE x.w ->> 'slot' <> ''
   UNION ALL SELECT x.n, ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id') r
   WHERE r.slot <> '' AND r.finished_at IS NULL AND CASE x.w ->> 'kind'
     WHEN 'post' THEN NOT r.holds_slot AND (x.w ? 'due' OR x.w ? 'unblocks')
-    ELSE r.line IS NOT NULL
+    ELSE r.line IS NOT NULL${asks}
       OR r.holds_slot <> ((x.w -> 'head' ->> 'holds_slot')::boolean AND x.w -> 'head' ->> 'finished_at' IS NULL)
       OR NOT r.holds_slot AND x.w -> 'head' ->> 'owner' IS NULL AND x.w -> 'head' ->> 'due_at' IS NOT NULL
     END
@@ -411,7 +411,10 @@ export function locksOfKeys(schema: string): string {
 
 /** Writes to runs that stand in line for their slots. */
 export function writesInLine(schema: string): string {
-  return slotLocks(schema) + writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema));
+  return (
+    slotLocks(schema, "CREATE") +
+    writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema))
+  );
 }
 
 /** The answer to a write that was made may have the inbox of its run. */
@@ -420,7 +423,11 @@ export function writesWithInbox(schema: string): string {
     ...lockedKeys(schema),
     refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
   };
-  return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots);
+  const asks = " OR x.w ? 'asks' AND NOT r.holds_slot";
+  return (
+    slotLocks(schema, "CREATE OR REPLACE", asks) +
+    writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots)
+  );
 }
 
 function idempotencyLocks(schema: string): string {

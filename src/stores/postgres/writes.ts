@@ -114,7 +114,7 @@ export function markedText(value: string | null): string {
   return value === null ? "" : `=${toText(value)}`;
 }
 
-function withChanges(json: WriteJson, { entries, head, session, counters, wake, feed }: RunWrite): PreparedWrite {
+function withChanges(json: WriteJson, { entries, head, session, counters, wake, feed, asks }: RunWrite): PreparedWrite {
   const whole = {
     ...json,
     head: headOf(head),
@@ -123,6 +123,7 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake, 
     ...(counters !== undefined && { counters }),
     ...(wake !== undefined && { wake: keyOf(wake) }),
     ...(feed !== undefined && { feed: feed.map(toFeedText) }),
+    ...(asks === true && { asks }),
   };
   return { json: whole, messages: session?.messages };
 }

@@ -236,11 +236,14 @@ const inbox = `
   ALTER TABLE cadenza_runs ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
 `;
 
-/* Since when runs without an owner hold a permit. */
+/* Since when runs without an owner hold a permit. Runs with an owner stand in lines, too, and are not due there. */
 const reservations = `
   ALTER TABLE cadenza_runs ADD COLUMN since INTEGER;
   UPDATE cadenza_runs SET since = due_at WHERE finished_at IS NULL AND owner IS NULL AND slot IS NOT NULL AND holds_slot;
   CREATE INDEX cadenza_runs_reserved ON cadenza_runs (agent_name, since) WHERE since IS NOT NULL;
+  DROP INDEX cadenza_runs_in_line;
+  CREATE INDEX cadenza_runs_in_line ON cadenza_runs (line, rank, id, agent_name, version, due_at, owner, finished_at)
+    WHERE finished_at IS NULL AND line IS NOT NULL;
 `;
 
 /** The version of `firstSchema`. Earlier versions were never released. */

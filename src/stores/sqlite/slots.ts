@@ -13,7 +13,8 @@ const first = "FROM cadenza_runs WHERE line = ? AND finished_at IS NULL ORDER BY
 const selectFirst = `SELECT id, slot_max ${first}`;
 const selectHeld = "SELECT held FROM cadenza_slots WHERE key = ?";
 const selectSlot = `SELECT (${selectHeld}) AS held, (SELECT id ${first}) AS first`;
-const updateLetIn = "UPDATE cadenza_runs SET holds_slot = 1, line = NULL, rank = NULL, since = ? WHERE id = ?";
+const updateLetIn = `
+  UPDATE cadenza_runs SET holds_slot = 1, line = NULL, rank = NULL, since = iif(owner IS NULL, ?, NULL) WHERE id = ?`;
 const selectLast = "SELECT last FROM cadenza_slots WHERE key = ?";
 
 /** What a permit is asked for. A run that is not written yet has no id. */
@@ -23,6 +24,8 @@ interface Asking {
   readonly max: number;
   /** The rank of a run that was looked at while it waited. */
   readonly kept?: number | null;
+  /** Whether the run waits under its owner. */
+  readonly isOwned?: boolean;
 }
 
 /** How a run stands to its slot after a write. */
@@ -80,7 +83,8 @@ export function needsPermit({ finished_at, owner, due_at, blocked, holds_slot }:
 
 /** Where a run goes that needs a permit. The permit that it gets at once is not counted. */
 export function enter(connection: Connection, asking: Asking, now: number): Place {
-  if (hasPermitFor(connection, asking)) return { holds_slot: true, line: null, rank: null, since: now };
+  const since = asking.isOwned ? null : countable(now);
+  if (hasPermitFor(connection, asking)) return { holds_slot: true, line: null, rank: null, since };
   return { holds_slot: false, line: asking.key, rank: rankOf(connection, asking, now), since: null };
 }
 
@@ -100,6 +104,8 @@ interface RunChanges {
   /** How many rows of the inbox are the run's. Left out: as many as before. */
   readonly arrived?: number;
   readonly forLook?: boolean;
+  /** Whether the run waits for a permit under its owner. Left out: as before. */
+  readonly asks?: boolean;
 }
 
 /**
@@ -109,12 +115,15 @@ interface RunChanges {
 export function changeRun(
   connection: Connection,
   run: RunRow,
-  head: RunHead,
+  given: RunHead,
   position: number,
   now: () => number,
-  { wakes, arrived, forLook = false }: RunChanges = {},
+  { wakes, arrived, forLook = false, asks }: RunChanges = {},
 ): void {
   const { slot, line, rank, since } = run;
+  const isOwned = given.owner !== null && given.finished_at === null;
+  const isAsking = slot !== null && isOwned && (asks ?? line !== null);
+  const head = isAsking && run.holds_slot !== 0 ? { ...given, holds_slot: true } : given;
   const look = slot !== null && head.owner === null && (forLook || run.look !== 0) ? 1 : 0;
   if (slot === null) {
     updateRow(connection, run, head, position, { wakes, arrived, look, line, rank, since });
@@ -122,14 +131,15 @@ export function changeRun(
   }
   const holds = head.finished_at === null && head.holds_slot;
   const held = run.finished_at === null && run.holds_slot !== 0;
-  const waits = look === 0 && needsPermit(line === null ? head : { ...head, blocked: null }, now());
+  const isDue = look === 0 && needsPermit(line === null ? head : { ...head, blocked: null }, now());
+  const waits = isDue || (isAsking && !holds);
   const keeps = held && holds;
   if (held && !keeps) letIn(connection, slot, 1, now);
   let place = heldPlace(head, now, since);
   if (waits)
     place =
       line === null
-        ? enter(connection, { id: run.id, key: slot, max: Number(run.slot_max), kept: rank }, now())
+        ? enter(connection, { id: run.id, key: slot, max: Number(run.slot_max), kept: rank, isOwned }, now())
         : { ...place, line, rank };
   else if (!holds && (head.owner !== null || look !== 0)) place = { ...place, rank };
   updateRow(connection, run, { ...head, holds_slot: place.holds_slot }, position, { wakes, arrived, look, ...place });

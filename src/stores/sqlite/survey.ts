@@ -30,7 +30,7 @@ const selectLines = `
   )
   SELECT k.key, (SELECT held FROM cadenza_slots s WHERE s.key = k.key) AS held,
     (SELECT count(*) FROM (SELECT 1 FROM ${inLine} AND line = k.key LIMIT ${COUNTED_IN_LINE})) AS waiting,
-    r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, r.due_at
+    r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) AS due_at
   FROM keys k JOIN cadenza_runs r
   ON r.id = (SELECT id FROM ${inLine} AND line = k.key ORDER BY rank, id LIMIT 1)
   WHERE k.key IS NOT NULL ORDER BY k.key`;

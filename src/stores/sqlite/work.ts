@@ -36,7 +36,7 @@ const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
   WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ? AND line IS NULL AND (owner IS NOT NULL OR due_at <= ?)`;
 const updateTaken = `
   UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, look = 0, wakes = 0,
-    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look), rank = CASE WHEN look THEN rank END, since = NULL,
+    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look), rank = CASE WHEN look THEN rank END, since = NULL, line = NULL,
     takeovers = takeovers + (owner IS NOT NULL)
   WHERE id = ?`;
 /** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
@@ -61,7 +61,7 @@ const selectLeft = `SELECT id, agent_name, version, slot FROM cadenza_runs r
 const MAX_LEAVING = 10_000;
 const updateAside = `
   UPDATE cadenza_runs SET line = NULL WHERE id IN (
-    SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ?
+    SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ? AND owner IS NULL
     ORDER BY rank, id LIMIT ${MAX_LEAVING})`;
 /** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
 const MAX_JOINING = 256;
@@ -213,7 +213,7 @@ export function readBacklog(connection: Connection, now: number): readonly Backl
      UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_due
      WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at <= ? GROUP BY agent_name, version
      UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_in_line
-     WHERE finished_at IS NULL AND line IS NOT NULL AND due_at <= ? GROUP BY agent_name, version`,
+     WHERE finished_at IS NULL AND line IS NOT NULL AND owner IS NULL AND due_at <= ? GROUP BY agent_name, version`,
     now,
     now,
   );

@@ -61,8 +61,10 @@ export function createRun(
   const asking = slot && { key: toText(slot.key), max: countable(slot.max) };
   if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, asking))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
-  const waits = asking !== undefined && needsPermit(head, now());
-  const place = waits ? enter(connection, asking, now()) : heldPlace(head, now);
+  const isOwned = head.owner !== null && head.finished_at === null;
+  const asks = write.asks === true && isOwned && !head.holds_slot;
+  const waits = asking !== undefined && (asks || needsPermit(head, now()));
+  const place = waits ? enter(connection, { ...asking, isOwned }, now()) : heldPlace(head, now);
   const { changes, lastInsertRowid } = connection.run(
     insertRun,
     tenant,
@@ -111,7 +113,10 @@ export function appendToRun(
   const { arrived, added } =
     run.arrived === 0 ? noInbox : changeInbox(connection, key, run, position + entries.length, write.takes, now);
   const length = position + entries.length + added;
-  changeRun(connection, run, stillDue(run, stillCancelling(run, head)), length, now, { arrived });
+  changeRun(connection, run, stillDue(run, stillCancelling(run, head)), length, now, {
+    arrived,
+    asks: write.asks === true,
+  });
   settle(connection, key, fromText(run.agent_name), write, now);
   return arrived === 0 || head.owner === null ? undefined : readInbox(connection, key, run.id);
 }
@@ -164,7 +169,11 @@ export function claimRun(
   // The process that claims a run checks everything that the run waits for.
   const added = run.arrived === 0 ? 0 : emptyInbox(connection, key, run.id, expected.position, now);
   const length = expected.position + added;
-  changeRun(connection, run, stillCancelling(run, head), length, now, { wakes: 0, arrived: 0 });
+  changeRun(connection, run, stillCancelling(run, head), length, now, {
+    wakes: 0,
+    arrived: 0,
+    asks: false,
+  });
   return undefined;
 }
 

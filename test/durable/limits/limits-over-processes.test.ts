@@ -392,3 +392,38 @@ it.each(opened)(
     expect(works.begun).toEqual(["a 1", "d 2", "b 1", "c 1", "a 1"]);
   },
 );
+
+it.each(opened)("a plain run that was answered gets its slot before those that come later ($on)", async ({ open }) => {
+  const replicas = open();
+  const works = new Works();
+  const agent = defineAgent("limited", { concurrency: { max: 1 } }, async (input, { ask }) => {
+    const name = nameOf(input);
+    await works.work(name);
+    if (!name.startsWith("ask")) return name;
+    await ask("Well?");
+    await works.work(`${name} again`);
+    return name;
+  });
+  const one = replicas.start({ durability });
+  one.runtime.register(agent);
+  const other = replicas.start({ durability });
+  other.runtime.register(agent);
+  const { run_id } = await create(one, "ask");
+  await replicas.clock.advance(50);
+  for (const name of ["a", "b"]) await create(other, name);
+  await replicas.clock.advance(50);
+  works.end();
+  await replicas.clock.advance(500);
+  expect(works.begun).toEqual(["ask", "a"]);
+  await one.runtime.resume({ run_id, await_resume: { ok: true }, mode: "async" });
+  await replicas.clock.advance(500);
+  for (const name of ["c", "d"]) await create(other, name);
+  for (let ended = 1; ended <= 5; ended++) {
+    works.end();
+    await replicas.clock.advance(500);
+  }
+  works.end();
+  await replicas.clock.advance(500);
+  expect(works.begun).toEqual(["ask", "a", "b", "ask again", "c", "d"]);
+  expect((await one.runtime.getRun(run_id)).status).toBe("completed");
+});

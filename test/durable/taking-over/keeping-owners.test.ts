@@ -111,7 +111,7 @@ const rows: readonly (readonly [Situation, what: string, Write, Left])[] = [
   ["asking", "at its begin", { log: logs.created, written: 1, before: undefined, facts: { slot: queued } }, ["me", null, true, 0]],
   ["asking", "to go on", { log: [...logs.awaiting, resumed("ask#1")], written: 1, before: unowned, facts: { slot: queued } }, ["me", null, true, 5]],
   ["asking", "for a step beside a question", { log: logs.awaiting, written: 0, before: mine, facts: { slot: { ...queued, hasQueuedBodies: true } } }, ["me", TAKEN, true, 4]],
-  ["refused", "with a step at work", { log: logs["in-progress"], written: 0, before: mine, facts: { slot: queued }, is: ["full"] }, "-"],
+  ["inLine", "with a step at work", { log: logs["in-progress"], written: 0, before: mine, facts: { slot: queued }, is: ["full"] }, "-"],
   ["queueing", "with nothing at work", { log: logs["in-progress"], written: 0, before: mine, facts: { slot: queued, mayLeave: true }, is: ["full"] }, ["none", null, false, 5]],
   ["queueing", "with entries", { log: [...logs["in-progress"], emits], written: 1, before: mine, facts: { slot: queued, mayLeave: true }, is: ["full"] }, ["none", null, false, 4]],
   ["queueing", "whatever it waits for", { log: logs.awaiting, written: 0, before: { ...mine, status: "awaiting" }, facts: { slot: { ...queued, hasQueuedBodies: true }, mayLeave: true }, is: ["full"] }, ["none", null, false, 5]],
@@ -147,7 +147,7 @@ const rows: readonly (readonly [Situation, what: string, Write, Left])[] = [
 /** The head that the write leaves. */
 function headOf({ log, written, before, facts, is = [], blocked }: Write): RunHead {
   const head = new LeasedHead(ME, { ...atWork, ...facts });
-  if (is.includes("full")) head.isSlotFull = true;
+  if (is.includes("full")) head.waitsForSlot = "full";
   if (is.includes("releasing")) head.isReleased = true;
   if (is.includes("taken over")) head.isTakenOver = true;
   if (is.includes("sound")) head.isSound = true;

@@ -9,6 +9,8 @@ import { broken, OpenStore } from "./broken-store.ts";
 
 const tooMany = "slots: a run beyond the limit is refused as `full`, and nothing changes";
 const keeps = "slots: a run that waits may keep its permit";
+const asked = "slots: a run with an owner that asks for a permit gets it in its turn, and keeps its owner";
+const asksNoMore = "slots: a run with an owner that asks no more leaves the line, and gives back what it got";
 const unused =
   "take: slots of other versions that no process executes are freed for those that wait, if that is asked for";
 const ofTheDead = "take: the slot of a run with a living owner is not freed, and that of a dead one is";
@@ -163,6 +165,60 @@ export const slotsFaults: readonly BrokenStore[] = [
       override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         this.#isFree ||= !write.head.holds_slot && super.find(key)?.head.holds_slot === true;
         return super.append(key, expected, write);
+      }
+    },
+  ),
+  broken(
+    "a run with an owner that asks for a permit is not in the line",
+    asked,
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, { asks: _asks, ...write }: RunWrite): Written {
+        return super.append(key, expected, write);
+      }
+    },
+  ),
+  broken(
+    "a run that is created with an owner and asks for a permit is not in the line",
+    asked,
+    class extends MemoryStore {
+      override create(key: RunKey, { asks: _asks, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
+        return super.create(key, write, idempotencyKey);
+      }
+    },
+  ),
+  broken(
+    "an owner that does not know of its permit gives it back",
+    asked,
+    class extends OpenStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
+        const isGiven = super.find(key)?.head.holds_slot === true;
+        return super.append(key, expected, isGiven ? { ...write, asks: undefined } : write);
+      }
+    },
+  ),
+  broken(
+    "a run that has asked once waits for ever",
+    asksNoMore,
+    class extends MemoryStore {
+      readonly #asked = new Set<string>();
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        if (write.asks === true) this.#asked.add(key.run_id);
+        return super.create(key, write, idempotencyKey);
+      }
+      override append(key: RunKey, expected: Expected, write: RunWrite): Written {
+        const asks = write.asks === true || this.#asked.has(key.run_id);
+        return super.append(key, expected, { ...write, asks });
+      }
+    },
+  ),
+  broken(
+    "a dead owner keeps what waits under it",
+    "take: a run that asked under an owner who is dead keeps its place without an owner",
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const dead = this.all().filter(({ head }) => head.owner === OWNER && !head.holds_slot);
+        if (dead.length > 0) super.renew(OWNER, 1);
+        return super.take(request);
       }
     },
   ),

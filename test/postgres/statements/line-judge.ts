@@ -13,8 +13,8 @@ export async function lineComplaints(pool: Pick<pg.Pool, "query">, schema: strin
     UNION ALL
     SELECT 'rows of ' || key || ': ' || count(*) FROM ${schema}.slots GROUP BY key HAVING count(*) > 1
     UNION ALL
-    SELECT 'in line: ' || run_id || ' ' || row_to_json(r) FROM ${schema}.runs r WHERE line IS NOT NULL AND (owner IS NOT NULL
-      OR holds_slot OR for_look OR finished_at IS NOT NULL OR due_at IS NULL OR since IS NOT NULL OR rank IS NULL OR line <> slot)
+    SELECT 'in line: ' || run_id || ' ' || row_to_json(r) FROM ${schema}.runs r WHERE line IS NOT NULL AND (
+      holds_slot OR for_look OR finished_at IS NOT NULL OR owner IS NULL AND due_at IS NULL OR since IS NOT NULL OR rank IS NULL OR line <> slot)
     UNION ALL
     SELECT 'permit of ' || key || ' is free, and its first waits' FROM heads h JOIN newest n USING (key)
       WHERE n.held < h.slot_max AND n.look_at IS NULL
