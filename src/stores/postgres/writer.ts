@@ -27,13 +27,26 @@ const MAX_TRIES = 8;
 const OVERDUE = 0.25;
 /** The share of the time of a call that a statement may take whose writes hold up others. */
 const SHORT = 0.5;
+/** For how many times the time of a call creations stay apart: one that returns too early costs the others `OVERDUE` of it. */
+const APART = 4;
+/** How many statements each of the lanes has at a time that are beside the first one. */
+const WIDTH = { second: 1, creations: 2 } as const;
+/** Which share of the creations that are apart goes together: the ones beside one without an answer get none either. */
+const SHARE_OF_CREATIONS = 1 / 8;
 
 /** What the database answers to a write: null if it was made. */
 export type Answer = unknown;
 
+/** A lane beside the first one. */
+type Lane = keyof typeof WIDTH;
+
 interface Job {
   write: PreparedWrite;
   text: string;
+  /** Undefined: the first one. */
+  lane: Lane | undefined;
+  /** Whether a statement of such a lane has it. */
+  isUnderWay: boolean;
   /** The run and the session that it changes. Writes to the same ones are made in the order of the calls. */
   readonly keys: readonly string[];
   readonly resolve: (answer: Answer) => void;
@@ -59,6 +72,9 @@ const clock = machineClock(silentLogger);
  * There is a second lane, so that no write holds up those of other runs. It has one statement at a time: a batch that has
  * got no answer for a while, or writes that lack a lock, or ones that were in a statement without an answer. These
  * go alone. While a run has a write there, its later writes go there too.
+ *
+ * Creations have a lane of their own for some time after one was without an answer for a while: its caller may try again with
+ * another run, which no write is known of. There a second statement takes what comes while one gets no answer.
  */
 export class Writer {
   readonly #connection: Connection;
@@ -68,11 +84,13 @@ export class Writer {
   #shard = Math.floor(systemChance() * SHARDS);
   readonly #queue: Job[] = [];
   #sending: Promise<void> | undefined;
-  /** The writes of the second lane, in the order of the calls. */
+  /** The writes of the other lanes, in the order of the calls. */
   #late: Job[] = [];
-  /** While a statement of the second lane is under way. */
-  #second: Promise<void> | undefined;
-  /** How many writes of the second lane change a run or a session. */
+  /** The statements of the other lanes that are under way. */
+  readonly #underWay = { second: new Set<Promise<void>>(), creations: new Set<Promise<void>>() };
+  /** Until when creations have their own lane, by the monotonic clock. */
+  #apartUntil = Number.NEGATIVE_INFINITY;
+  /** How many writes of the other lanes change a run or a session. */
   readonly #held = new Map<string, number>();
   /** The runs whose writes were in a statement without an answer. */
   readonly #suspects = new Set<string>();
@@ -93,7 +111,7 @@ export class Writer {
     let job: Job | undefined;
     const answer = new Promise<Answer>((resolve, reject) => {
       const until = clock.monotonic() + this.#connection.timeoutMs + moreMs(text.length);
-      const untried = { tries: 0, triedAt: 0, refusal: undefined, isOver: false };
+      const untried = { lane: undefined, isUnderWay: false, tries: 0, triedAt: 0, refusal: undefined, isOver: false };
       job = { write, text, keys: keysOf(write), resolve, reject, until, ...untried };
       this.#queue.push(job);
       this.#sending ??= endOf(silentLogger, this.#sendAll());
@@ -115,7 +133,8 @@ export class Writer {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#sending;
-    while (this.#second !== undefined) await this.#second;
+    const { second, creations } = this.#underWay;
+    while (second.size + creations.size > 0) await Promise.all([...second, ...creations]);
   }
 
   async #sendAll(): Promise<void> {
@@ -130,13 +149,17 @@ export class Writer {
     }
   }
 
-  /** The next writes, without those that have to go over the second lane. */
+  /** The next writes, without those that have to go over another lane. A new lease is there before the runs of its owner. */
   #nextBatch(): readonly Job[] {
     let characters = 0;
     const batch: Job[] = [];
     let count = 0;
+    let areApart = clock.monotonic() < this.#apartUntil;
     for (const job of this.#queue) {
-      const isLate = job.keys.some((key) => this.#held.has(key) || this.#suspects.has(key));
+      const isSuspect = job.keys.some((key) => this.#suspects.has(key));
+      const isHeld = isSuspect || job.keys.some((key) => this.#held.has(key));
+      const isLate = isHeld || (areApart && isCreation(job));
+      if (job.write.json["kind"] === "lease") areApart = false;
       if (!isLate && !job.isOver) {
         characters += job.text.length;
         if (batch.length > 0 && (batch.length >= MAX_WRITES || characters > MAX_CHARACTERS)) break;
@@ -144,8 +167,8 @@ export class Writer {
       }
       count += 1;
       if (!isLate || job.isOver) continue;
-      if (job.keys.some((key) => this.#suspects.has(key))) job.tries = 1;
-      this.#putOff(job);
+      if (isSuspect) job.tries = 1;
+      this.#putOff(job, isHeld ? "second" : "creations");
     }
     this.#queue.splice(0, count);
     return batch;
@@ -159,7 +182,8 @@ export class Writer {
     let clear = ignore;
     const overdue = new Promise<void>((resolve) => {
       clear = clock.setTimeout(() => {
-        isOverdue = this.#second === undefined;
+        if (batch.some(isCreation)) this.#setApart();
+        isOverdue = this.#underWay.second.size === 0;
         if (isOverdue) resolve();
       }, OVERDUE * timeoutMs);
     });
@@ -167,14 +191,24 @@ export class Writer {
     clear();
     if (!isOverdue) return;
     for (const { keys } of batch) this.#hold(keys);
-    this.#second = endOf(silentLogger, this.#untilAnswered(batch, sent));
+    this.#occupy("second", async () => {
+      await sent;
+      for (const { keys } of batch) this.#letGo(keys);
+    });
   }
 
-  async #untilAnswered(batch: readonly Job[], sent: Promise<unknown>): Promise<void> {
-    await sent;
-    for (const { keys } of batch) this.#letGo(keys);
-    this.#second = undefined;
-    this.#sendLate();
+  #setApart(): void {
+    this.#apartUntil = clock.monotonic() + APART * this.#connection.timeoutMs;
+  }
+
+  /** Occupies a lane with a statement. */
+  #occupy(lane: Lane, work: () => Promise<unknown>): void {
+    const done = endOf(silentLogger, work()).then(() => {
+      this.#underWay[lane].delete(done);
+      this.#sendLate("second");
+      this.#sendLate("creations");
+    });
+    this.#underWay[lane].add(done);
   }
 
   #hold(keys: readonly string[]): void {
@@ -189,29 +223,41 @@ export class Writer {
     }
   }
 
-  /** Hands a write to the second lane. */
-  #putOff(job: Job): void {
-    this.#hold(job.keys);
-    this.#late.push(job);
-    this.#sendLate();
+  /** Hands a write to another lane. If it was in one, it keeps its place in the order. */
+  #putOff(job: Job, lane: Lane): void {
+    if (job.lane === undefined) {
+      this.#hold(job.keys);
+      this.#late.push(job);
+    }
+    job.lane = lane;
+    this.#sendLate(lane);
   }
 
-  #sendLate(): void {
-    if (this.#second !== undefined || this.#late.length === 0) return;
-    this.#second = endOf(silentLogger, this.#sendOneLate());
+  /** Sends what another lane may send now. */
+  #sendLate(lane: Lane): void {
+    if (this.#underWay[lane].size < WIDTH[lane] && this.#nextLate(lane).length > 0)
+      this.#occupy(lane, () => this.#sendOneLate(lane));
   }
 
-  async #sendOneLate(): Promise<void> {
+  async #sendOneLate(lane: Lane): Promise<void> {
     // What was handed in within this turn goes together.
     await clock.turn();
-    const batch = this.#nextLate();
-    if (batch.length > 0) await this.#tryLate(batch);
-    this.#second = undefined;
+    const batch = this.#nextLate(lane);
+    for (const job of batch) job.isUnderWay = true;
+    if (batch.length > 0) await (lane === "second" ? this.#tryLate(batch) : this.#create(batch));
+    for (const job of batch) job.isUnderWay = false;
     this.#late = this.#late.filter((job) => {
-      if (job.isOver) this.#letGo(job.keys);
-      return !job.isOver;
+      const isDone = job.isOver && !job.isUnderWay;
+      if (isDone) this.#letGo(job.keys);
+      return !isDone;
     });
-    this.#sendLate();
+  }
+
+  async #create(batch: readonly Job[]): Promise<void> {
+    const { timeoutMs } = this.#connection;
+    const since = clock.monotonic();
+    await this.#send(batch, batch.length > 1 ? SHORT * timeoutMs : timeoutMs);
+    if (clock.monotonic() - since > OVERDUE * timeoutMs) this.#setApart();
   }
 
   async #tryLate(batch: readonly Job[]): Promise<void> {
@@ -230,17 +276,17 @@ export class Writer {
   }
 
   /**
-   * What the second lane sends next: together all that it has not tried, and else the one that was tried least recently.
-   * None comes before an earlier write to the same run or session.
+   * What a lane sends next: together all that it has not tried, and else the one that was tried least recently. None comes
+   * before an earlier write to the same run or session.
    */
-  #nextLate(): readonly Job[] {
+  #nextLate(lane: Lane): readonly Job[] {
     const before = new Set<string>();
     const fresh: Job[] = [];
     let next: Job | undefined;
     let characters = 0;
     for (const job of this.#late) {
-      if (job.isOver) continue;
-      const isFirst = !job.keys.some((key) => before.has(key));
+      if (job.isOver && !job.isUnderWay) continue;
+      const isFirst = !job.isUnderWay && job.lane === lane && !job.keys.some((key) => before.has(key));
       if (job.tries === 0 && isFirst) {
         characters += job.text.length;
         if (fresh.length < MAX_WRITES && (fresh.length === 0 || characters <= MAX_CHARACTERS)) {
@@ -251,6 +297,7 @@ export class Writer {
       if (job.tries > 0 && isFirst && (next === undefined || job.triedAt < next.triedAt)) next = job;
       for (const key of job.keys) before.add(key);
     }
+    if (lane === "creations") return fresh.slice(0, Math.ceil(SHARE_OF_CREATIONS * fresh.length));
     if (fresh.length > 0) return fresh;
     return next === undefined ? [] : [next];
   }
@@ -264,7 +311,7 @@ export class Writer {
       const answers = await this.#call(batch, limitMs, waitMs);
       if (Array.isArray(answers)) {
         for (const [index, job] of batch.entries()) {
-          if (answers[index] === "busy") this.#putOff(job);
+          if (answers[index] === "busy") this.#putOff(job, "second");
           else this.#settle(job, answers[index]);
         }
         return true;
@@ -297,8 +344,8 @@ export class Writer {
         return true;
       }
       // A new run may wait for one that another transaction adds.
-      const rest = isAgain ? [] : batch.filter(({ write }) => write.json["kind"] !== "create");
-      for (const job of batch) if (!rest.includes(job)) this.#putOff(job);
+      const rest = isAgain ? [] : batch.filter((job) => !isCreation(job));
+      for (const job of batch) if (!rest.includes(job)) this.#putOff(job, "second");
       return rest.length === 0 || this.#send(rest, limitMs, waitMs, true);
     }
     const outcome = outcomeOf(error);
@@ -347,6 +394,10 @@ export class Writer {
       job.reject(failure);
     }
   }
+}
+
+function isCreation({ write }: Job): boolean {
+  return write.json["kind"] === "create";
 }
 
 function moreMs(characters: number): number {

@@ -26,6 +26,8 @@ const TIMEOUT_MS = 2_000;
 const LOCKED_MS = 2_500;
 /** No write of another run takes longer. */
 const MOST_MS = 1_000;
+/** After so long a statement without an answer does not hold up the next one any more. */
+const OVERDUE_MS = TIMEOUT_MS / 4;
 
 describe.skipIf(missing !== undefined)(`writes beside what does not move${missing ? `: ${missing}` : ""}`, () => {
   let real: pg.Pool;
@@ -203,6 +205,65 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     expect(hung).toBeGreaterThan(stillHung);
     isOn = false;
     await made;
+  });
+
+  /** Lets the statements hang that create runs with this label, until the returned function is called. */
+  const hangCreations = (label: string) => {
+    let hung = 0;
+    pool.hook = (run, _sql, parameter) => {
+      if (!String(parameter).includes(label)) return run();
+      hung += 1;
+      return new Promise(() => {});
+    };
+    return () => {
+      pool.hook = (run) => run();
+      return hung;
+    };
+  };
+
+  it("a creation without an answer delays others once, also if each attempt creates another run", async () => {
+    for (const n of [1, 2, 3]) await create(store, n);
+    const letGo = hangCreations("it hangs");
+    let attempts = 1_000;
+    const hang = () => tryCreate(store, attempts++, { created: { labels: { why: "it hangs" } } });
+    await expect(hang()).rejects.toThrow("no answer");
+    const made = untilMade(hang);
+    const longest = async (one: (n: number) => Promise<unknown>) => {
+      let longestMs = 0;
+      const start = performance.now();
+      for (let n = 1; performance.now() - start < 2 * LOCKED_MS; n++) {
+        const since = performance.now();
+        await one(n);
+        longestMs = Math.max(longestMs, performance.now() - since);
+      }
+      return longestMs;
+    };
+    const all = await Promise.all([
+      ...[1, 2, 3].map((n) => longest((position) => append(store, runKey(n), position, write(parts("x"))))),
+      ...[1, 2, 3].map((n) => longest((m) => create(store, n * 10_000 + m))),
+    ]);
+    expect(Math.max(...all)).toBeLessThan(OVERDUE_MS);
+    expect(letGo()).toBeGreaterThan(2);
+    await made;
+  });
+
+  it("creations go with other writes again some time after one was without an answer", async () => {
+    const quick = await openPostgresStore({ pool, schema, hints: false, timeoutMs: TIMEOUT_MS / 10 });
+    await create(quick, 1);
+    let runs = 1;
+    const statements = async () => {
+      pool.statements.length = 0;
+      await Promise.all([append(quick, runKey(1), runs++, write(parts("x"))), create(quick, runs)]);
+      return pool.statements.filter((sql) => sql.includes("try_write")).length;
+    };
+    expect(await statements()).toBe(1);
+    const letGo = hangCreations("it hangs");
+    const hung = tryCreate(quick, 1_000, { created: { labels: { why: "it hangs" } } });
+    await expect(hung).rejects.toThrow("no answer");
+    letGo();
+    expect(await statements()).toBe(2);
+    await expect.poll(statements, { timeout: 10 * TIMEOUT_MS }).toBe(1);
+    await quick.close();
   });
 
   it("a statement that arrives after its deadline takes no runs", async () => {
