@@ -6,8 +6,13 @@ import { writesWithInbox } from "./write-sql.ts";
 
 /*
  * What has arrived for runs with owners. A row is a post; ids are never used again. A post, and a write that takes posts or
- * removes the owner, lock the row of the run: so a post goes either into the inbox of an owner, or into the log. `arrived`
- * is how many rows of the inbox are the run's: an owner reads it with each write.
+ * removes the owner, lock the row of the run: so a post goes either into the inbox of an owner, or into the log, and the ids
+ * of a run are committed in their order. `arrived` is 1 while the inbox has rows of the run, else 0: an owner reads them with
+ * each write.
+ *
+ * While an old transaction is open, the server keeps what was taken and each former state of the row of a run, and would walk
+ * all of it at each statement. So no row of the inbox up to `taken_to` is left, and none is looked for there; and only the
+ * first post that an owner finds changes the row of its run.
  *
  * An owner of an earlier release knows no inbox. Its next write finds in the log what has arrived, and is refused as changed,
  * as it was before: then it reads the log, and decides again.
@@ -16,10 +21,15 @@ import { writesWithInbox } from "./write-sql.ts";
 /** Of how many posts is told at once. */
 const MOST_ARRIVED = 256;
 
-/** The inbox of a run as JSON; null for an empty one. `limit`: at most so many posts. */
+/** The inbox of a row of `runs` as JSON; null for an empty one. `limit`: at most so many posts. */
 export function inboxOf(schema: string, run: string, limit: number | "ALL"): string {
   return `(SELECT jsonb_agg(jsonb_build_array(i.id, i.count, i.lines) ORDER BY i.id) FROM (
-      SELECT i.id, i.count, i.lines FROM ${schema}.inbox i WHERE i.run = ${run} ORDER BY i.id LIMIT ${limit}) i)`;
+      SELECT i.id, i.count, i.lines FROM ${schema}.inbox i WHERE ${isLeftOf(run)} ORDER BY i.id LIMIT ${limit}) i)`;
+}
+
+/** Which rows `i` are the inbox of a row of `runs`. */
+function isLeftOf(run: string): string {
+  return `i.run = ${run}.id AND i.id > coalesce(${run}.taken_to, 0)`;
 }
 
 /** The first part of an inbox. */
@@ -30,7 +40,7 @@ export function firstOf(schema: string, run: string): string {
 export function inbox(schema: string): string {
   return [
     `
-ALTER TABLE ${schema}.runs ADD COLUMN arrived integer NOT NULL DEFAULT 0;
+ALTER TABLE ${schema}.runs ADD COLUMN arrived integer NOT NULL DEFAULT 0, ADD COLUMN taken_to bigint;
 CREATE TABLE ${schema}.inbox (
   run bigint NOT NULL,
   id bigint GENERATED ALWAYS AS IDENTITY,
@@ -53,17 +63,20 @@ CREATE FUNCTION ${schema}.leave_inbox_v1(its_id bigint, clock float8) RETURNS vo
 DECLARE
   run ${schema}.runs;
   post record;
+  last bigint;
 BEGIN
   SELECT * INTO run FROM ${schema}.runs r WHERE r.id = its_id;
-  FOR post IN SELECT * FROM ${schema}.inbox i WHERE i.run = its_id ORDER BY i.id LOOP
+  FOR post IN SELECT * FROM ${schema}.inbox i WHERE ${isLeftOf("run")} ORDER BY i.id LOOP
     INSERT INTO ${schema}.entries (run, position, lines) VALUES (its_id, run.position, post.lines);
     run.position := run.position + post.count;
     IF post.feed IS NOT NULL THEN
       PERFORM ${schema}.tell_feed_v1(run, post.feed, clock);
     END IF;
+    last := post.id;
   END LOOP;
-  DELETE FROM ${schema}.inbox i WHERE i.run = its_id;
-  UPDATE ${schema}.runs r SET position = run.position, arrived = 0 WHERE r.id = its_id;
+  DELETE FROM ${schema}.inbox i WHERE ${isLeftOf("run")};
+  UPDATE ${schema}.runs r SET position = run.position, arrived = 0, taken_to = coalesce(last, run.taken_to)
+  WHERE r.id = its_id;
 END $function$;`,
     feedWrites(schema),
     changeFunction(schema, arrivals(schema)),
@@ -84,12 +97,15 @@ function arrivals(schema: string): Arrivals {
   return {
     variables: `
   takes bigint[];
-  takes_all boolean;`,
+  takes_all boolean;
+  first_left bigint;`,
     first: `
   IF kind = 'post' AND run.owner IS NOT NULL AND run.finished_at IS NULL THEN
     INSERT INTO ${schema}.inbox (run, count, lines, is_cancel, feed)
     VALUES (run.id, (w ->> 'count')::integer, w ->> 'lines', coalesce(w ->> 'status', '') = 'cancelling', w -> 'feed');
-    UPDATE ${schema}.runs r SET arrived = r.arrived + 1, status = coalesce(w ->> 'status', r.status) WHERE r.id = run.id;
+    IF run.arrived = 0 OR run.status <> coalesce(w ->> 'status', run.status) THEN
+      UPDATE ${schema}.runs r SET arrived = 1, status = coalesce(w ->> 'status', r.status) WHERE r.id = run.id;
+    END IF;
     RETURN NULL;
   END IF;
   IF kind = 'append' AND run.arrived > 0 AND NOT w ? 'takes' AND run.finished_at IS NULL THEN
@@ -103,7 +119,7 @@ function arrivals(schema: string): Arrivals {
     IF next.finished_at IS NULL AND next.owner IS NULL AND run.owner IS NOT NULL
       OR next.finished_at IS NOT NULL AND run.status = 'cancelling'
     THEN
-      PERFORM 1 FROM ${schema}.inbox i WHERE i.run = run.id AND i.id <> ALL (takes)
+      PERFORM 1 FROM ${schema}.inbox i WHERE ${isLeftOf("run")} AND i.id <> ALL (takes)
         AND (next.finished_at IS NULL OR i.is_cancel) LIMIT 1;
       IF FOUND THEN
         RETURN '{"conflict": "arrived"}';
@@ -117,14 +133,16 @@ function arrivals(schema: string): Arrivals {
   IF run.arrived > 0 AND takes_all THEN
     PERFORM ${schema}.leave_inbox_v1(run.id, clock);
   ELSIF cardinality(takes) > 0 THEN
-    DELETE FROM ${schema}.inbox i WHERE i.run = run.id AND i.id = ANY (takes);
-    GET DIAGNOSTICS next.arrived = ROW_COUNT;
-    next.arrived := run.arrived - next.arrived;
-    UPDATE ${schema}.runs r SET arrived = next.arrived WHERE r.id = run.id;
+    WITH taken AS (DELETE FROM ${schema}.inbox i WHERE i.run = run.id AND i.id = ANY (takes) RETURNING i.id)
+    SELECT coalesce(max(t.id), run.taken_to) INTO next.taken_to FROM taken t;
+    SELECT min(i.id) INTO first_left FROM ${schema}.inbox i WHERE ${isLeftOf("run")};
+    next.arrived := (first_left IS NOT NULL)::integer;
+    next.taken_to := coalesce(first_left - 1, next.taken_to);
+    UPDATE ${schema}.runs r SET arrived = next.arrived, taken_to = next.taken_to WHERE r.id = run.id;
   END IF;`,
     answer: `
   IF kind = 'append' AND next.arrived > 0 AND NOT takes_all AND next.owner IS NOT NULL THEN
-    RETURN jsonb_build_object('inbox', ${firstOf(schema, "run.id")});
+    RETURN jsonb_build_object('inbox', ${firstOf(schema, "next")});
   END IF;`,
   };
 }

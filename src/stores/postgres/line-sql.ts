@@ -6,8 +6,8 @@ import { headColumns, insertedColumns } from "../stored-rows.ts";
  *
  * `slots` has how many unfinished runs hold a permit of a key (`held`), and between which ranks its line is: none is below
  * `first`, and a run joins above `last`, so that it passes none. So a line is never read from its beginning, where an old
- * transaction may keep what was there before. For the same reason a key gets a new row (`gen`) after 64 changes: the newest is read first.
- * `look_at` marks a key whose next could not be locked: the next `take` gives the permit.
+ * transaction may keep what was there before. For the same reason a key gets a new row (`gen`) after 64 changes: the newest
+ * is read first. `look_at` marks a key whose next could not be locked: the next `take` gives the permit.
  *
  * The rows of a key, who holds its permits and who stands in its line are changed only under the lock of the key.
  */

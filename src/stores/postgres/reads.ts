@@ -99,7 +99,7 @@ export class Reads {
 
   async findWithInbox(key: RunKey): Promise<StoredRun | undefined> {
     const rows = await this.#query(
-      `SELECT ${runColumns}, ${createdColumn}, ${inboxOf(this.#schema, "r.id", "ALL")}::text AS inbox
+      `SELECT ${runColumns}, ${createdColumn}, ${inboxOf(this.#schema, "r", "ALL")}::text AS inbox
        FROM ${this.#schema}.runs r ${this.#joinFirst} WHERE ${isRun}`,
       [toText(key.tenant), toText(key.run_id)],
     );
@@ -145,7 +145,7 @@ export class Reads {
     const asked = known.map(({ key, epoch, position }) => [toText(key.tenant), toText(key.run_id), epoch, position]);
     const rows = await this.#query(
       `SELECT k.n, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position,
-         CASE WHEN r.arrived > 0 THEN ${firstOf(this.#schema, "r.id")} END::text AS inbox
+         CASE WHEN r.arrived > 0 THEN ${firstOf(this.#schema, "r")} END::text AS inbox
        FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
        LEFT JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1
        WHERE coalesce(r.epoch, 0) <> (k.run ->> 2)::float8
