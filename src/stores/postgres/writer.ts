@@ -343,8 +343,9 @@ export class Writer {
         );
         return true;
       }
-      // A new run may wait for one that another transaction adds.
+      // A new run may wait for one that another transaction adds, and so may the next one of its caller.
       const rest = isAgain ? [] : batch.filter((job) => !isCreation(job));
+      if (batch.some(isCreation)) this.#setApart();
       for (const job of batch) if (!rest.includes(job)) this.#putOff(job, "second");
       return rest.length === 0 || this.#send(rest, limitMs, waitMs, true);
     }
