@@ -1,5 +1,5 @@
 import { endOf, inBackground } from "../../core/background.ts";
-import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun, StoreHint } from "../../core/ports.ts";
 import type { Moment } from "../../core/time.ts";
 import { momentOf, msSince } from "../../core/time.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
@@ -7,6 +7,7 @@ import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { DueHints } from "./due-hints.ts";
 import type { Heartbeat } from "./heartbeat.ts";
 import type { Lease } from "./lease.ts";
+import { leased } from "./leased-residence.ts";
 import type { RunLoader } from "./run-loader.ts";
 import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
 import { Wakeups } from "./wakeups.ts";
@@ -93,8 +94,17 @@ export class Asking {
     if (this.#isTaking || isClosed || !store.persistent) return;
     this.#askIn(0);
     this.#heartbeat.start();
-    if (this.#wakeups === undefined) this.#unwatch = store.watch?.((hint) => this.#hints.hear(hint));
+    if (this.#wakeups === undefined) this.#unwatch = store.watch?.((hint) => this.#hear(hint));
     else inBackground(logger, this.#wakeups.start());
+  }
+
+  /** A run that this process owns is not taken for what it gets. */
+  #hear({ moved, ...hint }: StoreHint): void {
+    const others = moved?.filter((key) => {
+      const run = this.#worker.runs.find(key);
+      return run === undefined || leased(run)?.isOwner !== true;
+    });
+    if (others?.length !== 0 || moved?.length === 0) this.#hints.hear({ ...hint, moved: others });
   }
 
   /** No more runs are taken. The lease is kept for the loaded ones. */
@@ -104,6 +114,7 @@ export class Asking {
     this.#clearTimer?.();
     this.#clearTimer = undefined;
     this.#endHold();
+    await Promise.all([...this.#worker.runs].map((run) => leased(run)?.residency.stopExpecting()));
     await this.#asking;
     await this.#loader.begun();
   }

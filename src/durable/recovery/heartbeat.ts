@@ -12,6 +12,8 @@ import type { Worker } from "./worker.ts";
 const COMPARED_AT_ONCE = 32;
 /** The same where the store answers later. */
 const COMPARED_LATER = 1_000;
+/** When to look again at a run that is being written as the store tells of it, in milliseconds: its next write may do. */
+const NEXT_WRITE_MS = 20;
 
 /**
  * Compares what this process executes with what the store says: all of it after a renewal of the lease, unless the last
@@ -22,8 +24,10 @@ export class Heartbeat {
   readonly #lease: Lease;
   readonly #loader: RunLoader;
   readonly #unloaded: UnloadedRuns;
-  /** The loaded runs of which the store has told. */
-  readonly #hinted = new Set<LiveRun>();
+  /** The loaded runs of which the store has told, with how many writes each had begun by then. */
+  readonly #hinted = new Map<LiveRun, number>();
+  /** Ends the pause before the next look at runs that are being written. Undefined: no pause is under way. */
+  #endPause: (() => void) | undefined;
   /** Undefined: no comparison is under way. */
   #comparingAll: Promise<void> | undefined;
   #comparingHinted: Promise<void> | undefined;
@@ -45,6 +49,8 @@ export class Heartbeat {
   /** Resolves when no heartbeat and no comparison is under way any more. */
   async stop(): Promise<void> {
     this.#unwatch?.();
+    this.#hinted.clear();
+    this.#endPause?.();
     await this.#lease.stop();
     await Promise.all([this.#comparingAll, this.#comparingHinted]);
   }
@@ -60,7 +66,7 @@ export class Heartbeat {
   #onMoved(moved: readonly RunKey[]): void {
     for (const key of moved) {
       const run = this.#worker.runs.find(key);
-      if (run !== undefined) this.#hinted.add(run);
+      if (run !== undefined) this.#hinted.set(run, leased(run)?.writes ?? 0);
     }
     if (this.#hinted.size === 0) return;
     this.#comparingHinted ??= this.#ended(this.#compareHinted(), () => {
@@ -94,12 +100,33 @@ export class Heartbeat {
     this.#worker.others = alive.map(({ owner }) => owner);
   }
 
+  /**
+   * The answer to a write that an owner began after the hint has what the hint is about. So a run that is being written
+   * is looked at a moment later, if it has not been written again by then.
+   */
   async #compareHinted(): Promise<void> {
     while (this.#hinted.size > 0) {
-      const hinted = [...this.#hinted];
-      this.#hinted.clear();
-      await this.#syncMoved(hinted);
+      const moved: LiveRun[] = [];
+      for (const [run, writes] of this.#hinted) {
+        const owned = leased(run);
+        if (owned?.isWriting === true && owned.writes === writes) continue;
+        this.#hinted.delete(run);
+        if (owned?.isOwner !== true || owned.writes === writes) moved.push(run);
+      }
+      await this.#syncMoved(moved);
+      if (moved.length === 0 && this.#hinted.size > 0) await this.#pause();
     }
+  }
+
+  async #pause(): Promise<void> {
+    const { clock } = this.#worker;
+    let clear: (() => void) | undefined;
+    await new Promise<void>((resolve) => {
+      this.#endPause = resolve;
+      clear = clock.setTimeout(resolve, NEXT_WRITE_MS);
+    });
+    clear?.();
+    this.#endPause = undefined;
   }
 
   /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */

@@ -30,6 +30,8 @@ import { meaningOf } from "./write-conflicts.ts";
 export class LeasedResidence implements Residence, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
+  /** How many writes of entries have begun. */
+  writes = 0;
   readonly #owner: Owner;
   #unfollow: (() => void) | undefined;
 
@@ -53,6 +55,7 @@ export class LeasedResidence implements Residence, Followed {
   plan(state: RunState, entries: readonly Entry[], before: RunHead | undefined, committed: number): WritePlan {
     const rules = this.residency.head;
     const head = rules.headFor(state, entries, before);
+    if (entries.length > 0) this.writes += 1;
     return {
       head,
       expected: before && rules.expected(before, committed),
@@ -75,6 +78,7 @@ export class LeasedResidence implements Residence, Followed {
 
   #onWritten({ write }: Attempt, before: RunHead | undefined): void {
     this.residency.head.onWritten(write.head, before);
+    this.residency.onWritten(write);
     // A sub-run may have woken the run before, which made it due. The write has replaced that.
     const isClaimed = before?.owner === null && write.head.owner !== null;
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
@@ -129,6 +133,7 @@ export class LeasedResidence implements Residence, Followed {
       this.residency.head.waitsForSlot = "full";
       return { is: "again", before: ignore };
     }
+    if (meaning.is === "behind") this.residency.onGiven();
     if (meaning.is !== "woken") return meaning;
     this.residency.head.wakes = meaning.wakes;
     return { is: "again", before: () => this.onWoken() };
@@ -153,6 +158,17 @@ export class LeasedResidence implements Residence, Followed {
    */
   #forgetWaiting(): void {
     for (const run of [...this.#owner.worker.runs]) leased(run)?.residency.evict();
+  }
+
+  /** Whether a write of this process is under way, or waits to be tried again. */
+  get isWriting(): boolean {
+    return this.isOwner && this.log.writing !== undefined;
+  }
+
+  /** Whether this process owns the run, and keeps it with what is being written. */
+  get isOwner(): boolean {
+    const { head, nextHead } = this.log;
+    return [head, nextHead].every((one) => one?.owner === this.#owner.worker.name);
   }
 
   // What other processes write.
@@ -236,7 +252,10 @@ export class LeasedResidence implements Residence, Followed {
     if (position === undefined && log.head !== undefined && !isFinal(log.head.status)) this.#forgetWaiting();
     if (position !== undefined && position < log.committed) log.onStored(this.#lostHistory(position));
     else if (position === undefined || !isSameOwner) log.onStored({ is: "lost", error: lostError(log.key.run_id) });
-    else log.onStored({ is: "behind" });
+    else {
+      this.residency.onGiven();
+      log.onStored({ is: "behind" });
+    }
   }
 
   // The execution.

@@ -3,7 +3,8 @@ import { endOf, inBackground } from "../../core/background.ts";
 import { blockedError } from "../../core/blocked-error.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Mismatch, RunHead, RunKey } from "../../core/ports.ts";
+import { isReceive } from "../../core/operation-keys.ts";
+import type { Mismatch, RunHead, RunKey, RunWrite } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
@@ -47,6 +48,8 @@ export interface Owner {
 }
 
 const noEntries = [] as const;
+/** How long a run that has taken a message of another process keeps its owner while it waits for more, in milliseconds. */
+const MORE_MESSAGES_MS = 250;
 
 /**
  * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
@@ -67,6 +70,9 @@ export class Residency implements JournalEvents {
   #leaving: Promise<void> | undefined;
   #tryingAgain: Promise<void> | undefined;
   #clearEviction: (() => void) | undefined;
+  /** Until when more messages are expected, by the monotonic clock. Undefined: what the run gets is sent in this process. */
+  #expectsUntil: number | undefined;
+  #clearExpecting: (() => void) | undefined;
   /** Undefined for most runs, which have no sub-runs. */
   #subRuns: Map<string, SubRunActivity> | undefined;
   /** How many checks of what the run waits for elsewhere are pending. */
@@ -290,13 +296,16 @@ export class Residency implements JournalEvents {
   async take(head: RunHead, position: number): Promise<boolean> {
     const { log, residence } = this.#run;
     if (log.lost) return false;
+    this.onGiven();
     const { epoch } = log.head ?? head;
-    if (epoch !== head.epoch - 1 || position !== log.committed || log.writing !== undefined) {
+    if (epoch !== head.epoch - 1 || position < log.committed || log.writing !== undefined) {
       await residence?.sync("after writing");
       return false;
     }
     log.replaceHead(head);
     this.head.wakes = 0;
+    // Without an owner, and so within one epoch, the log grows by posts alone.
+    if (position > log.committed) log.onStored({ is: "behind" });
     return true;
   }
 
@@ -356,7 +365,7 @@ export class Residency implements JournalEvents {
       subRuns: this.#subRuns?.values() ?? [],
       checks: this.#checks,
       isReplaying: this.#ready !== undefined,
-      isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state),
+      isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state) || this.#expectsMessages,
       isSettled: this.#journal?.isIdle !== false,
     });
     return activities[activity];
@@ -371,6 +380,48 @@ export class Residency implements JournalEvents {
   get #isOverdue(): boolean {
     const { deadline } = this;
     return deadline !== null && deadline <= Math.max(this.#worker.clock.now(), takenAt(this.#run.log.head));
+  }
+
+  /**
+   * Whether more messages are expected: each of them would cost a run without an owner a claim, and perhaps a replay. An
+   * owner takes what has arrived at once.
+   */
+  get #expectsMessages(): boolean {
+    const until = this.#expectsUntil;
+    if (until === undefined || this.#worker.isClosed || this.#worker.clock.monotonic() >= until) return false;
+    return isReceiving(this.#run.log.state);
+  }
+
+  /** The store has given the run to this process, or more of it: perhaps a message of another process. */
+  onGiven(): void {
+    this.#expectsUntil ??= this.#worker.clock.monotonic();
+  }
+
+  /** A run that has taken a message of another process expects more. */
+  onWritten({ entries, takes, head }: RunWrite): void {
+    if (takes !== undefined) this.onGiven();
+    if (head.owner === null) this.#expectsUntil = undefined;
+    else if (this.#expectsUntil !== undefined && entries.some(isTaken))
+      this.#expectsUntil = this.#worker.clock.monotonic() + MORE_MESSAGES_MS;
+  }
+
+  /** This process takes no more runs. One that only expects more messages has no owner once that is written. */
+  async stopExpecting(): Promise<void> {
+    const { head } = this.#run.log;
+    if (head !== undefined && head.owner !== null && this.mismatch === undefined && this.isIdle)
+      await this.#giveUpOwner();
+  }
+
+  /** Settles the owner when no more messages are expected. */
+  #watchExpecting(): void {
+    const { clock } = this.#worker;
+    const leftMs = (this.#expectsUntil ?? 0) - clock.monotonic();
+    if (this.#clearExpecting !== undefined || leftMs <= 0) return;
+    this.#clearExpecting = clock.setTimeout(() => {
+      this.#clearExpecting = undefined;
+      if (this.#expectsMessages) this.#watchExpecting();
+      else this.settleOwner();
+    }, leftMs);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
@@ -399,6 +450,7 @@ export class Residency implements JournalEvents {
   onCommit(status: RunStatus): void {
     this.#clearEviction?.();
     if (isFinal(status)) {
+      this.#clearExpecting?.();
       // A run may end before its agent has caught up.
       this.tellReady();
       return;
@@ -407,6 +459,7 @@ export class Residency implements JournalEvents {
     if (settings.alwaysReplay) this.#replaySoon();
     if (!this.#waits) return;
     this.settleOwner();
+    this.#watchExpecting();
     if (evictAfterMs === Number.POSITIVE_INFINITY) return;
     this.#clearEviction = clock.setTimeout(() => this.evict(), evictAfterMs);
   }
@@ -431,6 +484,7 @@ export class Residency implements JournalEvents {
   /** The run has left this process. */
   end(): void {
     this.#clearEviction?.();
+    this.#clearExpecting?.();
     this.tellReady();
   }
 
@@ -490,4 +544,15 @@ function hasMailToTake({ mail, waits }: RunState): boolean {
   if (mail.inbox.length === 0 || waits === null) return false;
   const awaited = new Set([...waits.keys()].map((key) => key.slice(0, key.lastIndexOf("#"))));
   return mail.inbox.some(({ entry }) => awaited.has(`receive:${entry.name}`));
+}
+
+/** Whether a receive has taken a message. */
+function isTaken(entry: Entry): boolean {
+  return entry.type === "taken" && entry.position !== null;
+}
+
+/** Whether the run waits for a message. */
+function isReceiving({ waits }: RunState): boolean {
+  for (const key of waits?.keys() ?? []) if (isReceive(key)) return true;
+  return false;
 }

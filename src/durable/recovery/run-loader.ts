@@ -360,9 +360,10 @@ export class RunLoader {
     for (const subRun of subRunsBegun(key, entries)) await this.#worker.runs.cancelAnywhere(subRun);
   }
 
-  #execute(run: LiveRun, entries: readonly Entry[], { takeovers }: RunHead): void {
+  #execute(run: LiveRun, entries: readonly Entry[], { takeovers, owner }: RunHead): void {
     const owned = leased(run);
     if (owned === undefined) return;
+    if (owner === this.#worker.name) owned.residency.onGiven();
     if (takeovers >= SUSPECT_TAKEOVERS) {
       owned.residency.isSuspect = true;
       this.suspects.add(run);

@@ -1,0 +1,178 @@
+import type { Clock } from "cadenza";
+import type { RunKey, RunWrite, Store, StoreHint } from "cadenza/store";
+import { expect, it } from "vitest";
+import { withMembers } from "../../harness/port-proxy.ts";
+import { lastingStore } from "../../harness/store-proxy.ts";
+import { Replicas } from "../../harness/world/replicas.ts";
+
+/*
+ * A run that takes messages of other processes keeps its owner for a moment while it waits for the next one, which then
+ * costs no claim and no replay.
+ */
+
+/** How long the owner is kept. */
+const MORE_MS = 250;
+const durability = { leaseMs: 10_000, heartbeatMs: 3_000, scanMs: 1_000, evictAfterMs: 60_000 };
+
+/** A worker whose agent receives messages, and a process that sends them. `hints`: the store tells the worker at once. */
+async function listening(hints: boolean) {
+  const watching = new Set<(hint: StoreHint) => void>();
+  const tell = (hint: StoreHint): void => {
+    for (const callback of [...watching]) callback(hint);
+  };
+  let shared: Store | undefined;
+  const replicas = new Replicas((clock: Clock) => {
+    shared ??= lastingStore(clock);
+    if (!hints) return shared;
+    return withMembers<Store>(shared, {
+      watch: (callback) => {
+        watching.add(callback);
+        return () => watching.delete(callback);
+      },
+    });
+  });
+  const { clock } = replicas;
+  /** The entries of each write of the worker, and whether it leaves the run with an owner. `refused`: the store refuses it. */
+  const writes: string[] = [];
+  const calls = { find: 0, moved: 0, take: 0 };
+  const worker = replicas.start({ durability }, (call, method, parameters) => {
+    const answer = call();
+    if (method in calls) calls[method as keyof typeof calls] += 1;
+    if (method !== "append") return answer;
+    const { entries, head } = parameters[2] as RunWrite;
+    const isRefused = (answer as { readonly conflict?: string } | undefined)?.conflict !== undefined;
+    const types = entries.map(({ type }) => type).join("+") || "nothing";
+    writes.push(`${types}: ${isRefused ? "refused" : head.owner === null ? "free" : "owned"}`);
+    return answer;
+  });
+  const web = replicas.start({ durability, work: false }, (call, method, [key]) => {
+    const answer = call();
+    if (method === "post") queueMicrotask(() => tell({ moved: [key as RunKey], due: true }));
+    return answer;
+  });
+  let replays = 0;
+  const taken: unknown[] = [];
+  worker.runtime.register("listener", { durable: true }, async (_input, { receive, ask, sleep }) => {
+    replays += 1;
+    let count = 0;
+    for (;;) {
+      const said = await receive("said");
+      count += 1;
+      if (count > taken.length) taken.push(said);
+      if (said === "ask") await ask("Well?");
+      if (said === "sleep") await sleep(1_000);
+    }
+  });
+  const { run_id } = await worker.runtime.createRun({ agent_name: "listener", input: "", mode: "async" });
+  await clock.advance(durability.scanMs);
+  const forget = (): void => {
+    writes.length = 0;
+    Object.assign(calls, { find: 0, moved: 0, take: 0 });
+  };
+  forget();
+  return {
+    ...{ clock, worker, web, writes, calls, taken, run_id, forget },
+    send: (data: string) => web.runtime.send({ to: run_id, name: "said", data }),
+    replays: () => replays,
+    headOf: async () => (await shared?.find({ tenant: "", run_id }))?.head,
+  };
+}
+
+/** A process that is told of a message claims the run for it. */
+const first = ["nothing: owned", "taken: owned", "intent: owned"];
+const next = ["received: owned", "taken: owned", "intent: owned"];
+
+it("a message within the time after another one goes to the owner, without a claim or a replay", async () => {
+  const { clock, writes, calls, taken, send, replays, headOf, forget } = await listening(true);
+  await send("1");
+  await clock.advance(MORE_MS - 50);
+  expect(writes).toEqual(first);
+  const before = await headOf();
+  for (const data of ["2", "3", "4"]) {
+    forget();
+    await send(data);
+    await clock.advance(MORE_MS - 50);
+    expect(writes).toEqual(next);
+    expect(calls).toEqual({ moved: 1, find: 1, take: 0 });
+  }
+  expect(await headOf()).toEqual(before);
+  expect([taken, replays()]).toEqual([["1", "2", "3", "4"], 1]);
+});
+
+it("the owner is given up with one write when no message has come for the time", async () => {
+  const { clock, writes, send, forget } = await listening(true);
+  await send("1");
+  await clock.advance(MORE_MS - 1);
+  expect(writes).toEqual(first);
+  await clock.advance(1);
+  expect(writes).toEqual([...first, "nothing: free"]);
+  forget();
+  await clock.advance(durability.evictAfterMs);
+  expect(writes).toEqual([]);
+});
+
+it("without hints, what has come within the time is taken at its end", async () => {
+  const { clock, writes, taken, send, replays } = await listening(false);
+  await send("1");
+  await clock.advance(2 * durability.scanMs);
+  expect(writes.at(-1)).toEqual("nothing: free");
+  await send("2");
+  for (let left = durability.scanMs; taken.length < 2 && left > 0; left -= 10) await clock.advance(10);
+  writes.length = 0;
+  await send("3");
+  await send("4");
+  await clock.advance(MORE_MS);
+  expect(writes).toEqual([
+    "nothing: refused",
+    "received+received: owned",
+    "taken: owned",
+    "taken: owned",
+    "intent: owned",
+  ]);
+  expect([taken, replays()]).toEqual([["1", "2", "3", "4"], 1]);
+});
+
+it("messages that arrive together go into the log with one write", async () => {
+  const { clock, writes, calls, taken, send, forget } = await listening(true);
+  await send("1");
+  await clock.advance(10);
+  forget();
+  await Promise.all(["2", "3", "4", "5"].map(send));
+  await clock.advance(10);
+  expect(writes).toEqual([
+    "received+received+received+received: owned",
+    ...["taken: owned", "taken: owned", "taken: owned", "taken: owned"],
+    "intent: owned",
+  ]);
+  expect(calls.find).toBeLessThanOrEqual(2);
+  expect(taken).toEqual(["1", "2", "3", "4", "5"]);
+});
+
+it("a run that then asks or sleeps, and one whose messages come from its own process, has no owner at once", async () => {
+  const { clock, worker, writes, send, run_id, forget } = await listening(true);
+  await send("sleep");
+  await clock.advance(10);
+  expect(writes).toEqual([...first, "nothing: free"]);
+  await clock.advance(2_000);
+  await send("ask");
+  await clock.advance(10);
+  expect(writes.slice(-2)).toEqual(["awaited: owned", "nothing: free"]);
+  await worker.runtime.resume({ run_id, await_resume: { ok: true }, mode: "async" });
+  await clock.advance(2_000);
+  forget();
+  await worker.runtime.send({ to: run_id, name: "said", data: "from here" });
+  await clock.advance(10);
+  expect(writes).toEqual(["received: owned", "taken: owned", "intent: owned", "nothing: free"]);
+});
+
+it("a process that is closed gives the owner up at once, and wakes no other", async () => {
+  const { clock, worker, writes, send, headOf } = await listening(true);
+  await send("1");
+  await clock.advance(10);
+  const closing = worker.runtime.close({ drainMs: 10_000 });
+  await clock.advance(1);
+  expect(writes).toEqual([...first, "nothing: free"]);
+  expect(await headOf()).toMatchObject({ owner: null, due_at: null });
+  await clock.advance(10_000);
+  await closing;
+});
