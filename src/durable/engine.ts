@@ -46,6 +46,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       lease,
       line: new OwnedLine(worker),
       postAbove: (key, commands) => logs.change(key, commands),
+      onBlocked: (run) => loader.onBlocked(run),
       loadAgain: (run) => loader.loadAgain(run),
       reload: (key) => loader.reload(key),
       onSuspectCleared: (run) => asking.onSuspectCleared(run),
@@ -85,7 +86,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       },
       logOf(stored) {
         const isBlocked = stored.head.blocked !== null;
-        return (isBlocked ? loader.tried(stored.created.agent_name) : undefined) ?? new FollowedLog(worker, stored);
+        return (isBlocked ? loader.tried(stored) : undefined) ?? new FollowedLog(worker, stored);
       },
       onRegistered: (agent) => asking.onRegistered(agent),
       async report() {

@@ -62,6 +62,8 @@ export class Asking {
   #looking: Promise<void> | undefined;
   /** When a question had slots freed that no process uses. Undefined: none had. */
   #freed: Moment | undefined;
+  /** Which runs get what room there is first. They take turns. */
+  #first: "blocked" | "due" = "blocked";
   /** How long after the next question to ask again at the latest, in milliseconds. */
   #againMs = Number.POSITIVE_INFINITY;
   /** Stops the timer of the next question. Undefined: no runs are taken, before the start and after the stop. */
@@ -129,12 +131,12 @@ export class Asking {
     this.#letGo = undefined;
   }
 
-  /** An agent was registered. Its blocked runs are tried once, and the store is asked at once. */
+  /** An agent was registered. Its blocked runs are to be tried once, and the store is asked at once. */
   onRegistered(agent: Agent): void {
     this.start();
     if (!this.#isTaking) return;
+    this.#loader.onRegistered(agent);
     this.lookForWork();
-    this.#loader.tryBlocked(agent);
   }
 
   /** No run is executed here any more. Resolves when the waker was stopped. */
@@ -236,7 +238,8 @@ export class Asking {
 
   get #areDue(): boolean {
     const hasSlot = ({ name, slots }: Question): boolean => slots > 0 && this.#slotless.has(name);
-    return this.#isDue || this.#hints.areDue || (this.#slotless.size > 0 && this.#questions.some(hasSlot));
+    if (this.#isDue || this.#hints.areDue || this.#loader.hasUntried) return true;
+    return this.#slotless.size > 0 && this.#questions.some(hasSlot);
   }
 
   /** One question for each agent with `per: "process"`, and one for all others. */
@@ -269,17 +272,29 @@ export class Asking {
         this.#isDue = false;
         this.#hints.clear();
         waitMs = this.#lease.waitMs;
-        if (waitMs > 0) break;
+        if (waitMs > 0) {
+          this.#loader.putOff();
+          break;
+        }
+        const first = this.#first;
+        this.#first = first === "due" ? "blocked" : "due";
+        if (first === "blocked") await this.#tryBlocked();
         page = await this.#askAll(page);
+        if (first === "due") await this.#tryBlocked();
       }
     } catch (error) {
       this.#isDue = false;
       this.#hints.clear();
+      this.#loader.putOff();
       this.#lease.onFailure();
       this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
     }
     const { scanMs } = this.#worker.settings;
     if (this.#isTaking) this.#askIn(Math.min(waitMs || scanMs, againMs, scanMs));
+  }
+
+  #tryBlocked(): Promise<void> {
+    return this.#loader.tryBlocked(() => (this.#isTaking ? this.#room : 0));
   }
 
   /** Asks all questions once. Resolves with how many runs each of them may take the next time. */

@@ -86,7 +86,7 @@ export class Heartbeat {
   }
 
   async #compareAll(): Promise<void> {
-    this.#loader.tryUntried();
+    this.#loader.retry();
     await this.#meetOthers();
     await this.#syncMoved(this.#worker.runs);
     for (const key of await this.#unloaded.find((one) => this.#loader.isKnown(one))) await this.#beginUnloaded(key);

@@ -35,6 +35,8 @@ export interface Owner {
   readonly line: OwnedLine;
   /** Writes questions of a sub-run to a run above it that is not loaded here. */
   readonly postAbove: PostCommands;
+  /** The code of a run does not match its history. */
+  onBlocked(run: LiveRun): void;
   /** Releases the run, and loads it with the code that is registered now. */
   loadAgain(run: LiveRun): void;
   /** Loads the run again after it was given up. */
@@ -188,6 +190,7 @@ export class Residency implements JournalEvents {
         { ...aboutRun(log), ...mismatch },
       );
       run.runs.onBlocked(run, mismatch);
+      this.#owner.onBlocked(run);
       this.forgetTakeovers();
       this.tellReady();
     }
@@ -224,6 +227,13 @@ export class Residency implements JournalEvents {
   /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
   leaveForOtherCode(): Promise<void> {
     this.#leaving ??= this.#leave(null);
+    this.#tryingAgain = this.#leaving;
+    return this.#leaving;
+  }
+
+  /** The run leaves, and stays blocked, to be tried with other code. Answers wait meanwhile. */
+  leaveBlocked(): Promise<void> {
+    this.#leaving ??= this.#leave(this.mismatch ?? null);
     this.#tryingAgain = this.#leaving;
     return this.#leaving;
   }

@@ -1,12 +1,12 @@
 import { aboutRun, aboutStored } from "../../core/about-run.ts";
-import { inBackground } from "../../core/background.ts";
+import { endOf, inBackground } from "../../core/background.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { failureOf } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
 import type { CreatedEntry, Entry } from "../../core/log.ts";
-import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
@@ -30,6 +30,16 @@ export const SUSPECT_TAKEOVERS = 2;
 /** How many blocked runs are read at once. */
 const PAGE = 32;
 
+/** The blocked runs of an agent that are tried with the code that was registered, each once and the oldest first. */
+interface Untried {
+  /** The last run to which its turn has come. */
+  after: RunKey | undefined;
+  /** The runs that were tried, and those that this code has blocked. */
+  readonly tried: RunMap<true>;
+  /** The store has failed, or nothing may be taken. The next heartbeat tries its runs again. */
+  isPutOff: boolean;
+}
+
 /**
  * Loads runs from the store: those that this process has taken, those that are answered or cancelled here, and blocked
  * ones when code is registered.
@@ -44,10 +54,10 @@ export class RunLoader {
   readonly #loading = new RunMap<Promise<LiveRun | undefined>>();
   /** The runs that this process owns since a moment ago, and that are not loaded yet. */
   readonly #beginning = new Map<FoundRun, Promise<void>>();
-  /** The agents whose blocked runs are being tried, by name. */
-  readonly #trying = new Map<string, Promise<void>>();
-  /** The agents whose blocked runs are to be tried again, because the store failed. */
-  readonly #untried = new Set<Agent>();
+  /** The agents that have blocked runs to try. */
+  readonly #untried = new Map<Agent, Untried>();
+  /** The blocked runs that leave this process, to be tried with other code. */
+  readonly #leaving = new RunMap<Promise<void>>();
 
   constructor(worker: Worker, lease: Lease, logs: RemotePosts) {
     this.#worker = worker;
@@ -113,41 +123,113 @@ export class RunLoader {
       // Another process has owned the run meanwhile. The loaded run is of an earlier epoch.
       if (!live.log.lost) return;
     }
-    const agent = this.#worker.runs.registry.find(created.agent_name, created.version);
+    const agent = this.#agentOf(created);
     if (agent !== undefined) await this.#revive(found, agent, head);
     else await this.#endWithoutCode(found);
   }
 
-  /** Tries the blocked runs of an agent once with the code that was just registered. */
-  tryBlocked(agent: Agent): void {
-    const { name, options } = agent;
+  /** The blocked runs of an agent are to be tried with the code that was just registered. */
+  onRegistered(agent: Agent): void {
+    const { registry } = this.#worker.runs;
+    for (const other of this.#untried.keys())
+      if (registry.find(other.name, other.options.version) !== other) this.#untried.delete(other);
+    this.#untried.set(agent, { after: undefined, tried: new RunMap(), isPutOff: false });
     for (const run of this.#worker.runs) {
-      if (run.agent.name === name && run.residence?.phase === "blocked") this.loadAgain(run);
+      const isMeant = this.#agentOf(createdEntry(run.log.state)) === agent;
+      if (isMeant && run.residence?.phase === "blocked") this.#leave(run);
     }
-    const trying = this.#tryBlocked({ agent_name: name, version: options.version ?? null })
-      .catch((error: unknown) => {
-        this.#untried.add(agent);
+  }
+
+  /** A blocked run that is loaded leaves. It is tried in its turn, or when a caller needs it. */
+  #leave(run: LiveRun): void {
+    const { key } = run.log;
+    run.setBlocked(undefined);
+    const left = endOf(this.#worker.logger, leased(run)?.residency.leaveBlocked() ?? Promise.resolve());
+    const leaving = left.then(() => {
+      this.#leaving.delete(key);
+    });
+    this.#leaving.set(key, leaving);
+  }
+
+  /** Whether blocked runs are to be tried as soon as there is room. */
+  get hasUntried(): boolean {
+    return [...this.#untried.values()].some(({ isPutOff }) => !isPutOff);
+  }
+
+  /** No blocked run is tried before the next heartbeat. */
+  putOff(): void {
+    for (const untried of this.#untried.values()) untried.isPutOff = true;
+  }
+
+  /** Tries the blocked runs that were put off again, as soon as there is room. */
+  retry(): void {
+    for (const untried of this.#untried.values()) untried.isPutOff = false;
+    if (this.hasUntried) this.#worker.onRoom();
+  }
+
+  /** The code that is registered has blocked a run. It is not tried again with this code. */
+  onBlocked({ agent, log }: LiveRun): void {
+    this.#untried.get(agent)?.tried.set(log.key, true);
+  }
+
+  #agentOf({ agent_name, version }: CreatedEntry): Agent | undefined {
+    return this.#worker.runs.registry.find(agent_name, version);
+  }
+
+  /** Resolves when a blocked run has been tried with the code that is registered. Undefined: it has been. */
+  tried({ key, created }: StoredRun): undefined | Promise<void> {
+    const agent = this.#agentOf(created);
+    const untried = agent && this.#untried.get(agent);
+    const isUntried = untried?.isPutOff === false && !untried.tried.has(key);
+    if (!isUntried && !this.#loading.has(key)) return undefined;
+    return this.load(key).then(ignore, () => {
+      if (untried !== undefined) untried.isPutOff = true;
+    });
+  }
+
+  /** Tries blocked runs as long as there is room. */
+  async tryBlocked(room: () => number): Promise<void> {
+    for (const [agent, untried] of this.#untried) {
+      if (untried.isPutOff) continue;
+      try {
+        if (await this.#tryInTurn(agent, untried, room)) this.#untried.delete(agent);
+      } catch (error) {
+        untried.isPutOff = true;
         this.#worker.logger.error(
           "The store failed while the blocked runs of an agent were tried. The next heartbeat tries them again.",
-          { agent_name: name, error },
+          { agent_name: agent.name, error },
         );
-      })
-      .finally(() => {
-        if (this.#trying.get(name) === trying) this.#trying.delete(name);
-      });
-    this.#trying.set(name, trying);
+      }
+    }
   }
 
-  /** Tries the blocked runs of the agents for which the store has failed. */
-  tryUntried(): void {
-    const untried = [...this.#untried];
-    this.#untried.clear();
-    for (const agent of untried) this.tryBlocked(agent);
+  /** Whether all blocked runs of the agent have been tried. */
+  async #tryInTurn({ name, options }: Agent, untried: Untried, room: () => number): Promise<boolean> {
+    const { store } = this.#worker;
+    const agents = [{ agent_name: name, version: options.version ?? null }];
+    while (room() > 0 && !this.#worker.isClosed) {
+      const limit = Math.min(PAGE, room());
+      const page = await store.blocked({ agents, limit, after: untried.after });
+      for (const found of page) {
+        if (room() <= 0 || this.#worker.isClosed) return false;
+        if (found.created !== null && !untried.tried.has(found.key)) await this.#tryOnce(found);
+        untried.after = found.key;
+      }
+      if (page.length < limit) return true;
+    }
+    return false;
   }
 
-  /** Resolves when the blocked runs of an agent have been tried with the latest code. Undefined: they have been. */
-  tried(agentName: string): undefined | Promise<void> {
-    return this.#trying.get(agentName);
+  /** A caller may be trying the run. */
+  async #tryOnce(found: StoredRun): Promise<void> {
+    const { key } = found;
+    await this.#leaving.get(key);
+    let loading = this.#loading.get(key);
+    if (loading === undefined) {
+      loading = this.#tryAgain(found).finally(() => this.#loading.delete(key));
+      this.#loading.set(key, loading);
+    }
+    await loading;
   }
 
   /** Releases a run whose code does not match its history, and loads it with the code that is registered now. */
@@ -197,16 +279,17 @@ export class RunLoader {
   }
 
   async #load(key: RunKey): Promise<LiveRun | undefined> {
+    await this.#leaving.get(key);
     const live = this.#worker.runs.find(key);
     if (live !== undefined) return live;
     const stored = await this.#worker.store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     if (stored.head.blocked?.newer === true) return this.#tryAgain(stored);
+    const agent = this.#agentOf(stored.created);
     if (stored.head.blocked !== null) {
-      await this.tried(stored.created.agent_name);
-      return this.#worker.runs.find(key);
+      const untried = agent && this.#untried.get(agent);
+      return untried?.tried.has(key) === false ? this.#tryAgain(stored) : this.#worker.runs.find(key);
     }
-    const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
     const { head } = stored;
     // A run that begins later is not loaded before that.
@@ -404,21 +487,6 @@ export class RunLoader {
     run.endWithoutAgent();
   }
 
-  /** Claims and loads each blocked run of a version once. */
-  async #tryBlocked(version: AgentVersion): Promise<void> {
-    const { store } = this.#worker;
-    let after: RunKey | undefined;
-    for (;;) {
-      const page = await store.blocked({ agents: [version], limit: PAGE, after });
-      for (const found of page) {
-        if (this.#worker.isClosed) return;
-        if (found.created !== null) await this.#tryAgain(found);
-      }
-      after = page.at(-1)?.key;
-      if (page.length < PAGE) return;
-    }
-  }
-
   /** Whether this version of the library can read a run that a newer one has written to. Claims nothing. */
   async #isReadable({ key, head }: StoredRun): Promise<boolean> {
     try {
@@ -431,17 +499,31 @@ export class RunLoader {
   }
 
   async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
-    const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
+    const agent = this.#agentOf(stored.created);
     if (agent === undefined || (stored.head.blocked?.newer === true && !(await this.#isReadable(stored))))
       return undefined;
-    const claimed = await this.claim(stored);
+    const claimed = await this.#claimBlocked(stored);
+    this.#untried.get(agent)?.tried.set(stored.key, true);
     if (claimed === undefined) return undefined;
     try {
-      return await this.#revive(stored, agent, claimed);
+      return await this.#revive(claimed, agent, claimed.head);
     } catch (error) {
-      this.damaged.put({ ...stored, head: claimed }, error);
+      this.damaged.put(claimed, error);
       return undefined;
     }
+  }
+
+  /** Claims a blocked run, whatever is posted to it meanwhile. Undefined: another process has claimed it, or no slot is free. */
+  async #claimBlocked(stored: StoredRun): Promise<StoredRun | undefined> {
+    let found: StoredRun | undefined = stored;
+    while (found !== undefined && found.head.blocked !== null) {
+      const { head, position }: StoredRun = found;
+      const claimed = await this.claim(found);
+      if (claimed !== undefined) return { ...found, head: claimed };
+      found = await this.#worker.store.find(stored.key);
+      if (found?.head.epoch === head.epoch && found.position === position) return undefined;
+    }
+    return undefined;
   }
 }
 

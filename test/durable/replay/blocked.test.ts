@@ -12,6 +12,7 @@ import { drain, refusal, typesOf } from "../../harness/runtimes.ts";
 import { openDatabase, withFile } from "../../harness/sqlite-files.ts";
 import { hookedStore, lastingStore } from "../../harness/store-proxy.ts";
 import { create, createMany, given, statuses } from "../../harness/world/calls.ts";
+import { inMemory } from "../../harness/world/replicas.ts";
 import type { Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";
 
@@ -439,6 +440,87 @@ describe("a run whose code does not match its history", () => {
   });
 });
 
+describe("blocked runs of a process with few places", () => {
+  const MAX = 5;
+
+  /**
+   * Runs that the second process blocks. `other`: how its code mismatches. `now`: the process that is to register other
+   * code. `isSame`: it is the second one, in which blocked runs may be loaded.
+   */
+  async function manyBlocked(other: "ends early" | "asks for something else", isSame: boolean) {
+    const replayed: string[] = [];
+    const seen = { atWork: 0, most: 0 };
+    const matching: AgentFunction = async (_input, { step, run_id }) => {
+      replayed.push(run_id);
+      await step("one", () => 1);
+      await step("two", async () => {
+        seen.atWork += 1;
+        seen.most = Math.max(seen.most, seen.atWork);
+        await now.wait(500);
+        seen.atWork -= 1;
+      });
+    };
+    const world = new World({ runtime: { durability, work: { max: MAX } }, register: () => {} });
+    const first = world.start();
+    first.runtime.register("agent", { durable: true }, async (_input, { step }) => {
+      await step("one", () => 1);
+      await step("two", () => first.wait(10 * WORK_MS));
+    });
+    const ids = await createMany(world, first, MANY);
+    await world.pass(200);
+    first.kill();
+    const second = world.start();
+    second.runtime.register("agent", { durable: true }, mismatching[other]);
+    await world.pass(WORK_MS);
+    expect((await statsOf(world, second)).blocked).toHaveLength(MANY);
+    const now = isSame ? second : world.start();
+    return { world, now, ids, replayed, seen, matching };
+  }
+
+  it.each([
+    ["ends early", false],
+    ["asks for something else", false],
+    ["ends early", true],
+    ["asks for something else", true],
+  ] as const)(
+    "go on with matching code as soon as there is a place, each once (other code %s, in the same process: %s)",
+    async (other, isSame) => {
+      const { world, now, ids, replayed, seen, matching } = await manyBlocked(other, isSame);
+      now.runtime.register("agent", { durable: true, replace: isSame }, matching);
+      await world.pass((MANY / MAX) * 1_000);
+      expect(seen.most).toBe(MAX);
+      expect(await statuses(world, ids)).toEqual({ completed: MANY });
+      expect(replayed.sort()).toEqual(ids.sort());
+      expect(world.violations).toEqual([]);
+    },
+  );
+
+  it("are tried at once if a caller needs them", async () => {
+    const { world, now, ids, seen, matching } = await manyBlocked("ends early", false);
+    now.runtime.register("agent", { durable: true }, matching);
+    await world.pass(100);
+    expect(seen.atWork).toBe(MAX);
+    const ended = drain(now.runtime.events(ids.at(-1) ?? "", { until: "end" }));
+    await world.pass(100);
+    expect(seen.atWork).toBe(MAX + 1);
+    expect(typesOf(given(await world.until(ended, now))).at(-1)).toBe("run.completed");
+  });
+
+  it("are tried once with code that does not match either, also if a caller needs them before their turn", async () => {
+    const { world, now, ids } = await manyBlocked("ends early", false);
+    const again: string[] = [];
+    now.runtime.register("agent", { durable: true }, (_input, { step, run_id }) => {
+      again.push(run_id);
+      return step("another", () => 1);
+    });
+    const youngest = ids.at(-1) ?? "";
+    const refused = refusal(lastOf(now.runtime.events(youngest, { until: "end" })));
+    await world.pass((MANY / MAX) * LONG_MS);
+    expect(await refused).toMatchObject({ code: "run_blocked", run_id: youngest });
+    expect(again.sort()).toEqual(ids.sort());
+  });
+});
+
 describe("a replay that makes no progress since its process is frozen", () => {
   it("is no mismatch", async () => {
     const STEPS = 100;
@@ -516,6 +598,30 @@ it("a run that waits for its slot after matching code was registered is not bloc
   await world.pass(10 * durability.leaseMs);
   expect(await statuses(world, [run_id, holder])).toEqual({ completed: 2 });
   expect(world.violations).toEqual([]);
+});
+
+it("a run to which messages are sent while it is claimed for its matching code goes on", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const matching: AgentFunction = async (_input, { receive }) => `${await receive("news")}`;
+  const first = replicas.start({ durability });
+  first.runtime.register("trip", { durable: true }, matching);
+  const { run_id } = await first.runtime.createRun({ agent_name: "trip", input: "", mode: "async" });
+  await clock.settle();
+  await first.runtime.close();
+  const second = replicas.start({ durability });
+  second.runtime.register("trip", { durable: true }, endsEarly);
+  await second.runtime.send({ to: run_id, name: "other", data: 1 });
+  await clock.advance(LONG_MS);
+  expect((await second.runtime.stats()).blocked).toHaveLength(1);
+  let messages = 3;
+  const third = replicas.start({ durability }, async (call, method) => {
+    if (method === "claim" && messages-- > 0) await second.runtime.send({ to: run_id, name: "news", data: messages });
+    return call();
+  });
+  third.runtime.register("trip", { durable: true }, matching);
+  await clock.advance(LONG_MS);
+  expect((await second.runtime.getRun(run_id)).status).toBe("completed");
 });
 
 it.each(["blocked", "claim"] as const)(
