@@ -175,6 +175,9 @@ const SLACK_MS = 500;
 export function takeDue(schema: string, create: "CREATE" | "CREATE OR REPLACE" = "CREATE", onTaken = ""): string {
   // A dead owner's run that stands in line stays there without it.
   const hasOwnersInLine = create !== "CREATE";
+  // A run that comes back may be the first now, and its own limit may allow what that of the former first did not.
+  const grantToFirst = `
+    PERFORM ${schema}.grant_v1(key, 0, clock);`;
   const candidates = (n: string, place: string, order: string, which: string): string => `SELECT r.id, r.owner, r.slot,
           r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look AS needs, r.takeovers >= suspect_from AS is_suspect,
           ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${order}, r.id) AS number
@@ -332,7 +335,7 @@ BEGIN
     SELECT min(j.rank) AS first, max(j.rank) AS last INTO ranks FROM joined j;
     its.first := least(its.first, ranks.first);
     its.last := greatest(its.last, ranks.last);
-    PERFORM ${schema}.put_slot_v1(its);
+    PERFORM ${schema}.put_slot_v1(its);${hasOwnersInLine ? grantToFirst : ""}
   END LOOP;
 
   RETURN QUERY

@@ -25,6 +25,7 @@ import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
 const echo = { agent_name: "echo", version: null };
+const former = { agent_name: "echo", version: "1" };
 const one = { key: "one", max: 1 };
 /** The head of a run that executes in its slot. */
 const holding = head({ holds_slot: true });
@@ -116,7 +117,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
         const left = all.filter((run) => run.head.finished_at === null);
         if (left.length === 0) break;
         expect(rounds).toBeLessThan(10_000);
-        const taken = await store.take({ owner: "last", agents: [echo], limit: 50 });
+        const taken = await store.take({ owner: "last", agents: [echo, former], limit: 50 });
         for (const run of taken.length > 0 ? taken : left) await end(store, run as StoredRun);
         await store.renew("last", 60_000);
       }
@@ -295,12 +296,15 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     ] as const);
     if (kind === "renew") return random.chance(0.3) ? caller.release(owner) : caller.renew(owner, 60_000);
     if (kind === "take") {
-      await caller.take({ owner, agents: [echo], limit: 1 + random.below(4), cancelledForMs: 50 });
+      const agents = random.pick([[echo], [former], [echo, former]] as const);
+      const unusedForMs = random.chance(0.3) ? random.below(50) : undefined;
+      await caller.take({ owner, agents, limit: 1 + random.below(4), cancelledForMs: 50, unusedForMs });
       return;
     }
     if (kind === "create") {
       const its = random.pick([
         holding,
+        head(),
         queued(),
         queued(),
         waiting(Date.now() + random.below(60)),
@@ -309,7 +313,9 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
       ]);
       const made = its.owner === null ? its : { ...its, owner };
       const wake = random.chance(0.2) ? runKey(random.below(60)) : undefined;
-      await tryCreate(caller, next(), { slot: random.chance(0.9) ? slot : undefined, head: made, wake });
+      const asks = made.owner !== null && !made.holds_slot && random.chance(0.5) ? true : undefined;
+      const created = random.chance(0.3) ? { version: former.version } : {};
+      await tryCreate(caller, next(), { slot: random.chance(0.9) ? slot : undefined, head: made, wake, asks, created });
       return;
     }
     const live = await caller.list({ tenant: "acme", limit: 60, offset: random.below(20) });
@@ -330,6 +336,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     const { epoch } = run.head;
     const its = random.pick([
       head({ owner, epoch, holds_slot: true }),
+      head({ owner, epoch }),
       head({ owner, epoch, holds_slot: run.head.holds_slot }),
       queued({ epoch }),
       queued({ epoch, holds_slot: run.head.holds_slot }),
@@ -338,7 +345,8 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
       waiting(null, { epoch, blocked: { position: 1, expected: "a", asked: "b" } }),
     ]);
     const wake = kind === "wake" ? random.pick(runs).key : undefined;
-    await caller.append(run.key, { ...expected, wakes: 0 }, write(parts("c"), { head: its, wake }));
+    const asks = its.owner !== null && !its.holds_slot && random.chance(0.7) ? true : undefined;
+    await caller.append(run.key, { ...expected, wakes: 0 }, write(parts("c"), { head: its, wake, asks }));
   }
 
   async function end(caller: PostgresStore, run: StoredRun): Promise<void> {
