@@ -35,13 +35,17 @@ export class Follower {
     this.#logger = logger;
   }
 
-  /** Calls a reader whenever its run has moved. The returned function ends that. */
+  /**
+   * Calls a reader whenever its run has moved. The returned function ends that. What the store told of the run before, while
+   * the reader was reading, reached none: a store with hints is asked once.
+   */
   follow(one: Followed): () => void {
     const { key } = one.known;
     const readers = this.#followed.get(key);
     if (readers === undefined) this.#followed.set(key, new Set([one]));
     else readers.add(one);
     this.#unwatch ??= this.#store.watch?.(({ moved }) => this.#onHint(moved));
+    if (this.#unwatch !== undefined) this.#askSoon(key);
     this.#askLater();
     return () => this.#unfollow(key, one);
   }
@@ -60,6 +64,15 @@ export class Follower {
   /** A run was loaded in this process, where its readers learn of events at once. */
   onLoaded(key: RunKey): void {
     for (const one of [...(this.#followed.get(key) ?? [])]) one.onMoved(one.known);
+  }
+
+  /** Asks for all that are followed from this turn on. */
+  #askSoon(key: RunKey): void {
+    this.#hinted.set(key, true);
+    inBackground(
+      this.#logger,
+      this.#clock.turn().then(() => this.#onHint(undefined)),
+    );
   }
 
   #onHint(moved: readonly RunKey[] | undefined): void {

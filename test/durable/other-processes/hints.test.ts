@@ -2,6 +2,7 @@ import type { Clock } from "cadenza";
 import type { RunKey, Store, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
 import { withMembers } from "../../harness/port-proxy.ts";
+import { deferred } from "../../harness/promises.ts";
 import { textsOf } from "../../harness/runtimes.ts";
 import type { Hook } from "../../harness/store-proxy.ts";
 import { isRead, lastingStore } from "../../harness/store-proxy.ts";
@@ -120,3 +121,34 @@ it("many hints cost few questions, and the store is watched only while that is o
   expect(state.watching.size).toBe(0);
   tell({ moved: [{ tenant: "", run_id }], due: true });
 });
+
+it("a reader learns at once of what the store told while it was reading", async () => {
+  const { replicas, start, tell } = hinting();
+  const { clock } = replicas;
+  const ended = deferred();
+  const [slow, worker] = [replicas.start({ durability, work: false }, readsSlowly(ended.promise, tell)), start(true)];
+  slow.runtime.declare({ name: "quick", durable: true });
+  worker.runtime.register("quick", { durable: true }, (_input, { step }) => step("work", () => "done"));
+  const began = clock.now();
+  let took: number | undefined;
+  const created = slow.runtime.createRun({ agent_name: "quick", input: "" }).then((run) => {
+    took = clock.now() - began;
+    return run;
+  });
+  while ((await worker.runtime.listRuns({ status: "completed" })).length === 0) await clock.advance(0);
+  await clock.advance(0);
+  ended.resolve();
+  await clock.advance(10);
+  expect(took).toBeLessThanOrEqual(10);
+  expect((await created).status).toBe("completed");
+});
+
+/** Each read of a log is answered with what was there, after something has happened. */
+function readsSlowly(happened: Promise<void>, tell: (hint: StoreHint) => void): Hook {
+  return (call, method, [key]) => {
+    const answer = call();
+    if (method === "read") return happened.then(() => answer);
+    if (!isRead(method) && method === "create") queueMicrotask(() => tell({ moved: [key as RunKey], due: true }));
+    return answer;
+  };
+}
