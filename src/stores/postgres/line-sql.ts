@@ -29,7 +29,7 @@ const changed = [...headColumns, "wakes", "for_look", "line", "rank", "since", "
 const inserted = [...insertedColumns, "line", "rank", "since", "creator"];
 
 /** Where a run with this due time stands from now on; null: at that time. */
-function sinceOf(due: string): string {
+export function sinceOf(due: string): string {
   return `CASE WHEN ${due} < clock - ${STALE_MS} THEN clock END`;
 }
 

@@ -1,4 +1,4 @@
-import { duePlace, isDue } from "./line-sql.ts";
+import { duePlace, isDue, sinceOf } from "./line-sql.ts";
 
 /*
  * Looking for work. Runs are found in indexes that hold nothing else: neither runs that wait for a later time or for a
@@ -428,12 +428,12 @@ BEGIN
       run.blocked := NULL;
       run.wakes := 0;
     END IF;
-    UPDATE ${schema}.runs r SET holds_slot = false, since = clock, owner = run.owner, epoch = run.epoch,
+    UPDATE ${schema}.runs r SET holds_slot = false, since = ${sinceOf("run.due_at")}, owner = run.owner, epoch = run.epoch,
       takeovers = run.takeovers, due_at = run.due_at, blocked = run.blocked, wakes = run.wakes WHERE r.id = run.id;
     IF run.arrived > 0 THEN
       PERFORM ${schema}.leave_inbox_v1(run.id, clock);
     END IF;
-    UPDATE ${schema}.runs r SET line = NULL, since = clock WHERE r.id = ANY (ARRAY(
+    UPDATE ${schema}.runs r SET line = NULL, since = ${sinceOf("r.due_at")} WHERE r.id = ANY (ARRAY(
       SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = run.slot AND l.rank >= (
           SELECT s.first FROM ${schema}.slots s WHERE s.key = run.slot ORDER BY s.gen DESC LIMIT 1)
         AND l.agent_name = run.agent_name AND l.version = run.version AND l.owner IS NULL
