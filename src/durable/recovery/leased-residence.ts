@@ -100,7 +100,7 @@ export class LeasedResidence implements Residence, Followed {
 
   #settleLine(): void {
     if (this.residency.head.waitsForSlot === "in line") this.#owner.line.add(this.#slotKey, this);
-    else if (this.run.slot !== undefined) this.#owner.line.remove(this.#slotKey, this);
+    else this.#owner.line.remove(this);
   }
 
   /** The store may have given the run the permit for which it waits. */
@@ -183,13 +183,12 @@ export class LeasedResidence implements Residence, Followed {
     inBackground(this.#owner.worker.logger, this.#compareWithStore("unless writing").catch(ignore));
   }
 
-  /** Whether this process owns the run in that epoch, and has got what has arrived for it. */
-  #receive(epoch: number | undefined, inbox: readonly Arrived[] | undefined): boolean {
+  /** Takes what has arrived for the run, if this process owns it in that epoch. */
+  #receive(epoch: number | undefined, inbox: readonly Arrived[] | undefined): void {
     const { head, nextHead } = this.log;
     const isOurs = ({ epoch: its, owner }: RunHead): boolean => its === epoch && owner === this.#owner.worker.name;
-    if (inbox === undefined || ![head, nextHead].some((one) => one !== undefined && isOurs(one))) return false;
-    this.log.receive(inbox);
-    return true;
+    if (inbox !== undefined && [head, nextHead].some((one) => one !== undefined && isOurs(one)))
+      this.log.receive(inbox);
   }
 
   /** A run without an owner may be written by another process. For readers here the store is polled. */
@@ -332,7 +331,7 @@ export class LeasedResidence implements Residence, Followed {
 
   #onGone(): void {
     this.residency.end();
-    if (this.run.slot !== undefined) this.#owner.line.remove(this.#slotKey, this);
+    this.#owner.line.remove(this);
     this.#owner.onGone(this.run);
     this.#owner.worker.onRoom();
     this.#onReaders();

@@ -12,6 +12,8 @@ export class OwnedLine {
   readonly #worker: Worker;
   /** By the keys of the slots, in the order in which the runs joined. */
   readonly #waiting = new Map<string, Set<Residence>>();
+  /** The key of each run that waits. */
+  readonly #keys = new Map<Residence, string>();
   /** Stops the timer of the next look. Undefined: no run waits. */
   #clearTimer: (() => void) | undefined;
 
@@ -21,22 +23,27 @@ export class OwnedLine {
 
   /** A run joins a line. The permit may have been free by then. */
   add(key: string, run: Residence): void {
+    if (this.#keys.has(run)) return;
+    this.#keys.set(run, key);
     let waiting = this.#waiting.get(key);
     if (waiting === undefined) {
       waiting = new Set();
       this.#waiting.set(key, waiting);
     }
-    if (waiting.has(run)) return;
     waiting.add(run);
     this.#askFor(key, run);
     this.#clearTimer ??= this.#lookLater();
   }
 
-  remove(key: string, run: Residence): void {
+  /** Most runs wait for no slot: nothing is done for them. */
+  remove(run: Residence): void {
+    const key = this.#keys.get(run);
+    if (key === undefined) return;
+    this.#keys.delete(run);
     const waiting = this.#waiting.get(key);
-    if (waiting?.delete(run) !== true || waiting.size > 0) return;
-    this.#waiting.delete(key);
-    if (this.#waiting.size > 0) return;
+    waiting?.delete(run);
+    if (waiting?.size === 0) this.#waiting.delete(key);
+    if (this.#keys.size > 0) return;
     this.#clearTimer?.();
     this.#clearTimer = undefined;
   }
@@ -50,7 +57,7 @@ export class OwnedLine {
   #askFor(key: string, run: Residence): void {
     const asked = (run.sync("after writing") ?? Promise.resolve()).then(() => {
       // Several permits may have been given at once.
-      if (this.#waiting.get(key)?.has(run) !== true) this.look(key);
+      if (!this.#keys.has(run)) this.look(key);
     });
     inBackground(this.#worker.logger, asked.catch(ignore));
   }

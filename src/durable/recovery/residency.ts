@@ -224,16 +224,12 @@ export class Residency implements JournalEvents {
     this.#caughtUp?.();
   }
 
-  /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
-  leaveForOtherCode(): Promise<void> {
-    this.#leaving ??= this.#leave(null);
-    this.#tryingAgain = this.#leaving;
-    return this.#leaving;
-  }
-
-  /** The run leaves, and stays blocked, to be tried with other code. Answers wait meanwhile. */
-  leaveBlocked(): Promise<void> {
-    this.#leaving ??= this.#leave(this.mismatch ?? null);
+  /**
+   * Releases the run, which this process then loads with other code. Answers wait meanwhile. `blocked`: the run stays blocked
+   * until then, with the mismatch that it has.
+   */
+  leaveForOtherCode(how?: "blocked"): Promise<void> {
+    this.#leaving ??= this.#leave((how && this.mismatch) ?? null);
     this.#tryingAgain = this.#leaving;
     return this.#leaving;
   }

@@ -85,12 +85,7 @@ export class RunLoader {
     if (this.#worker.isClosed) return this.#worker.runs.find(key);
     // Its waits are measured by the store's clock.
     await this.#worker.clock.ready();
-    let loading = this.#loading.get(key);
-    if (loading === undefined) {
-      loading = this.#load(key).finally(() => this.#loading.delete(key));
-      this.#loading.set(key, loading);
-    }
-    const run = await loading;
+    const run = await this.#once(key, () => this.#load(key));
     return run !== undefined && isSameRun(run.log.key, key) ? run : undefined;
   }
 
@@ -144,7 +139,7 @@ export class RunLoader {
   #leave(run: LiveRun): void {
     const { key } = run.log;
     run.setBlocked(undefined);
-    const left = endOf(this.#worker.logger, leased(run)?.residency.leaveBlocked() ?? Promise.resolve());
+    const left = endOf(this.#worker.logger, leased(run)?.residency.leaveForOtherCode("blocked") ?? Promise.resolve());
     const leaving = left.then(() => {
       this.#leaving.delete(key);
     });
@@ -224,12 +219,17 @@ export class RunLoader {
   async #tryOnce(found: StoredRun): Promise<void> {
     const { key } = found;
     await this.#leaving.get(key);
+    await this.#once(key, () => this.#tryAgain(found));
+  }
+
+  /** Loads a run, unless it is being loaded. */
+  #once(key: RunKey, load: () => Promise<LiveRun | undefined>): Promise<LiveRun | undefined> {
     let loading = this.#loading.get(key);
     if (loading === undefined) {
-      loading = this.#tryAgain(found).finally(() => this.#loading.delete(key));
+      loading = load().finally(() => this.#loading.delete(key));
       this.#loading.set(key, loading);
     }
-    await loading;
+    return loading;
   }
 
   /** Releases a run whose code does not match its history, and loads it with the code that is registered now. */
