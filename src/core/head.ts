@@ -30,6 +30,11 @@ export function expectedAfter({ epoch }: RunHead, position: number): Expected {
   return { epoch, position };
 }
 
+/** The head after a write to a run with this status. Its cancel holds until it ends: who ends it has seen the cancel. */
+export function stillCancelling(status: string, head: RunHead): RunHead {
+  return status === "cancelling" && head.finished_at === null ? { ...head, status } : head;
+}
+
 /** Whether no process owns the run. */
 export function isFree(head: RunHead | undefined): boolean {
   return head?.owner === null;

@@ -266,6 +266,9 @@ export interface Backlog extends AgentVersion {
   readonly blocked: number;
 }
 
+/** How many posts in an inbox a store gives at once, but where it gives all of them. */
+export const MOST_ARRIVED = 256;
+
 /** How far a store counts the runs that wait for a slot. */
 export const COUNTED_IN_LINE = 1_001;
 

@@ -166,6 +166,11 @@ export function toInbox(key: RunKey, posts: StoredInbox | null): { readonly inbo
   return { inbox };
 }
 
+/** What has arrived for a run, from a column that has it as JSON. Undefined: nothing. */
+export function inboxIn(key: RunKey, column: unknown): ReturnType<typeof toInbox> {
+  return toInbox(key, JSON.parse(String(column)) as StoredInbox | null);
+}
+
 /** The columns that `toFoundRun` needs of the run `r`, without its first entry. */
 export const runColumns = `r.id, r.tenant, r.run_id, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")}`;
 /** The run of a row of `runColumns` and `createdColumn`. */

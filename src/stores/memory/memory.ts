@@ -1,4 +1,5 @@
 import type { FeedOptions } from "../../core/feed.ts";
+import { stillCancelling } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import type {
   Backlog,
@@ -24,6 +25,7 @@ import type {
   TakeRequest,
   WrittenWithInbox,
 } from "../../core/ports.ts";
+import { MOST_ARRIVED } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
@@ -38,8 +40,6 @@ import { MemoryRun, Tenant } from "./tenant.ts";
 import { MemoryWork } from "./work.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
-/** Of how many posts a store tells at once. */
-const MOST_ARRIVED = 256;
 const EVER = Number.POSITIVE_INFINITY;
 
 /** How a `MemoryStore` works. */
@@ -110,9 +110,9 @@ export class MemoryStore implements Store {
     if (refusal !== undefined) return refusal;
     const messages = messagesFor(tenant, write.session);
     run.add(write.entries);
-    const head = stillCancelling(run, write.head);
+    const head = stillCancelling(run.head.status, write.head);
     this.#replaceHead(tenant, run, isPlain ? head : stillDue(run, head), write.asks);
-    if (!isPlain) this.#empty(run, write.takes);
+    this.#empty(run, write.takes);
     this.#settle(tenant, run, write, messages);
     if (isPlain) return undefined;
     const inbox = run.head.owner === null ? undefined : run.inbox;
@@ -154,7 +154,7 @@ export class MemoryStore implements Store {
     if (owner !== null) this.#work.shorten(owner, now);
     if (owner !== null && this.#work.isAlive(owner, now)) return { conflict: "owned" };
     if (this.#isRefusedSlot(run, head)) return { conflict: "full" };
-    this.#work.give(run, stillCancelling(run, head));
+    this.#work.give(run, stillCancelling(run.head.status, head));
     return undefined;
   }
 
@@ -433,11 +433,6 @@ function stillDue({ head: { owner, due_at }, extras }: MemoryRun, head: RunHead)
   if (extras === null || extras.wakes === 0 || owner !== null || head.owner !== null) return head;
   if (due_at === null || head.finished_at !== null || head.blocked !== null) return head;
   return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
-}
-
-/** Who ends a run has seen that it is cancelled. */
-function stillCancelling({ head: { status } }: MemoryRun, head: RunHead): RunHead {
-  return status === "cancelling" && head.finished_at === null ? { ...head, status } : head;
 }
 
 function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {

@@ -294,25 +294,28 @@ export class MemoryWork {
 
   /** See {@link TakeRequest}. `before`: since when the runs must have been without a process. */
   #freeUnused(wanted: readonly AgentVersion[], before: number, now: number): void {
-    const isOther = (run: MemoryRun): boolean =>
-      wanted.some(({ agent_name }) => agent_name === run.created.agent_name) &&
-      !wanted.some((agent) => isOf(run, agent));
-    const dead = new Set<string>();
-    for (const [name, { runs, until }] of this.#owners) if (runs > 0 && until <= before) dead.add(name);
-    const left = dead.size === 0 ? [] : this.#find(EVER, ({ head }) => head.owner !== null && dead.has(head.owner));
-    const due = [...new Set(wanted.map(({ agent_name }) => agent_name))]
-      .flatMap((name) => [...(this.#agents.get(name)?.values() ?? [])].flatMap((heap) => heap.items))
-      .filter(({ head, extras }) => Math.max(head.due_at ?? EVER, extras?.slot?.since ?? EVER) <= before);
-    for (const run of [...left, ...due].toSorted((one, other) => one.order - other.order)) {
+    const names = new Set(wanted.map(({ agent_name }) => agent_name));
+    const isOther = (agent_name: string, version: string | null): boolean =>
+      names.has(agent_name) && !wanted.some((agent) => agent.agent_name === agent_name && agent.version === version);
+    const found = this.#ofDeadOwners(before).filter(({ created }) =>
+      isOther(created.agent_name, created.version ?? null),
+    );
+    for (const name of names)
+      for (const [version, due] of this.#agents.get(name) ?? [])
+        if (isOther(name, version))
+          for (const run of due.items)
+            if (Math.max(run.head.due_at ?? EVER, run.extras?.slot?.since ?? EVER) <= before) found.push(run);
+    for (const run of found.sort((one, other) => one.order - other.order)) {
+      const { agent_name, version = null } = run.created;
       const slot = run.extras?.slot ?? null;
       const line = slot === null ? undefined : this.#lines.get(slot.key);
-      if (slot === null || line?.waiting.first === undefined || !run.head.holds_slot || !isOther(run)) continue;
+      if (slot === null || line?.waiting.first === undefined || !run.head.holds_slot) continue;
       if (run.head.owner !== null) this.give(run, taken(run.head, null, now));
       run.head = { ...run.head, holds_slot: false };
       slot.since = null;
       line.held -= 1;
       for (const other of line.waiting.items)
-        if (isSameVersion(other, run) && other.head.owner === null) this.#stepAside(other, line);
+        if (isOf(other, { agent_name, version }) && other.head.owner === null) this.#stepAside(other, line);
       this.#letIn(line, slot.key);
     }
   }
@@ -361,7 +364,7 @@ export class MemoryWork {
     return owner;
   }
 
-  #find(limit: number, matches: (run: MemoryRun) => boolean): readonly MemoryRun[] {
+  #find(limit: number, matches: (run: MemoryRun) => boolean): MemoryRun[] {
     const found: MemoryRun[] = [];
     for (let run = this.#live.first; run !== null && found.length < limit; run = run.after)
       if (matches(run)) found.push(run);
@@ -370,13 +373,8 @@ export class MemoryWork {
 
   /** The runs of dead owners, and cancelled ones whose code no process may have, the first one last. */
   #withoutProcess(wanted: readonly AgentVersion[], cancelledForMs: number | undefined, now: number): MemoryRun[] {
-    const found: MemoryRun[] = [];
     const isWanted = (run: MemoryRun): boolean => wanted.some((agent) => isOf(run, agent));
-    const dead = new Set<string>();
-    for (const [name, { runs, until }] of this.#owners) if (runs > 0 && until <= now) dead.add(name);
-    if (dead.size > 0)
-      for (const run of this.#find(EVER, ({ head }) => head.owner !== null && dead.has(head.owner)))
-        if (isWanted(run)) found.push(run);
+    const found = this.#ofDeadOwners(now).filter(isWanted);
     if (cancelledForMs !== undefined)
       for (const run of this.#cancelling)
         if (
@@ -386,6 +384,13 @@ export class MemoryWork {
         )
           found.push(run);
     return found.sort((one, other) => (isBefore(one, other) ? 1 : -1));
+  }
+
+  /** The runs of owners whose leases had ended by a time, oldest first. */
+  #ofDeadOwners(by: number): MemoryRun[] {
+    const dead = new Set<string>();
+    for (const [name, { runs, until }] of this.#owners) if (runs > 0 && until <= by) dead.add(name);
+    return dead.size === 0 ? [] : this.#find(EVER, ({ head }) => head.owner !== null && dead.has(head.owner));
   }
 
   /** The time since which a run needs work; a time in the future for a run that needs none. */
@@ -446,10 +451,6 @@ function remove(heap: DueHeap<MemoryRun>, { extras }: MemoryRun): void {
 
 function isOf({ created }: MemoryRun, { agent_name, version }: AgentVersion): boolean {
   return created.agent_name === agent_name && (created.version ?? null) === version;
-}
-
-function isSameVersion({ created: one }: MemoryRun, { created: other }: MemoryRun): boolean {
-  return one.agent_name === other.agent_name && one.version === other.version;
 }
 
 /** Whether the change of the head is irrelevant to `take`. So it is for most writes of a stream. */

@@ -1,3 +1,4 @@
+import { MOST_ARRIVED } from "../../core/ports.ts";
 import { feedWrites } from "./feed.ts";
 import type { Arrivals } from "./line-sql.ts";
 import { changeFunction, ownersInLine } from "./line-sql.ts";
@@ -17,9 +18,6 @@ import { writesWithInbox } from "./write-sql.ts";
  * An owner of an earlier release knows no inbox. Its next write finds in the log what has arrived, and is refused as changed,
  * as it was before: then it reads the log, and decides again.
  */
-
-/** Of how many posts is told at once. */
-const MOST_ARRIVED = 256;
 
 /** The inbox of a row of `runs` as JSON; null for an empty one. `limit`: at most so many posts. */
 export function inboxOf(schema: string, run: string, limit: number | "ALL"): string {

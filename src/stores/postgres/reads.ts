@@ -17,17 +17,17 @@ import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
 import { machineClock, silentLogger } from "../../runtime/log/system.ts";
 import { distinctAgents } from "../choice.ts";
-import type { StoredInbox, StoredRow } from "../stored-rows.ts";
+import type { StoredRow } from "../stored-rows.ts";
 import {
   countable,
   entriesIn,
   fromJson,
   fromText,
+  inboxIn,
   MAX_READ,
   marksIn,
   runColumns,
   toFoundRun,
-  toInbox,
   toJson,
   toKey,
   toNumber,
@@ -104,9 +104,7 @@ export class Reads {
       [toText(key.tenant), toText(key.run_id)],
     );
     const [row] = rows;
-    return (
-      row && { ...undamaged(toFoundRun(row)), ...toInbox(key, JSON.parse(String(row["inbox"])) as StoredInbox | null) }
-    );
+    return row && { ...undamaged(toFoundRun(row)), ...inboxIn(key, row["inbox"]) };
   }
 
   async findByIdempotencyKey(tenant: string, key: string): Promise<StoredRun | undefined> {
@@ -156,7 +154,7 @@ export class Reads {
       const key = known[Number(row["n"]) - 1]?.key;
       if (key === undefined) return [];
       const [epoch, position] = [Number(row["epoch"]), Number(row["position"])];
-      return [{ key, epoch, position, ...toInbox(key, JSON.parse(String(row["inbox"])) as StoredInbox | null) }];
+      return [{ key, epoch, position, ...inboxIn(key, row["inbox"]) }];
     });
   }
 

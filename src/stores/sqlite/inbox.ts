@@ -1,6 +1,6 @@
 import type { RunKey, RunPost, RunWrite, WrittenWithInbox } from "../../core/ports.ts";
-import type { StoredInbox } from "../stored-rows.ts";
-import { toInbox, toJson } from "../stored-rows.ts";
+import { MOST_ARRIVED } from "../../core/ports.ts";
+import { inboxIn, toJson } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { addLines } from "./entries.ts";
 import { addToFeed } from "./feed.ts";
@@ -23,8 +23,6 @@ export function addToInbox(
   connection.run(insert, run, entries.length, lines, isCancel, feed === undefined ? null : toJson(feed));
 }
 
-/** Of how many posts is told at once. */
-export const MOST_ARRIVED = 256;
 /** The inbox of a run as JSON, in SQL: `[]` for an empty one. `limit`: at most so many posts; -1 for all. */
 export const inboxOf = (run: string, limit: number): string => `(
   SELECT json_group_array(json_array(id, count, lines)) FROM (
@@ -33,11 +31,6 @@ export const inboxOf = (run: string, limit: number): string => `(
 /** What has arrived for a run, the first part of a great deal. */
 export function readInbox(connection: Connection, key: RunKey, run: number): WrittenWithInbox | undefined {
   return inboxIn(key, connection.get(`SELECT ${inboxOf("?", MOST_ARRIVED)} AS inbox`, run)?.["inbox"]);
-}
-
-/** Reads a column that {@link inboxOf} has made. Undefined: nothing has arrived. */
-export function inboxIn(key: RunKey, column: unknown): WrittenWithInbox | undefined {
-  return toInbox(key, JSON.parse(String(column)) as StoredInbox);
 }
 
 /** Whether more has arrived than a write takes: anything, or a cancel. */

@@ -8,6 +8,7 @@ import type {
   StoredRun,
   StoredSession,
 } from "../../core/ports.ts";
+import { MOST_ARRIVED } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
@@ -16,6 +17,7 @@ import { distinctAgents } from "../choice.ts";
 import {
   countable,
   fromJson,
+  inboxIn,
   marksIn,
   runColumns,
   toDamagedRun,
@@ -29,7 +31,7 @@ import {
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { isCorrupt } from "./database.ts";
 import { firstId } from "./entries.ts";
-import { inboxIn, inboxOf, MOST_ARRIVED } from "./inbox.ts";
+import { inboxOf } from "./inbox.ts";
 import { selectPage } from "./list.ts";
 import { createdColumn } from "./rows.ts";
 

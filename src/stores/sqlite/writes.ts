@@ -1,3 +1,4 @@
+import { stillCancelling } from "../../core/head.ts";
 import type { Labels } from "../../core/log.ts";
 import type {
   Expected,
@@ -113,7 +114,7 @@ export function appendToRun(
   const { arrived, added } =
     run.arrived === 0 ? noInbox : changeInbox(connection, key, run, position + entries.length, write.takes, now);
   const length = position + entries.length + added;
-  changeRun(connection, run, stillDue(run, stillCancelling(run, head)), length, now, {
+  changeRun(connection, run, stillDue(run, stillCancelling(run.status, head)), length, now, {
     arrived,
     asks: write.asks === true,
   });
@@ -169,7 +170,7 @@ export function claimRun(
   // The process that claims a run checks everything that the run waits for.
   const added = run.arrived === 0 ? 0 : emptyInbox(connection, key, run.id, expected.position, now);
   const length = expected.position + added;
-  changeRun(connection, run, stillCancelling(run, head), length, now, {
+  changeRun(connection, run, stillCancelling(run.status, head), length, now, {
     wakes: 0,
     arrived: 0,
     asks: false,
@@ -231,11 +232,6 @@ function changeInbox(
   if (takes === "all") return { arrived: 0, added: emptyInbox(connection, key, run.id, end, now) };
   if (takes === undefined) return { arrived: run.arrived, added: 0 };
   return { arrived: run.arrived - takeFromInbox(connection, run.id, takes), added: 0 };
-}
-
-/** Who ends a run has seen that it is cancelled. */
-function stillCancelling(run: RunRow, head: RunHead): RunHead {
-  return run.status === "cancelling" && head.finished_at === null ? { ...head, status: "cancelling" } : head;
 }
 
 /** The head after a write. A run that was woken without an owner stays due until it has one, ends or is blocked. */
