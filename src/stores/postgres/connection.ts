@@ -15,8 +15,11 @@ const ATTEMPTS = 8;
 /** The longest pause after the first attempt, in milliseconds. It doubles each time. */
 const FIRST_PAUSE_MS = 2;
 
-/** A statement that fails rejects the call that has sent it: nothing is left to report. */
-const clock = machineClock(silentLogger);
+/**
+ * The clock of this machine, by which calls and places are measured. A statement that fails rejects the call that has sent
+ * it: nothing is left to report.
+ */
+export const clock = machineClock(silentLogger);
 
 /** Sends statements to the server, each with a deadline. Statements are unnamed: named ones fail behind poolers. */
 export class Connection {

@@ -1,6 +1,4 @@
-import { machineClock, silentLogger } from "../../runtime/log/system.ts";
-
-const clock = machineClock(silentLogger);
+import { clock } from "./connection.ts";
 
 /** How far behind the newest place `take` begins: at most calls, once a second, and every 30 seconds, in milliseconds. */
 const NARROW_MS = 500;

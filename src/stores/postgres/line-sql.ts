@@ -259,7 +259,7 @@ export function ownersInLine(schema: string): string {
 }
 
 /** What becomes of a run that asks for a permit under its owner. */
-const asking = {
+const asking = (schema: string) => ({
   variables: `
   asks boolean;`,
   before: `
@@ -267,14 +267,16 @@ const asking = {
   next.holds_slot := next.holds_slot OR asks AND run.holds_slot;`,
   place: `IF asks AND NOT next.holds_slot THEN
     IF run.line IS NULL THEN
-      next := join_v1(next, clock);
+      next := ${schema}.join_v1(next, clock);
     END IF;
-  ELSIF `,
-};
+  ELSIF`,
+});
+/** At first no run asked. */
+const noAsking: ReturnType<typeof asking> = { variables: "", before: "", place: "IF" };
 
 /** As the first one, but that a run which needs a permit stands in line. `arrivals`: what it has to do with an inbox. */
 export function changeFunction(schema: string, arrivals = nothingArrives): string {
-  const hasAsking = arrivals !== nothingArrives;
+  const asks = arrivals === nothingArrives ? noAsking : asking(schema);
   return `
 CREATE OR REPLACE FUNCTION ${schema}.change_v1(w jsonb, clock float8) RETURNS jsonb LANGUAGE plpgsql AS $function$
 DECLARE
@@ -282,7 +284,7 @@ DECLARE
   run ${schema}.runs;
   next ${schema}.runs;
   held boolean;
-  holds boolean;${hasAsking ? asking.variables : ""}${arrivals.variables}
+  holds boolean;${asks.variables}${arrivals.variables}
 BEGIN
   SELECT * INTO run FROM ${schema}.runs r
   WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;
@@ -326,7 +328,7 @@ BEGIN
   THEN
     next.due_at := least(run.due_at, next.due_at);
   END IF;
-${arrivals.checks}${hasAsking ? asking.before : ""}
+${arrivals.checks}${asks.before}
   held := run.slot <> '' AND run.holds_slot AND run.finished_at IS NULL;
   holds := run.slot <> '' AND next.holds_slot AND next.finished_at IS NULL;
   IF holds AND NOT held AND NOT ${schema}.hold_v1(next) THEN
@@ -342,7 +344,7 @@ ${arrivals.checks}${hasAsking ? asking.before : ""}
   ELSIF run.owner IS NOT NULL OR run.line IS NOT NULL OR next.due_at IS DISTINCT FROM run.due_at THEN
     next.since := ${sinceOf("next.due_at")};
   END IF;
-  ${hasAsking ? asking.place.replace("join_v1", `${schema}.join_v1`) : "IF "}run.slot <> '' AND (next.owner IS NULL OR run.rank IS NOT NULL) THEN
+  ${asks.place} run.slot <> '' AND (next.owner IS NULL OR run.rank IS NOT NULL) THEN
     next := ${schema}.place_v1(run, next, clock);
   END IF;
   UPDATE ${schema}.runs r SET ${changed.map((name) => `${name} = next.${name}`).join(", ")} WHERE r.id = run.id;

@@ -1,6 +1,6 @@
-import { machineClock, silentLogger } from "../../runtime/log/system.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import type { Connection, PostgresValue } from "./connection.ts";
+import { clock } from "./connection.ts";
 
 /** How many runs are passed over at once while the border is looked for. */
 const STEP = 100_000;
@@ -15,8 +15,6 @@ interface Place {
   readonly at: number;
   readonly id: string;
 }
-
-const clock = machineClock(silentLogger);
 
 const START: Place = { at: Number.NEGATIVE_INFINITY, id: "0" };
 

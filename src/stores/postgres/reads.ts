@@ -15,7 +15,6 @@ import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
-import { machineClock, silentLogger } from "../../runtime/log/system.ts";
 import { distinctAgents } from "../choice.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import {
@@ -35,6 +34,7 @@ import {
   undamaged,
 } from "../stored-rows.ts";
 import type { Connection, PostgresValue } from "./connection.ts";
+import { clock } from "./connection.ts";
 import { DuePlaces } from "./due-places.ts";
 import { firstOf, inboxOf } from "./inbox-sql.ts";
 import { selectPage } from "./list.ts";
@@ -43,7 +43,6 @@ import { markedText } from "./writes.ts";
 
 const END = Number.MAX_SAFE_INTEGER;
 const isRun = "r.tenant = $1::text AND r.run_id = $2::text";
-const clock = machineClock(silentLogger);
 
 /** What is read from the database, each answer with one statement, and so from one moment. */
 export class Reads {

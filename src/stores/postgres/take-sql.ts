@@ -154,6 +154,13 @@ END $function$;`,
   ].join("\n");
 }
 
+/** Functions that read nothing but indexes, also if they were planned when the tables were empty. */
+const BY_INDEX =
+  "SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off";
+/** What its caller has given up must change nothing. */
+const REFUSE_LATE = `  IF clock > not_after THEN
+    RAISE EXCEPTION 'The statement has arrived after its deadline.' USING ERRCODE = '57014';
+  END IF;`;
 /** How many keys of slots are looked at in one call whose next could not be locked. */
 const MAX_LOOKED_AT = 64;
 /** How many runs join one line in one call, beside the first of them. */
@@ -198,7 +205,7 @@ ${create} FUNCTION ${schema}.take_v2(
   taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
   cancelled_from float8, not_after float8, given_time float8
 ) RETURNS SETOF text LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $function$
+${BY_INDEX} AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
   page integer := least(most, 1000) + 8;
@@ -219,9 +226,7 @@ DECLARE
   candidate record;
   run ${schema}.runs;
 BEGIN
-  IF clock > not_after THEN
-    RAISE EXCEPTION 'The statement has arrived after its deadline.' USING ERRCODE = '57014';
-  END IF;
+${REFUSE_LATE}
   PERFORM ${schema}.shorten_leases_v1(clock, NULL);
   IF is_over THEN
     RETURN;
@@ -381,15 +386,13 @@ CREATE INDEX runs_reserved ON ${schema}.runs (agent_name, version, coalesce(sinc
 
 CREATE FUNCTION ${schema}.free_unused_v1(agents jsonb, unused_for float8, not_after float8, given_time float8) RETURNS void
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $function$
+${BY_INDEX} AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
   candidate record;
   run ${schema}.runs;
 BEGIN
-  IF clock > not_after THEN
-    RAISE EXCEPTION 'The statement has arrived after its deadline.' USING ERRCODE = '57014';
-  END IF;
+${REFUSE_LATE}
   PERFORM ${schema}.shorten_leases_v1(clock, NULL);
   FOR candidate IN
     WITH RECURSIVE wanted (agent_name, version) AS MATERIALIZED (

@@ -1,8 +1,9 @@
 import { endOf } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { ignore } from "../../core/promises.ts";
-import { machineClock, silentLogger, systemChance } from "../../runtime/log/system.ts";
+import { silentLogger, systemChance } from "../../runtime/log/system.ts";
 import type { Connection } from "./connection.ts";
+import { clock } from "./connection.ts";
 import { DeadlineError, isLocked, outcomeOf, storeFailed } from "./errors.ts";
 import type { PreparedWrite } from "./writes.ts";
 import { withMessages } from "./writes.ts";
@@ -62,8 +63,6 @@ interface Job {
   /** Until when it has time, by the monotonic clock. */
   readonly until: number;
 }
-
-const clock = machineClock(silentLogger);
 
 /**
  * Sends the writes of one turn of the event loop together, in the order of the calls. One batch is under way at a time,
