@@ -244,10 +244,9 @@ export interface TakeRequest {
    */
   readonly cancelledForMs?: number | undefined;
   /**
-   * Frees first the slots of no use: those that runs of other versions of these agents hold, while other runs wait for
-   * them, and no process has executed them for at least so long, in milliseconds: they were due, or their owner was dead.
-   * These runs stay due, or become it, and with all others of their version leave the line until they are taken. Left
-   * out: none.
+   * Frees slots first. A run of another version of these agents gives its slot back if other runs wait for the slot, and if
+   * the run was due, or had a dead owner, for at least so long, in milliseconds. The run is due then. All runs of its
+   * version leave the line of the slot until `take` is asked for their version. Left out: no slot is freed.
    */
   readonly unusedForMs?: number | undefined;
 }

@@ -100,7 +100,7 @@ export class Asking {
     else inBackground(logger, this.#wakeups.start());
   }
 
-  /** A run that this process owns is not taken for what it gets. */
+  /** Leaves out the runs that this process owns: their owner reads their inboxes, and `take` would not give them. */
   #hear({ moved, ...hint }: StoreHint): void {
     const others = moved?.filter((key) => {
       const run = this.#worker.runs.find(key);

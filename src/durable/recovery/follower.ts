@@ -36,8 +36,8 @@ export class Follower {
   }
 
   /**
-   * Calls a reader whenever its run has moved. The returned function ends that. What the store told of the run before, while
-   * the reader was reading, reached none: a store with hints is asked once.
+   * Calls a reader whenever its run has moved. The returned function ends that. A hint of the store that came while the
+   * reader was reading has reached no reader, so a store with hints is asked once.
    */
   follow(one: Followed): () => void {
     const { key } = one.known;

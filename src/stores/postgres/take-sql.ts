@@ -367,9 +367,9 @@ const MAX_FREED = 64;
 const MAX_ASIDE = 1_000;
 
 /**
- * Frees permits of no use: those that runs of other versions of some agents hold, and that no process has executed for a
- * time, while others wait. These runs and all of their version leave the line: they are due without a permit, as a run is
- * whose time has come. Rows and keys that others have locked are left for the next call.
+ * Frees permits that runs of other versions of some agents hold, if no process has executed the run for a time and other
+ * runs wait for the permit. The run and all runs of its version leave the line: they are due without a permit, as a run is
+ * whose time has come. The next call does this for rows and keys that other transactions have locked.
  */
 export function freeUnused(schema: string): string {
   const isReserved =

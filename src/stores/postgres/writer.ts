@@ -28,11 +28,14 @@ const MAX_TRIES = 8;
 const OVERDUE = 0.25;
 /** The share of the time of a call that a statement may take whose writes hold up others. */
 const SHORT = 0.5;
-/** For how many times the time of a call creations stay apart: one that returns too early costs the others `OVERDUE` of it. */
+/**
+ * For how many times the time of a call creations stay apart. A creation without an answer that returns too early to the first
+ * lane holds up the other writes for `OVERDUE` of that time.
+ */
 const APART = 4;
 /** How many statements each of the lanes has at a time that are beside the first one. */
 const WIDTH = { second: 1, creations: 2 } as const;
-/** Which share of the creations that are apart goes together: the ones beside one without an answer get none either. */
+/** Which share of the creations that are apart share a statement: if one of them gets no answer, the statement gets none. */
 const SHARE_OF_CREATIONS = 1 / 8;
 
 /** What the database answers to a write: null if it was made. */
