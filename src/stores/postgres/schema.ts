@@ -8,6 +8,7 @@ import { inbox } from "./inbox-sql.ts";
 import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
+import { linesFunction } from "./survey.ts";
 import { surveyIndexes, tables } from "./tables.ts";
 import { freeUnused, takeDue, takeFunctions } from "./take-sql.ts";
 import { tryWriteFunctions } from "./try-write-sql.ts";
@@ -28,7 +29,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   creators,
   (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
   tryWriteFunctions,
-  (schema) => [inbox, freeUnused].map((part) => part(schema)).join("\n"),
+  (schema) => [inbox, freeUnused, linesFunction].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

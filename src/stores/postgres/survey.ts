@@ -20,17 +20,40 @@ import {
 import type { Connection } from "./connection.ts";
 import { Parameters } from "./list.ts";
 import { createdColumn, fromMarked } from "./reads.ts";
+import { BY_INDEX } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
 
 /** How many runs are looked at for a page. */
 const MAX_EXAMINED = 1_000;
-/**
- * Comes after each key: all begin with `=`. With an upper bound, too, the planner expects few rows, and uses the index also
- * while its statistics know of no run in line.
- */
-const LAST_KEY = "'>'";
 /** The condition of the index `runs_by_state`. */
 const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at IS NOT NULL)";
+
+/**
+ * The keys are found by jumps in the index of the runs in line. The rank of no run is below the `first` of its slot, so that
+ * what is left in the index of former runs is not read.
+ */
+export function linesFunction(schema: string): string {
+  const from = `FROM ${schema}.runs r WHERE r.line IS NOT NULL`;
+  const next = (key: string): string => `(SELECT r.line ${from} AND r.line > ${key} ORDER BY r.line LIMIT 1)`;
+  const ofLine = `${from} AND r.line = k.key AND r.rank >= s.first ORDER BY r.rank, r.id LIMIT`;
+  return `
+CREATE FUNCTION ${schema}.lines_v1(after_key text, most bigint) RETURNS TABLE (
+  key text, held integer, slot_max float8, tenant text, run_id text, agent_name text, version text, due_at float8, waiting bigint
+) LANGUAGE sql STABLE ${BY_INDEX} AS $function$
+  WITH RECURSIVE keys (key, n) AS (
+    SELECT ${next("after_key")}, 1::bigint
+    UNION ALL
+    SELECT ${next("k.key")}, k.n + 1 FROM keys k WHERE k.key IS NOT NULL AND k.n < most
+  )
+  SELECT k.key, s.held, f.*, (SELECT count(*) FROM (SELECT 1 ${ofLine} ${COUNTED_IN_LINE}) counted)
+  FROM keys k
+  CROSS JOIN LATERAL (SELECT s.held, s.first FROM ${schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1) s
+  CROSS JOIN LATERAL (
+    SELECT r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) ${ofLine} 1
+  ) f
+  ORDER BY k.n;
+$function$;`;
+}
 
 /**
  * What operators ask, each answer with one statement, or two for the beginning of an id. A page is chosen among at most
@@ -167,33 +190,11 @@ export class SurveyReads {
     }));
   }
 
-  /**
-   * The keys are found by jumps in the index of the runs in line. The rank of no run is below the `first` of its slot, so
-   * that what is left in the index of former runs is not read.
-   */
   async lines({ after = "", limit }: LinesQuery): Promise<readonly SlotLine[]> {
-    const from = `FROM ${this.#schema}.runs r WHERE r.line IS NOT NULL`;
-    const next = (key: string): string =>
-      `(SELECT r.line ${from} AND r.line > ${key} AND r.line < ${LAST_KEY} ORDER BY r.line LIMIT 1)`;
-    const ofLine = `${from} AND r.line = k.key AND r.rank >= s.first ORDER BY r.rank, r.id LIMIT`;
-    const rows = await this.#connection.query(
-      `WITH RECURSIVE keys (key, n) AS (
-          SELECT ${next("$1::text")}, 1::bigint
-          UNION ALL
-          SELECT ${next("k.key")}, k.n + 1 FROM keys k WHERE k.key IS NOT NULL AND k.n < $2::bigint
-        )
-        SELECT k.key, s.held, f.*,
-          (SELECT count(*) FROM (SELECT 1 ${ofLine} ${COUNTED_IN_LINE}) counted) AS waiting
-        FROM keys k
-        CROSS JOIN LATERAL (
-          SELECT s.held, s.first FROM ${this.#schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1
-        ) s
-        CROSS JOIN LATERAL (
-          SELECT r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) AS due_at ${ofLine} 1
-        ) f
-        ORDER BY k.n`,
-      [markedText(after), countable(limit)],
-    );
+    const rows = await this.#connection.query(`SELECT * FROM ${this.#schema}.lines_v1($1::text, $2::bigint)`, [
+      markedText(after),
+      countable(limit),
+    ]);
     return rows.map((row) => toSlotLine(row, fromMarked(String(row["key"])) ?? "", fromMarked(String(row["version"]))));
   }
 

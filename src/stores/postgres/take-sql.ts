@@ -155,7 +155,7 @@ END $function$;`,
 }
 
 /** Functions that read nothing but indexes, also if they were planned when the tables were empty. */
-const BY_INDEX =
+export const BY_INDEX =
   "SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off";
 /** What its caller has given up must change nothing. */
 const REFUSE_LATE = `  IF clock > not_after THEN

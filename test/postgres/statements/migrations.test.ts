@@ -25,7 +25,7 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
     await (await open(schema)).close();
     const name = quoteName(schema);
     await pool.query(`DROP TABLE ${name}.inbox; ALTER TABLE ${name}.runs DROP COLUMN arrived, DROP COLUMN taken_to`);
-    await pool.query(`DROP FUNCTION ${name}.leave_inbox_v1, ${name}.tell_feed_v1, ${name}.free_unused_v1`);
+    await pool.query(`DROP FUNCTION ${name}.leave_inbox_v1, ${name}.tell_feed_v1, ${name}.free_unused_v1, ${name}.lines_v1`);
     await pool.query(`DROP INDEX ${name}.runs_reserved`);
     await pool.query(`DELETE FROM ${name}.migrations WHERE number = 10`);
     return schema;
