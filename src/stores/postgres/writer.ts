@@ -278,30 +278,26 @@ export class Writer {
   }
 
   /**
-   * What a lane sends next: together all that it has not tried, and else the one that was tried least recently. None comes
-   * before an earlier write to the same run or session.
+   * What a lane sends next: together all that it has not tried, and else the one that was tried least recently, with those that
+   * lack the same lock. None comes before an earlier write to the same run or session.
    */
   #nextLate(lane: Lane): readonly Job[] {
     const before = new Set<string>();
     const fresh: Job[] = [];
-    let next: Job | undefined;
-    let characters = 0;
+    const tried: Job[] = [];
     for (const job of this.#late) {
       if (job.isOver && !job.isUnderWay) continue;
       const isFirst = !job.isUnderWay && job.lane === lane && !job.keys.some((key) => before.has(key));
-      if (job.tries === 0 && isFirst) {
-        characters += job.text.length;
-        if (fresh.length < MAX_WRITES && (fresh.length === 0 || characters <= MAX_CHARACTERS)) {
-          fresh.push(job);
-          continue;
-        }
-      }
-      if (job.tries > 0 && isFirst && (next === undefined || job.triedAt < next.triedAt)) next = job;
+      if (isFirst) (job.tries === 0 ? fresh : tried).push(job);
+      if (isFirst && job.tries === 0) continue;
       for (const key of job.keys) before.add(key);
     }
-    if (lane === "creations") return fresh.slice(0, Math.ceil(SHARE_OF_CREATIONS * fresh.length));
-    if (fresh.length > 0) return fresh;
-    return next === undefined ? [] : [next];
+    const untried = fitting(fresh);
+    if (lane === "creations") return untried.slice(0, Math.ceil(SHARE_OF_CREATIONS * untried.length));
+    if (untried.length > 0) return untried;
+    tried.sort((a, b) => a.triedAt - b.triedAt);
+    const slot = tried[0] && slotOf(tried[0]);
+    return slot === undefined ? tried.slice(0, 1) : fitting(tried.filter((job) => slotOf(job) === slot));
   }
 
   /**
@@ -401,6 +397,22 @@ export class Writer {
 
 function isCreation({ write }: Job): boolean {
   return write.json["kind"] === "create";
+}
+
+/** As many of the writes as share a statement. */
+function fitting(jobs: readonly Job[]): readonly Job[] {
+  let characters = 0;
+  const end = jobs.findIndex(({ text }, index) => {
+    characters += text.length;
+    return index > 0 && (index >= MAX_WRITES || characters > MAX_CHARACTERS);
+  });
+  return end === -1 ? jobs : jobs.slice(0, end);
+}
+
+/** The slot whose lock is all that a creation can lack. */
+function slotOf({ keys, write: { json } }: Job): string | undefined {
+  const needsOthers = json["kind"] !== "create" || keys.length > 1 || json["idempotency_key"] !== null;
+  return needsOthers || json["slot"] === "" ? undefined : String(json["slot"]);
 }
 
 function moreMs(characters: number): number {

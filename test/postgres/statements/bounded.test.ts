@@ -165,6 +165,25 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     expect(await store.read(runKey(1), 1, 9)).toEqual(parts("1", "2", "3", "4", "5", "6"));
   });
 
+  it("creations that lack the lock of one slot stay together", async () => {
+    const patient = await openPostgresStore({ pool, schema, hints: false });
+    await create(patient, 1, { slot: { key: "hot", max: 1 } });
+    const locker = await others.connect();
+    await locker.query(
+      `SELECT pg_advisory_lock(${quoteName(schema)}.slot_lock_v1(slot)) FROM ${quoteName(schema)}.runs`,
+    );
+    pool.statements.length = 0;
+    const statements = () => pool.statements.filter((sql) => sql.includes("try_write")).length;
+    const made = Array.from({ length: 100 }, (_, n) => create(patient, 100 + n, { slot: { key: "hot", max: 1 } }));
+    // The first one does not wait. The second one was given up, and all of its writes were tried.
+    await expect.poll(statements, { timeout: 10 * TIMEOUT_MS }).toBeGreaterThan(2);
+    await locker.query("SELECT pg_advisory_unlock_all()");
+    locker.release();
+    await Promise.all(made);
+    expect(statements()).toBeLessThan(10);
+    await patient.close();
+  });
+
   it("a write that gets no lock in time is told so, and is not made later", async () => {
     await create(store, 1);
     const locker = await others.connect();
