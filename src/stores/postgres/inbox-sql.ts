@@ -1,23 +1,27 @@
 import { MOST_ARRIVED } from "../../core/ports.ts";
 import { feedWrites } from "./feed.ts";
+import { boundOf, gateOf, gates } from "./gate-sql.ts";
 import type { Arrivals } from "./line-sql.ts";
 import { changeFunction, ownersInLine } from "./line-sql.ts";
 import { takeDue } from "./take-sql.ts";
+import { tryWritesWithGates } from "./try-write-sql.ts";
 import { writesWithInbox } from "./write-sql.ts";
 
 /*
- * What has arrived for runs with owners. A row is a post; ids are never used again. A post, and a write that takes posts or
- * removes the owner, lock the row of the run: so a post goes either into the inbox of an owner, or into the log, and the ids
- * of a run are committed in their order. `arrived` is 1 while the inbox has rows of the run, else 0: an owner reads them with
- * each write.
+ * What has arrived for runs with owners. A row is a post; ids are never used again. A post goes either into the inbox of an
+ * owner, or into the log: it goes through a gate of the run (`gate-sql.ts`), or locks the row. `arrived` is 1 once something has
+ * come under an owner, until the run has none any more, else 0: an owner reads the inbox with each write.
  *
  * While an old transaction is open, the server keeps what was taken and each former state of the row of a run, and would walk
  * all of it at each statement. So no row of the inbox up to `taken_to` is left, and none is looked for there; and only the
- * first post that an owner finds changes the row of its run.
+ * first post that comes under an owner changes the row of its run.
  *
  * An owner of an earlier release knows no inbox. Its next write finds in the log what has arrived, and is refused as changed,
  * as it was before: then it reads the log, and decides again.
  */
+
+/** After how many more ids the owner makes another gate: it has taken at most so many meanwhile. */
+const GATE_IDS = 64;
 
 /** The inbox of a row of `runs` as JSON; null for an empty one. `limit`: at most so many posts. */
 export function inboxOf(schema: string, run: string, limit: number | "ALL"): string {
@@ -27,7 +31,7 @@ export function inboxOf(schema: string, run: string, limit: number | "ALL"): str
 
 /** Which rows `i` are the inbox of a row of `runs`. */
 function isLeftOf(run: string): string {
-  return `i.run = ${run}.id AND i.id > coalesce(${run}.taken_to, 0)`;
+  return `i.run = ${run}.id AND i.id > ${boundOf(run)}`;
 }
 
 /** The first part of an inbox. */
@@ -38,7 +42,7 @@ export function firstOf(schema: string, run: string): string {
 export function inbox(schema: string): string {
   return [
     `
-ALTER TABLE ${schema}.runs ADD COLUMN arrived integer NOT NULL DEFAULT 0, ADD COLUMN taken_to bigint;
+ALTER TABLE ${schema}.runs ADD COLUMN arrived integer NOT NULL DEFAULT 0, ADD COLUMN taken_to bigint, ADD COLUMN gate bigint;
 CREATE TABLE ${schema}.inbox (
   run bigint NOT NULL,
   id bigint GENERATED ALWAYS AS IDENTITY,
@@ -55,7 +59,9 @@ CREATE OR REPLACE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void L
   DELETE FROM ${schema}.inbox WHERE run = ANY (ids);
   DELETE FROM ${schema}.runs WHERE id = ANY (ids);
 $function$;`,
-    // Writes what has arrived for a run to the end of its log: the owner for whom it was leaves it, or is gone.
+    gates(schema),
+    // Writes what has arrived for a run to the end of its log: the owner for whom it was leaves it, or is gone. More may come
+    // meanwhile if the run has another owner.
     `
 CREATE FUNCTION ${schema}.leave_inbox_v1(its_id bigint, clock float8) RETURNS void LANGUAGE plpgsql AS $function$
 DECLARE
@@ -64,7 +70,9 @@ DECLARE
   last bigint;
 BEGIN
   SELECT * INTO run FROM ${schema}.runs r WHERE r.id = its_id;
-  FOR post IN SELECT * FROM ${schema}.inbox i WHERE ${isLeftOf("run")} ORDER BY i.id LOOP
+  FOR post IN
+    WITH taken AS (DELETE FROM ${schema}.inbox i WHERE ${isLeftOf("run")} RETURNING i.*) SELECT * FROM taken t ORDER BY t.id
+  LOOP
     INSERT INTO ${schema}.entries (run, position, lines) VALUES (its_id, run.position, post.lines);
     run.position := run.position + post.count;
     IF post.feed IS NOT NULL THEN
@@ -72,39 +80,56 @@ BEGIN
     END IF;
     last := post.id;
   END LOOP;
-  DELETE FROM ${schema}.inbox i WHERE ${isLeftOf("run")};
-  UPDATE ${schema}.runs r SET position = run.position, arrived = 0, taken_to = coalesce(last, run.taken_to)
+  IF run.owner IS NULL THEN
+    run.arrived := 0;
+    run.gate := greatest(run.gate, last);
+    run.taken_to := run.gate;
+  END IF;
+  UPDATE ${schema}.runs r SET position = run.position, arrived = run.arrived, taken_to = run.taken_to, gate = run.gate
   WHERE r.id = its_id;
 END $function$;`,
     feedWrites(schema),
     changeFunction(schema, arrivals(schema)),
     ownersInLine(schema),
     writesWithInbox(schema),
-    takeDue(
-      schema,
-      "CREATE OR REPLACE",
-      `
+    tryWritesWithGates(schema),
+    takeDue(schema, "CREATE OR REPLACE", {
+      onLeaving: `
+            IF (candidate.needs OR run.line IS NOT NULL) AND run.arrived > 0 AND NOT ${schema}.shut_v1(run, false) THEN
+              run := NULL;
+            END IF;`,
+      onTaken: `
             IF run.arrived > 0 THEN
               PERFORM ${schema}.leave_inbox_v1(run.id, clock);
             END IF;`,
-    ),
+    }),
   ].join("\n");
 }
 
 function arrivals(schema: string): Arrivals {
+  const arrive = `INSERT INTO ${schema}.inbox (run, count, lines, is_cancel, feed)
+    VALUES (run.id, (w ->> 'count')::integer, w ->> 'lines', coalesce(w ->> 'status', '') = 'cancelling', w -> 'feed');`;
+  const arrived = `RETURN CASE WHEN w ? 'tells' THEN '{"inbox": null}'::jsonb END;`;
   return {
     variables: `
   takes bigint[];
   takes_all boolean;
-  first_left bigint;`,
+  last_taken bigint;`,
+    unlocked: `
+  IF kind = 'post' THEN
+    run.id := ${schema}.enter_v1(w);
+    IF run.id IS NOT NULL THEN
+      ${arrive}
+      ${arrived}
+    END IF;
+  END IF;`,
     first: `
   IF kind = 'post' AND run.owner IS NOT NULL AND run.finished_at IS NULL THEN
-    INSERT INTO ${schema}.inbox (run, count, lines, is_cancel, feed)
-    VALUES (run.id, (w ->> 'count')::integer, w ->> 'lines', coalesce(w ->> 'status', '') = 'cancelling', w -> 'feed');
+    ${arrive}
     IF run.arrived = 0 OR run.status <> coalesce(w ->> 'status', run.status) THEN
       UPDATE ${schema}.runs r SET arrived = 1, status = coalesce(w ->> 'status', r.status) WHERE r.id = run.id;
     END IF;
-    RETURN NULL;
+    ${arrived}
   END IF;
   IF kind = 'append' AND run.arrived > 0 AND NOT w ? 'takes' AND run.finished_at IS NULL THEN
     PERFORM ${schema}.leave_inbox_v1(run.id, clock);
@@ -130,13 +155,21 @@ function arrivals(schema: string): Arrivals {
     last: `
   IF run.arrived > 0 AND takes_all THEN
     PERFORM ${schema}.leave_inbox_v1(run.id, clock);
-  ELSIF cardinality(takes) > 0 THEN
-    WITH taken AS (DELETE FROM ${schema}.inbox i WHERE i.run = run.id AND i.id = ANY (takes) RETURNING i.id)
-    SELECT coalesce(max(t.id), run.taken_to) INTO next.taken_to FROM taken t;
-    SELECT min(i.id) INTO first_left FROM ${schema}.inbox i WHERE ${isLeftOf("run")};
-    next.arrived := (first_left IS NOT NULL)::integer;
-    next.taken_to := coalesce(first_left - 1, next.taken_to);
-    UPDATE ${schema}.runs r SET arrived = next.arrived, taken_to = next.taken_to WHERE r.id = run.id;
+  ELSIF run.arrived > 0 THEN
+    IF cardinality(takes) > 0 THEN
+      WITH taken AS (DELETE FROM ${schema}.inbox i WHERE i.run = run.id AND i.id = ANY (takes) RETURNING i.id)
+      SELECT max(t.id) INTO last_taken FROM taken t;
+    END IF;
+    IF next.owner IS NULL AND next.finished_at IS NULL THEN
+      next.arrived := 0;
+      next.gate := greatest(run.gate, last_taken);
+      UPDATE ${schema}.runs r SET arrived = 0, taken_to = next.gate, gate = next.gate WHERE r.id = run.id;
+    ELSIF last_taken >= ${gateOf("run")} + ${GATE_IDS} AND (
+      ${boundOf("run")} = ${gateOf("run")} OR pg_try_advisory_xact_lock(${schema}.gate_lock_v1(run.id, ${boundOf("run")})))
+    THEN
+      UPDATE ${schema}.runs r SET taken_to = ${gateOf("run")}, gate = last_taken WHERE r.id = run.id
+        AND NOT EXISTS (SELECT 1 FROM ${schema}.inbox i WHERE ${isLeftOf("run")} AND i.id <= ${gateOf("run")});
+    END IF;
   END IF;`,
     answer: `
   IF kind = 'append' AND next.arrived > 0 AND NOT takes_all AND next.owner IS NOT NULL THEN

@@ -38,6 +38,8 @@ type Create = "CREATE" | "CREATE OR REPLACE";
 /** What a change of a run has to do with its inbox. */
 export interface Arrivals {
   readonly variables: string;
+  /** Before the row is locked. */
+  readonly unlocked: string;
   /** Before anything is checked but that the run is there. */
   readonly first: string;
   /** Before the run gets a permit. */
@@ -250,7 +252,7 @@ END $function$;`,
   ].join("\n");
 }
 
-const nothingArrives: Arrivals = { variables: "", first: "", checks: "", last: "", answer: "" };
+const nothingArrives: Arrivals = { variables: "", unlocked: "", first: "", checks: "", last: "", answer: "" };
 
 /** Runs with owners stand in line for their slots, too. */
 export function ownersInLine(schema: string): string {
@@ -285,7 +287,7 @@ DECLARE
   next ${schema}.runs;
   held boolean;
   holds boolean;${asks.variables}${arrivals.variables}
-BEGIN
+BEGIN${arrivals.unlocked}
   SELECT * INTO run FROM ${schema}.runs r
   WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;
   IF NOT FOUND THEN

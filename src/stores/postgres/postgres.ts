@@ -60,10 +60,10 @@ const MAX_WRITE = 64 * 1_048_576;
 /** A run that is due within this time is told of, in milliseconds. */
 const SOON_MS = 1_000;
 
-/** The answer to a write that was made, and for whose owner something has arrived. */
+/** The answer to a write of an owner that was made, with what has arrived for it, or to a post that lies in an inbox. */
 interface Told {
   readonly conflict?: undefined;
-  readonly inbox: StoredInbox;
+  readonly inbox: StoredInbox | null;
 }
 
 /**
@@ -356,7 +356,7 @@ export class PostgresStore implements DurableStore {
     }
     if (answer?.conflict !== undefined)
       return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
-    this.#hints?.note(key, isDue, feed !== undefined);
+    this.#hints?.note(key, isDue && answer === null, feed !== undefined);
     if (wake !== undefined) this.#hints?.note(wake, true);
     return answer === null ? undefined : toInbox(key, answer.inbox);
   }

@@ -141,12 +141,13 @@ export class Reads {
   async moved(known: readonly RunPosition[]): Promise<readonly RunPosition[]> {
     const asked = known.map(({ key, epoch, position }) => [toText(key.tenant), toText(key.run_id), epoch, position]);
     const rows = await this.#query(
-      `SELECT k.n, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position,
-         CASE WHEN r.arrived > 0 THEN ${firstOf(this.#schema, "r")} END::text AS inbox
-       FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
-       LEFT JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1
-       WHERE coalesce(r.epoch, 0) <> (k.run ->> 2)::float8
-         OR coalesce(r.position, 0) <> (k.run ->> 3)::float8 OR (r.arrived > 0 AND r.finished_at IS NULL)`,
+      `SELECT * FROM (
+         SELECT k.n, k.run, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position,
+           CASE WHEN r.arrived > 0 AND r.finished_at IS NULL THEN ${firstOf(this.#schema, "r")} END::text AS inbox
+         FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
+         LEFT JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1 OFFSET 0
+       ) m
+       WHERE m.epoch <> (m.run ->> 2)::float8 OR m.position <> (m.run ->> 3)::float8 OR m.inbox IS NOT NULL`,
       [toJson(asked)],
     );
     return rows.flatMap((row) => {

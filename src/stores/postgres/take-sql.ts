@@ -176,10 +176,14 @@ const SLACK_MS = 500;
  *
  * Of each agent the due runs are read from a place on, which the caller has from its last call: what an old transaction keeps
  * of former ones is not walked again. Behind the runs the function answers these places, and that of `cancelled_from`. A run
- * that was passed over keeps the place back: it was locked, or suspect. `onTaken`: what is done with a run that is given, or
- * whose owner is dead.
+ * that was passed over keeps the place back: it was locked, or suspect. `onLeaving`: what is done with a locked run that may be
+ * left without an owner; `onTaken`: with one that is given, or whose owner is dead.
  */
-export function takeDue(schema: string, create: "CREATE" | "CREATE OR REPLACE" = "CREATE", onTaken = ""): string {
+export function takeDue(
+  schema: string,
+  create: "CREATE" | "CREATE OR REPLACE" = "CREATE",
+  { onLeaving, onTaken } = { onLeaving: "", onTaken: "" },
+): string {
   // A dead owner's run that stands in line stays there without it.
   const hasOwnersInLine = create !== "CREATE";
   // A run that comes back may be the first now, and its own limit may allow what that of the former first did not.
@@ -280,7 +284,7 @@ ${REFUSE_LATE}
             WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.owner IS NOT DISTINCT FROM candidate.owner
               AND ${hasOwnersInLine ? "(r.line IS NULL OR r.owner IS NOT NULL)" : "r.line IS NULL"} AND (r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look) = candidate.needs
               AND (r.owner IS NOT NULL OR r.due_at <= clock) AND (r.takeovers < suspect_from OR suspects_left > 0)
-            FOR NO KEY UPDATE SKIP LOCKED;
+            FOR NO KEY UPDATE SKIP LOCKED;${onLeaving}
           END IF;
           is_held := run.id IS NULL;
           IF NOT is_held THEN
@@ -422,7 +426,7 @@ ${REFUSE_LATE}
       AND (r.owner IS NOT NULL OR r.due_at <= clock) FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND OR NOT pg_try_advisory_xact_lock(${schema}.slot_lock_v1(run.slot));
     PERFORM 1 FROM ${schema}.runs r WHERE r.id = run.id AND ${hasLine};
-    CONTINUE WHEN NOT FOUND;
+    CONTINUE WHEN NOT FOUND OR run.arrived > 0 AND NOT ${schema}.shut_v1(run, false);
     IF run.owner IS NOT NULL THEN
       run.owner := NULL;
       run.epoch := run.epoch + 1;

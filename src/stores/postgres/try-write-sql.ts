@@ -1,3 +1,5 @@
+import { leaves } from "./gate-sql.ts";
+
 /*
  * Writing without waiting for locks. A batch has writes of many runs: none of them waits because a row of another one is
  * locked. What could not be locked is answered as busy, and has not been made.
@@ -6,20 +8,22 @@
 /** How long a batch waits for what cannot be tried: a key that an open transaction has inserted. In milliseconds. */
 const UNEXPECTED_MS = 250;
 
-export function tryWriteFunctions(schema: string): string {
+/**
+ * Locks what the writes of a batch need, and answers which of them lack a lock. The first one has the number 1. Later writes to
+ * a run or a session of such a one are left out too: they come after it. With `gates` a post may go through the gate of its run.
+ */
+function busyFunction(schema: string, gates?: "gates"): string {
   const name = schema.replaceAll("'", "''");
   // Scalar subqueries, which use the indexes also if they were planned when the tables were empty.
   const itsRun = (columns: string): string =>
     `SELECT ${columns} FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.run_id`;
   const itsSession = `SELECT s.id FROM ${schema}.sessions s WHERE s.tenant = w.tenant AND s.session_id = w.session_id`;
-  return [
-    // Locks what the writes of a batch need, and answers which of them lack a lock. The first one has the number 1. Later
-    // writes to a run or a session of such a one are left out too: they come after it.
-    `
-CREATE FUNCTION ${schema}.busy_v1(writes jsonb) RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off AS $function$
+  const gate = gates === undefined ? noGates : gatesOf(schema);
+  return `
+${gate.create} FUNCTION ${schema}.busy_v1(writes jsonb) RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off AS $function$
 DECLARE
   busy bigint[];
-  has_slots boolean;
+  has_slots boolean;${gate.variables}
   held text[] := '{}';
   write record;
 BEGIN
@@ -27,13 +31,13 @@ BEGIN
     SELECT x.n, x.w ->> 'kind' AS kind, x.w ->> 'tenant' AS tenant, x.w ->> 'run_id' AS run_id,
       x.w -> 'wake' ->> 'tenant' AS wake_tenant, x.w -> 'wake' ->> 'run_id' AS wake_id,
       x.w -> 'session' ->> 'session_id' AS session_id, (x.w -> 'session' ->> 'create')::boolean AS is_made,
-      x.w ->> 'idempotency_key' AS idempotency_key, x.w ->> 'slot' <> '' AS has_slot
+      x.w ->> 'idempotency_key' AS idempotency_key, x.w ->> 'slot' <> '' AS has_slot${gate.ofWrite}
     FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   ), runs AS MATERIALIZED (
-    SELECT k.n, l.slot, l.id IS NULL AND (${itsRun("r.id")}) IS NOT NULL AS is_busy FROM (
-      SELECT w.n, w.tenant, w.run_id FROM w WHERE w.kind NOT IN ('create', 'lease', 'session')
-      UNION ALL SELECT w.n, w.wake_tenant, w.wake_id FROM w WHERE w.wake_id IS NOT NULL
-    ) k LEFT JOIN LATERAL (${itsRun("r.id, r.slot")} FOR NO KEY UPDATE SKIP LOCKED) l ON true
+    SELECT k.n, l.slot${gate.isLeaving}, l.id IS NULL AND (${itsRun("r.id")}) IS NOT NULL AS is_busy FROM (
+      SELECT w.n, w.tenant, w.run_id${gate.leaves} FROM w WHERE w.kind NOT IN ('create', 'lease', 'session')${gate.isOutside}
+      UNION ALL SELECT w.n, w.wake_tenant, w.wake_id${gate.wakes} FROM w WHERE w.wake_id IS NOT NULL
+    ) k LEFT JOIN LATERAL (${itsRun(`r.id, r.slot${gate.column}`)} FOR NO KEY UPDATE SKIP LOCKED) l ON true
   ), locks AS MATERIALIZED (
     SELECT w.n, ${schema}.session_lock_v1(w.tenant, w.session_id) AS lock FROM w
     WHERE w.is_made AND (${itsSession}) IS NULL
@@ -45,10 +49,10 @@ BEGIN
     SELECT w.n FROM w LEFT JOIN LATERAL (${itsSession} FOR NO KEY UPDATE SKIP LOCKED) l ON true
     WHERE w.session_id IS NOT NULL AND l.id IS NULL AND (${itsSession}) IS NOT NULL
   )
-  SELECT coalesce(array_agg(b.n), '{}'), EXISTS (SELECT 1 FROM runs r WHERE r.slot <> '') OR EXISTS (SELECT 1 FROM w WHERE w.has_slot)
-  INTO busy, has_slots FROM (
+  SELECT coalesce(array_agg(b.n), '{}'), EXISTS (SELECT 1 FROM runs r WHERE r.slot <> '') OR EXISTS (SELECT 1 FROM w WHERE w.has_slot)${gate.any}
+  INTO busy, has_slots${gate.into} FROM (
     SELECT r.n FROM runs r WHERE r.is_busy UNION SELECT t.n FROM tried t UNION SELECT s.n FROM sessions s
-  ) b;
+  ) b;${gate.shut}
   IF has_slots THEN
     busy := busy || ARRAY(SELECT s.n FROM ${schema}.slot_locks_v1(writes) s
       WHERE s.n <> ALL (busy) AND NOT pg_try_advisory_xact_lock(s.lock));
@@ -67,20 +71,89 @@ BEGIN
     END IF;
   END LOOP;
   RETURN busy;
-END $function$;`,
-    // Makes the writes of a batch. With its_wait_ms it waits so long for each lock; without, writes that lack a lock are
-    // answered "busy". Else the answer is that of the function which makes them.
-    `
-CREATE FUNCTION ${schema}.try_write_v1(
+END $function$;`;
+}
+
+/** How a batch deals with gates. */
+const noGates = {
+  create: "CREATE",
+  variables: "",
+  ofWrite: "",
+  leaves: "",
+  wakes: "",
+  isLeaving: "",
+  isOutside: "",
+  column: "",
+  any: "",
+  into: "",
+  shut: "",
+};
+
+function gatesOf(schema: string): typeof noGates {
+  return {
+    create: "CREATE OR REPLACE",
+    variables: `
+  has_gates boolean;
+  leaving record;`,
+    ofWrite: `,
+      CASE WHEN x.w ->> 'kind' = 'post' THEN ${schema}.enter_v1(x.w) END AS entered, ${leaves("x.w")} AS leaves`,
+    leaves: ", w.leaves",
+    wakes: ", false",
+    isLeaving: ", k.leaves AND l.arrived > 0 AS is_leaving",
+    isOutside: " AND w.entered IS NULL",
+    column: ", r.arrived",
+    any: ", EXISTS (SELECT 1 FROM runs r WHERE r.is_leaving)",
+    into: ", has_gates",
+    shut: `
+  IF has_gates THEN
+    FOR leaving IN SELECT l.n, l.run FROM ${schema}.leaving_v1(writes) l WHERE l.n <> ALL (busy) LOOP
+      IF NOT ${schema}.shut_v1(leaving.run, false) THEN
+        busy := busy || leaving.n;
+      END IF;
+    END LOOP;
+  END IF;`,
+  };
+}
+
+export function tryWriteFunctions(schema: string): string {
+  return [busyFunction(schema), tryWriteFunction(schema, "CREATE")].join("\n");
+}
+
+/** Posts that all go through gates need nothing else. */
+export function tryWritesWithGates(schema: string): string {
+  const posts = `
+  ids := ARRAY(SELECT ${schema}.enter_v1(w) FROM jsonb_array_elements(writes) w
+    WHERE NOT EXISTS (SELECT 1 FROM jsonb_array_elements(writes) o WHERE o ->> 'kind' <> 'post'));
+  IF cardinality(ids) > 0 AND array_position(ids, NULL) IS NULL THEN
+    INSERT INTO ${schema}.inbox (run, count, lines, is_cancel, feed)
+    SELECT ids[x.n], (x.w ->> 'count')::integer, x.w ->> 'lines', false, x.w -> 'feed'
+    FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY x.n;
+    RETURN (SELECT jsonb_agg(CASE WHEN w ? 'tells' THEN '{"inbox": null}'::jsonb END) FROM jsonb_array_elements(writes) w);
+  END IF;`;
+  return [busyFunction(schema, "gates"), tryWriteFunction(schema, "CREATE OR REPLACE", posts)].join("\n");
+}
+
+/**
+ * Makes the writes of a batch. With its_wait_ms it waits so long for each lock; without, writes that lack a lock are answered
+ * "busy". Else the answer is that of the function which makes them. `posts`: what is tried first.
+ */
+function tryWriteFunction(schema: string, create: "CREATE" | "CREATE OR REPLACE", posts = ""): string {
+  const variables =
+    posts === ""
+      ? ""
+      : `
+  ids bigint[];`;
+  return `
+${create} FUNCTION ${schema}.try_write_v1(
   writes jsonb, given_time float8, its_shard integer, is_fed boolean, its_wait_ms integer
 ) RETURNS jsonb LANGUAGE plpgsql AS $function$
 DECLARE
-  busy bigint[] := '{}';
+  busy bigint[] := '{}';${variables}
   places bigint[];
   rest jsonb := writes;
   answers jsonb := '[]';
 BEGIN
-  PERFORM set_config('lock_timeout', coalesce(its_wait_ms, ${UNEXPECTED_MS})::text, true);
+  PERFORM set_config('lock_timeout', coalesce(its_wait_ms, ${UNEXPECTED_MS})::text, true);${posts}
   IF its_wait_ms IS NULL THEN
     busy := ${schema}.busy_v1(writes);
   END IF;
@@ -105,6 +178,5 @@ BEGIN
   RETURN (
     SELECT jsonb_agg(coalesce(answers -> (array_position(places, n) - 1), '"busy"') ORDER BY n)
     FROM generate_series(1, jsonb_array_length(writes)) n);
-END $function$;`,
-  ].join("\n");
+END $function$;`;
 }

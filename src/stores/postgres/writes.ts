@@ -59,6 +59,7 @@ export function appendOf(key: RunKey, expected: Expected, write: RunWrite): Prep
 export function postOf(key: RunKey, { entries, status, unblocks, due, feed }: RunPost): PreparedWrite {
   const json = {
     kind: "post",
+    tells: true,
     ...keyOf(key),
     ...linesOf(entries),
     ...(status !== undefined && { status }),

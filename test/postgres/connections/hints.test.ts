@@ -3,7 +3,7 @@ import { openPostgresStore } from "cadenza/postgres";
 import type { StoreHint } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import { append, create, parts, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
+import { append, create, parts, runId, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
@@ -61,6 +61,22 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await vi.waitFor(() => expect(moved()).toHaveLength(2), WAIT);
     await append(writer, runKey(1), 1, write(parts("a"), { head: waiting(5, { epoch: 2 }) }), 2);
     await vi.waitFor(() => expect(moved()).toHaveLength(3), WAIT);
+  });
+
+  it("it hears of a post to a run that has an owner, for which no process needs to look for work", async () => {
+    reader.watch?.((hint) => void hints.push(hint));
+    await untilListening();
+    await create(writer, 1);
+    await create(writer, 2, { head: waiting() });
+    await vi.waitFor(() => expect(moved()).toHaveLength(2), WAIT);
+    const post = (n: number) => writer.post(runKey(n), { entries: parts("a"), due: "work" });
+    for (const count of [1, 2]) {
+      expect(await post(1)).toBeUndefined();
+      await vi.waitFor(() => expect(moved().filter(({ run_id }) => run_id === runId(1))).toHaveLength(1 + count), WAIT);
+    }
+    expect(hints.every(({ due }) => due !== true)).toBe(true);
+    expect(await post(2)).toBeUndefined();
+    await vi.waitFor(() => expect(hints.some(({ due }) => due === true)).toBe(true), WAIT);
   });
 
   it("more runs than one notification holds are told in several", async () => {

@@ -1,0 +1,92 @@
+/*
+ * The gates of an inbox. Posts go through a gate at the same time, and beside the writes of the owner: they do not lock the row of
+ * the run. A post holds the lock of the gate (an advisory one, shared) until its commit, and looks at the row once it has the
+ * lock. The gate is open while the run has an owner and `arrived` is 1. The first post under an owner, a cancel, and a post to
+ * a run without an owner lock the row instead.
+ *
+ * A write that takes the owner away, or ends the run, locks the row, and then the gates for itself (`shut_v1`). Then no post is
+ * under way, and the write sees all posts that have come before. The server grants such a lock in turn, however many posts
+ * come. Under an owner `arrived` never becomes 0: a post could be under way that relies on it.
+ *
+ * Posts are not committed in the order of their ids, so a low id may come after a higher one was taken. `gate` names the present
+ * gate by an id that had been taken when it was made: posts that go through it have higher ids. `taken_to` is the name of the
+ * former gate. When no post is in the former gate, all posts with ids up to `gate` have been committed. If none of them is left, the
+ * owner moves `taken_to` to `gate`, and makes another gate. After an owner has left, both are the same.
+ */
+
+/** Whether posts go through the gate of a row of `runs`. */
+export function isOpen(run: string): string {
+  return `${run}.owner IS NOT NULL AND ${run}.finished_at IS NULL AND ${run}.arrived > 0`;
+}
+
+/** Whether a post goes through an open gate. Without a snapshot for each statement it could not look at the row again. */
+export function entersIt(write: string): string {
+  return `NOT ${write} ? 'status' AND current_setting('transaction_isolation') = 'read committed'`;
+}
+
+/** Whether a write takes the owner away from a run, or ends it. */
+export function leaves(write: string): string {
+  return `${write} ->> 'kind' = 'append'
+      AND (${write} -> 'head' ->> 'owner' IS NULL OR ${write} -> 'head' ->> 'finished_at' IS NOT NULL)`;
+}
+
+export function gateOf(run: string): string {
+  return `coalesce(${run}.gate, 0)`;
+}
+
+/** No row of the inbox is left up to here, and none will be. */
+export function boundOf(run: string): string {
+  return `coalesce(${run}.taken_to, 0)`;
+}
+
+export function gates(schema: string): string {
+  return [
+    `
+CREATE FUNCTION ${schema}.gate_lock_v1(run bigint, gate bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $function$
+  SELECT hashtextextended('${schema.replaceAll("'", "''")} gate ' || run || ' ' || gate, 0);
+$function$;`,
+    // Lets a post through the gate of its run, and answers the id of its row. Null: it needs the lock of the row. The owner may
+    // make another gate meanwhile: which one it was is known once its lock is held.
+    `
+CREATE FUNCTION ${schema}.enter_v1(w jsonb) RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = off AS $function$
+DECLARE
+  run record;
+  entered bigint;
+BEGIN
+  LOOP
+    SELECT r.id, ${gateOf("r")} AS gate INTO run FROM ${schema}.runs r
+    WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${isOpen("r")} AND ${entersIt("w")};
+    IF NOT FOUND OR run.gate = entered THEN
+      RETURN run.id;
+    END IF;
+    IF NOT pg_try_advisory_xact_lock_shared(${schema}.gate_lock_v1(run.id, run.gate)) THEN
+      RETURN NULL;
+    END IF;
+    entered := run.gate;
+  END LOOP;
+END $function$;`,
+    // Takes the gates of a locked row for this transaction, and answers whether it has them. The former gate comes first: a
+    // post that is in there enters the present one, too.
+    `
+CREATE FUNCTION ${schema}.shut_v1(run ${schema}.runs, waits boolean) RETURNS boolean LANGUAGE plpgsql AS $function$
+DECLARE
+  gate bigint;
+BEGIN
+  FOREACH gate IN ARRAY ARRAY[${boundOf("run")}, ${gateOf("run")}] LOOP
+    IF waits THEN
+      PERFORM pg_advisory_xact_lock(${schema}.gate_lock_v1(run.id, gate));
+    ELSIF NOT pg_try_advisory_xact_lock(${schema}.gate_lock_v1(run.id, gate)) THEN
+      RETURN false;
+    END IF;
+  END LOOP;
+  RETURN true;
+END $function$;`,
+    // The runs with open gates from which writes take the owner, each with the number of its write. The first one has 1.
+    `
+CREATE FUNCTION ${schema}.leaving_v1(writes jsonb) RETURNS TABLE (n bigint, run ${schema}.runs) LANGUAGE sql STABLE AS $function$
+  SELECT x.n, r FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'
+  WHERE ${leaves("x.w")} AND ${isOpen("r")};
+$function$;`,
+  ].join("\n");
+}
