@@ -265,10 +265,11 @@ export class Writer {
   async #tryLate(batch: readonly Job[]): Promise<void> {
     const tries = Math.max(0, ...batch.map((job) => job.tries));
     // The answer comes before the caller's deadline, and says why the write was not made.
-    const leftMs = SHARE_OF_WAIT * (Math.min(...batch.map(({ until }) => until)) - clock.monotonic());
-    const waitMs = Math.ceil(Math.min(FIRST_WAIT_MS * 2 ** Math.max(tries - 1, 0), LAST_WAIT_MS, leftMs));
+    const leftMs = Math.min(...batch.map(({ until }) => until)) - clock.monotonic();
     const { timeoutMs } = this.#connection;
     const limitMs = this.#late.length > batch.length ? SHORT * timeoutMs : timeoutMs;
+    const mostMs = Math.min(SHARE_OF_WAIT * Math.min(leftMs, limitMs), LAST_WAIT_MS);
+    const waitMs = Math.ceil(Math.min(FIRST_WAIT_MS * 2 ** Math.max(tries - 1, 0), mostMs));
     await this.#send(batch, limitMs, waitMs);
     const triedAt = ++this.#attempts;
     for (const job of batch) {
