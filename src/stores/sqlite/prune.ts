@@ -1,10 +1,12 @@
-import type { Retention, RunKey, SessionKey } from "../../core/ports.ts";
+import type { RunKey, SessionKey } from "../../core/ports.ts";
 import { fromText, toText } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
 import { deleteEntries } from "./entries.ts";
 
 /** How many runs or sessions are deleted in one transaction. */
 export const PRUNE_CHUNK = 100;
+/** How many ended runs are passed over in one turn, while it is looked for the newest one that is too many. */
+const PASSED_AT_ONCE = 10_000;
 
 /** Whether a live run uses the session `s`. */
 const isUsed = `
@@ -17,25 +19,53 @@ const isUsed = `
 const isNeeded = `
   EXISTS (SELECT 1 FROM cadenza_runs p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)`;
 
-/** Deletes some of the runs that may be deleted, those that ended first, and returns how many. 0: none is left. */
-export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Retention): number {
-  const newestBeyond = Number.isFinite(maxRuns)
-    ? connection.get(
-        `SELECT id, finished_at FROM cadenza_runs WHERE finished_at IS NOT NULL
-         ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`,
-        maxRuns,
-      )
-    : undefined;
-  const oldest = connection.all(
-    `SELECT id, finished_at FROM cadenza_runs r WHERE finished_at IS NOT NULL AND NOT ${isNeeded}
-     ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
+/** A place in the order in which runs ended, or in which sessions were changed. */
+export interface Place {
+  readonly at: number;
+  readonly id: number;
+}
+
+/**
+ * Passes over some of the ended runs before a place, the newest first. Returns the place of the last of them, and how many
+ * are left to pass over. Undefined: there are not so many.
+ */
+export function passOver(
+  connection: Connection,
+  from: Place,
+  count: number,
+): { readonly place: Place; readonly left: number } | undefined {
+  const passed = Math.min(count, PASSED_AT_ONCE);
+  const row = connection.get(
+    `SELECT id, finished_at AS at FROM cadenza_runs WHERE finished_at IS NOT NULL AND (finished_at, id) < (?, ?)
+     ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`,
+    from.at,
+    from.id,
+    passed - 1,
   );
-  const firstToKeep = oldest.findIndex(
-    (run) => Number(run["finished_at"]) >= endedBefore && isAfter(run, newestBeyond),
+  return row && { place: placeOf(row), left: count - passed };
+}
+
+/**
+ * Deletes some of the ended runs from one place to another, those that ended first, but for runs that a live parent may read
+ * again. Returns how many, and how far it came. Undefined: all have been looked at.
+ */
+export function pruneRuns(
+  connection: Connection,
+  from: Place,
+  last: Place,
+): { readonly place: Place; readonly deleted: number } | undefined {
+  const runs = connection.all(
+    `SELECT id, finished_at AS at, ${isNeeded} AS needed FROM cadenza_runs r WHERE finished_at IS NOT NULL
+     AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?) ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
+    from.at,
+    from.id,
+    last.at,
+    last.id,
   );
-  const doomed = firstToKeep === -1 ? oldest : oldest.slice(0, firstToKeep);
+  const doomed = runs.filter(({ needed }) => Number(needed) === 0);
   for (const run of doomed) deleteRun(connection, Number(run["id"]));
-  return doomed.length;
+  const end = runs.at(-1);
+  return end && { place: placeOf(end), deleted: doomed.length };
 }
 
 /**
@@ -90,37 +120,27 @@ function deleteRun(connection: Connection, id: number): void {
   connection.run("DELETE FROM cadenza_runs WHERE id = ?", id);
 }
 
-/** How far `pruneSessions` has looked. */
-export interface SessionCursor {
-  readonly changed_at: number;
-  readonly id: number;
-}
-
 /**
  * Checks some sessions from a cursor on, deletes those that may be deleted, and returns the next cursor. Undefined: all
  * are checked.
  */
-export function pruneSessions(
-  connection: Connection,
-  changedBefore: number,
-  from: SessionCursor,
-): SessionCursor | undefined {
+export function pruneSessions(connection: Connection, changedBefore: number, from: Place): Place | undefined {
   const sessions = connection.all(
-    `SELECT s.id, s.changed_at, ${isUsed}
+    `SELECT s.id, s.changed_at AS at, ${isUsed}
      FROM cadenza_sessions s WHERE s.changed_at < ? AND (s.changed_at, s.id) > (?, ?)
      ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK}`,
     changedBefore,
-    from.changed_at,
+    from.at,
     from.id,
   );
   return removeUnusedOf(connection, sessions);
 }
 
 /** Deletes those of the sessions that no live run uses, and returns the place of the last one. */
-function removeUnusedOf(connection: Connection, sessions: readonly SqliteRow[]): SessionCursor | undefined {
+function removeUnusedOf(connection: Connection, sessions: readonly SqliteRow[]): Place | undefined {
   for (const session of sessions) removeUnused(connection, session);
   const last = sessions.at(-1);
-  return last && { changed_at: Number(last["changed_at"]), id: Number(last["id"]) };
+  return last && placeOf(last);
 }
 
 /**
@@ -131,25 +151,25 @@ export function pruneSessionsOf(
   connection: Connection,
   tenant: string,
   maxSessions: number,
-  from: SessionCursor,
-): SessionCursor | undefined {
+  from: Place,
+): Place | undefined {
   if (!Number.isFinite(maxSessions)) return undefined;
   const name = toText(tenant);
   const newest = connection.get(
-    `SELECT s.id, s.changed_at FROM cadenza_sessions s WHERE s.tenant = ?
+    `SELECT s.id, s.changed_at AS at FROM cadenza_sessions s WHERE s.tenant = ?
      ORDER BY s.changed_at DESC, s.id DESC LIMIT 1 OFFSET ? + 0`,
     name,
     maxSessions,
   );
   if (newest === undefined) return undefined;
   const sessions = connection.all(
-    `SELECT s.id, s.changed_at, ${isUsed} FROM cadenza_sessions s
+    `SELECT s.id, s.changed_at AS at, ${isUsed} FROM cadenza_sessions s
      WHERE s.tenant = ? AND (s.changed_at, s.id) > (?, ?) AND (s.changed_at, s.id) <= (?, ?)
      ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK}`,
     name,
-    from.changed_at,
+    from.at,
     from.id,
-    Number(newest["changed_at"]),
+    Number(newest["at"]),
     Number(newest["id"]),
   );
   return removeUnusedOf(connection, sessions);
@@ -170,8 +190,6 @@ function removeUnused(connection: Connection, session: SqliteRow): boolean {
   return true;
 }
 
-function isAfter(run: SqliteRow, other: SqliteRow | undefined): boolean {
-  if (other === undefined) return true;
-  const difference = Number(run["finished_at"]) - Number(other["finished_at"]);
-  return difference > 0 || (difference === 0 && Number(run["id"]) > Number(other["id"]));
+function placeOf(row: SqliteRow): Place {
+  return { at: Number(row["at"]), id: Number(row["id"]) };
 }

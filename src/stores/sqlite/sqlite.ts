@@ -39,11 +39,12 @@ import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
 import { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
 import { openFeed, readFeed, trimFeed } from "./feed.ts";
-import type { SessionCursor } from "./prune.ts";
+import type { Place } from "./prune.ts";
 import {
   deleteRuns,
   deleteSession,
   PRUNE_CHUNK,
+  passOver,
   pruneRuns,
   pruneSessions,
   pruneSessionsOf,
@@ -207,10 +208,13 @@ export class SqliteStore implements DurableStore {
   /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(retention: Retention): Promise<number> {
     let deleted = retention.perTenant === undefined ? 0 : await this.#pruneTenants(retention.perTenant);
-    for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
-      count = await this.#write((connection) => pruneRuns(connection, retention));
-    }
-    await this.#forSessions((connection, from) => pruneSessions(connection, retention.sessionsBefore, from));
+    const last = await this.#lastToPrune(retention);
+    await this.#inChunks((connection, from) => {
+      const pruned = pruneRuns(connection, from, last);
+      deleted += pruned?.deleted ?? 0;
+      return pruned?.place;
+    });
+    await this.#inChunks((connection, from) => pruneSessions(connection, retention.sessionsBefore, from));
     for (let isOver = this.readFeed === undefined; !isOver; )
       isOver = !(await this.#write((connection) => trimFeed(connection, this.#now())));
     return deleted;
@@ -224,17 +228,30 @@ export class SqliteStore implements DurableStore {
         count = found.length;
         deleted += await this.delete(found);
       }
-      await this.#forSessions((connection, from) => pruneSessionsOf(connection, tenant, maxSessions, from));
+      await this.#inChunks((connection, from) => pruneSessionsOf(connection, tenant, maxSessions, from));
     }
     return deleted;
   }
 
-  /** Prunes sessions in small transactions. Each transaction gives the place at which the next transaction begins. */
-  async #forSessions(prune: (connection: Connection, from: SessionCursor) => SessionCursor | undefined): Promise<void> {
-    let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
-    while (cursor !== undefined) {
-      const from: SessionCursor = cursor;
-      cursor = await this.#write((connection) => prune(connection, from));
+  /** Up to where ended runs are deleted: the newest beyond the number, or the last that ended before the time. */
+  async #lastToPrune({ maxRuns, endedBefore }: Retention): Promise<Place> {
+    const lastByTime = { at: endedBefore, id: 0 };
+    let next = { place: { at: Number.POSITIVE_INFINITY, id: 0 }, left: Math.max(0, Math.floor(maxRuns)) + 1 };
+    while (Number.isFinite(next.left) && next.left > 0) {
+      const { place, left } = next;
+      const passed = await this.#write((connection) => passOver(connection, place, left));
+      if (passed === undefined) return lastByTime;
+      next = passed;
+    }
+    return next.left === 0 && next.place.at >= endedBefore ? next.place : lastByTime;
+  }
+
+  /** Prunes in small transactions. Each transaction gives the place at which the next transaction begins. */
+  async #inChunks(prune: (connection: Connection, from: Place) => Place | undefined): Promise<void> {
+    let place: Place | undefined = { at: Number.NEGATIVE_INFINITY, id: 0 };
+    while (place !== undefined) {
+      const from: Place = place;
+      place = await this.#write((connection) => prune(connection, from));
     }
   }
 
