@@ -23,6 +23,7 @@ const outcomes: Readonly<Record<string, readonly [outcome: Outcome, said: string
   "42501": ["server", "The role lacks a right that the store needs."],
   "28": ["server", "The server has refused the role or its password."],
   "53100": ["server", "The server's disk is full."],
+  "53200": ["retry", "The server has no memory left, or no room for locks."],
   "57": ["unknown", "The server has closed the connection."],
   "53": ["unknown", "The server has no connection or memory left."],
   "08": ["unknown", "The connection was lost."],

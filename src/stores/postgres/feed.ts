@@ -64,7 +64,7 @@ BEGIN
     SELECT r AS run, x.w -> 'feed' AS feed FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
     JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'
     WHERE x.w ? 'feed' AND (answers -> (x.n - 1)::integer = 'null' OR answers -> (x.n - 1)::integer ? 'inbox')
-      AND (x.w ->> 'kind' <> 'post' OR r.owner IS NULL)
+      AND (x.w ->> 'kind' <> 'post' OR CASE WHEN x.w ? 'tells' THEN answers -> (x.n - 1)::integer = 'null' ELSE r.owner IS NULL END)
     ORDER BY x.n
   LOOP
     PERFORM ${schema}.tell_feed_v1(write.run, write.feed, clock);

@@ -14,20 +14,22 @@
  * owner moves `taken_to` to `gate`, and makes another gate. After an owner has left, both are the same.
  */
 
-/** Whether posts go through the gate of a row of `runs`. */
-export function isOpen(run: string): string {
-  return `${run}.owner IS NOT NULL AND ${run}.finished_at IS NULL AND ${run}.arrived > 0`;
+/** Whether the gate of a row of `runs` is open. Written so that no index of runs with owners has the condition. */
+function isOpen(run: string): string {
+  return `${run}.owner || '' IS NOT NULL AND ${run}.finished_at IS NULL AND ${run}.arrived > 0`;
 }
 
-/** Whether a post goes through an open gate. Without a snapshot for each statement it could not look at the row again. */
-export function entersIt(write: string): string {
-  return `NOT ${write} ? 'status' AND current_setting('transaction_isolation') = 'read committed'`;
+/** Whether a post goes through the gate of a row of `runs`. Without a snapshot for each statement it could not look at the row again. */
+export function goesThrough(write: string, run: string): string {
+  return `${isOpen(run)} AND NOT ${write} ? 'status' AND current_setting('transaction_isolation') = 'read committed'`;
 }
 
-/** Whether a write takes the owner away from a run, or ends it. */
-export function leaves(write: string): string {
-  return `${write} ->> 'kind' = 'append'
-      AND (${write} -> 'head' ->> 'owner' IS NULL OR ${write} -> 'head' ->> 'finished_at' IS NOT NULL)`;
+/** The runs with open gates from which writes take the owner, or which they end, each with the number of its write. The first one has 1. */
+export function leaving(schema: string): string {
+  return `SELECT x.n, r AS run FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+    JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'
+    WHERE x.w ->> 'kind' = 'append' AND ${isOpen("r")}
+      AND (x.w -> 'head' ->> 'owner' IS NULL OR x.w -> 'head' ->> 'finished_at' IS NOT NULL)`;
 }
 
 export function gateOf(run: string): string {
@@ -46,24 +48,18 @@ CREATE FUNCTION ${schema}.gate_lock_v1(run bigint, gate bigint) RETURNS bigint L
   SELECT hashtextextended('${schema.replaceAll("'", "''")} gate ' || run || ' ' || gate, 0);
 $function$;`,
     // Lets a post through the gate of its run, and answers the id of its row. Null: it needs the lock of the row. The owner may
-    // make another gate meanwhile: which one it was is known once its lock is held.
+    // make another gate meanwhile: then the post locks the row.
     `
 CREATE FUNCTION ${schema}.enter_v1(w jsonb) RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = off AS $function$
 DECLARE
   run record;
-  entered bigint;
 BEGIN
-  LOOP
-    SELECT r.id, ${gateOf("r")} AS gate INTO run FROM ${schema}.runs r
-    WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${isOpen("r")} AND ${entersIt("w")};
-    IF NOT FOUND OR run.gate = entered THEN
-      RETURN run.id;
-    END IF;
-    IF NOT pg_try_advisory_xact_lock_shared(${schema}.gate_lock_v1(run.id, run.gate)) THEN
-      RETURN NULL;
-    END IF;
-    entered := run.gate;
-  END LOOP;
+  SELECT r.id, ${gateOf("r")} AS gate INTO run FROM ${schema}.runs r
+  WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${goesThrough("w", "r")};
+  IF NOT FOUND OR NOT pg_try_advisory_xact_lock_shared(${schema}.gate_lock_v1(run.id, run.gate)) THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT r.id FROM ${schema}.runs r WHERE r.id = run.id AND ${isOpen("r")} AND ${gateOf("r")} = run.gate);
 END $function$;`,
     // Takes the gates of a locked row for this transaction, and answers whether it has them. The former gate comes first: a
     // post that is in there enters the present one, too.
@@ -81,12 +77,5 @@ BEGIN
   END LOOP;
   RETURN true;
 END $function$;`,
-    // The runs with open gates from which writes take the owner, each with the number of its write. The first one has 1.
-    `
-CREATE FUNCTION ${schema}.leaving_v1(writes jsonb) RETURNS TABLE (n bigint, run ${schema}.runs) LANGUAGE sql STABLE AS $function$
-  SELECT x.n, r FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
-  JOIN ${schema}.runs r ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'
-  WHERE ${leaves("x.w")} AND ${isOpen("r")};
-$function$;`,
   ].join("\n");
 }

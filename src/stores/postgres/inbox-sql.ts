@@ -80,7 +80,9 @@ BEGIN
     END IF;
     last := post.id;
   END LOOP;
-  IF run.owner IS NULL THEN
+  IF last IS NULL AND run.owner IS NOT NULL THEN
+    RETURN;
+  ELSIF run.owner IS NULL THEN
     run.arrived := 0;
     run.gate := greatest(run.gate, last);
     run.taken_to := run.gate;
@@ -161,7 +163,6 @@ function arrivals(schema: string): Arrivals {
       SELECT max(t.id) INTO last_taken FROM taken t;
     END IF;
     IF next.owner IS NULL AND next.finished_at IS NULL THEN
-      next.arrived := 0;
       next.gate := greatest(run.gate, last_taken);
       UPDATE ${schema}.runs r SET arrived = 0, taken_to = next.gate, gate = next.gate WHERE r.id = run.id;
     ELSIF last_taken >= ${gateOf("run")} + ${GATE_IDS} AND (
@@ -172,7 +173,7 @@ function arrivals(schema: string): Arrivals {
     END IF;
   END IF;`,
     answer: `
-  IF kind = 'append' AND next.arrived > 0 AND NOT takes_all AND next.owner IS NOT NULL THEN
+  IF kind = 'append' AND w ? 'takes' AND next.arrived > 0 AND next.owner IS NOT NULL THEN
     RETURN jsonb_build_object('inbox', ${firstOf(schema, "next")});
   END IF;`,
   };

@@ -1,4 +1,4 @@
-import { leaves } from "./gate-sql.ts";
+import { leaving } from "./gate-sql.ts";
 
 /*
  * Writing without waiting for locks. A batch has writes of many runs: none of them waits because a row of another one is
@@ -34,10 +34,10 @@ BEGIN
       x.w ->> 'idempotency_key' AS idempotency_key, x.w ->> 'slot' <> '' AS has_slot${gate.ofWrite}
     FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   ), runs AS MATERIALIZED (
-    SELECT k.n, l.slot${gate.isLeaving}, l.id IS NULL AND (${itsRun("r.id")}) IS NOT NULL AS is_busy FROM (
-      SELECT w.n, w.tenant, w.run_id${gate.leaves} FROM w WHERE w.kind NOT IN ('create', 'lease', 'session')${gate.isOutside}
-      UNION ALL SELECT w.n, w.wake_tenant, w.wake_id${gate.wakes} FROM w WHERE w.wake_id IS NOT NULL
-    ) k LEFT JOIN LATERAL (${itsRun(`r.id, r.slot${gate.column}`)} FOR NO KEY UPDATE SKIP LOCKED) l ON true
+    SELECT k.n, l.slot, l.id IS NULL AND (${itsRun("r.id")}) IS NOT NULL AS is_busy FROM (
+      SELECT w.n, w.tenant, w.run_id FROM w WHERE w.kind NOT IN ('create', 'lease', 'session')${gate.isOutside}
+      UNION ALL SELECT w.n, w.wake_tenant, w.wake_id FROM w WHERE w.wake_id IS NOT NULL
+    ) k LEFT JOIN LATERAL (${itsRun("r.id, r.slot")} FOR NO KEY UPDATE SKIP LOCKED) l ON true
   ), locks AS MATERIALIZED (
     SELECT w.n, ${schema}.session_lock_v1(w.tenant, w.session_id) AS lock FROM w
     WHERE w.is_made AND (${itsSession}) IS NULL
@@ -49,8 +49,8 @@ BEGIN
     SELECT w.n FROM w LEFT JOIN LATERAL (${itsSession} FOR NO KEY UPDATE SKIP LOCKED) l ON true
     WHERE w.session_id IS NOT NULL AND l.id IS NULL AND (${itsSession}) IS NOT NULL
   )
-  SELECT coalesce(array_agg(b.n), '{}'), EXISTS (SELECT 1 FROM runs r WHERE r.slot <> '') OR EXISTS (SELECT 1 FROM w WHERE w.has_slot)${gate.any}
-  INTO busy, has_slots${gate.into} FROM (
+  SELECT coalesce(array_agg(b.n), '{}'), EXISTS (SELECT 1 FROM runs r WHERE r.slot <> '') OR EXISTS (SELECT 1 FROM w WHERE w.has_slot)
+  INTO busy, has_slots FROM (
     SELECT r.n FROM runs r WHERE r.is_busy UNION SELECT t.n FROM tried t UNION SELECT s.n FROM sessions s
   ) b;${gate.shut}
   IF has_slots THEN
@@ -79,13 +79,7 @@ const noGates = {
   create: "CREATE",
   variables: "",
   ofWrite: "",
-  leaves: "",
-  wakes: "",
-  isLeaving: "",
   isOutside: "",
-  column: "",
-  any: "",
-  into: "",
   shut: "",
 };
 
@@ -93,25 +87,15 @@ function gatesOf(schema: string): typeof noGates {
   return {
     create: "CREATE OR REPLACE",
     variables: `
-  has_gates boolean;
   leaving record;`,
-    ofWrite: `,
-      CASE WHEN x.w ->> 'kind' = 'post' THEN ${schema}.enter_v1(x.w) END AS entered, ${leaves("x.w")} AS leaves`,
-    leaves: ", w.leaves",
-    wakes: ", false",
-    isLeaving: ", k.leaves AND l.arrived > 0 AS is_leaving",
+    ofWrite: `, CASE WHEN x.w ->> 'kind' = 'post' THEN ${schema}.enter_v1(x.w) END AS entered`,
     isOutside: " AND w.entered IS NULL",
-    column: ", r.arrived",
-    any: ", EXISTS (SELECT 1 FROM runs r WHERE r.is_leaving)",
-    into: ", has_gates",
     shut: `
-  IF has_gates THEN
-    FOR leaving IN SELECT l.n, l.run FROM ${schema}.leaving_v1(writes) l WHERE l.n <> ALL (busy) LOOP
-      IF NOT ${schema}.shut_v1(leaving.run, false) THEN
-        busy := busy || leaving.n;
-      END IF;
-    END LOOP;
-  END IF;`,
+  FOR leaving IN ${leaving(schema)} LOOP
+    IF leaving.n <> ALL (busy) AND NOT ${schema}.shut_v1(leaving.run, false) THEN
+      busy := busy || leaving.n;
+    END IF;
+  END LOOP;`,
   };
 }
 
@@ -119,11 +103,11 @@ export function tryWriteFunctions(schema: string): string {
   return [busyFunction(schema), tryWriteFunction(schema, "CREATE")].join("\n");
 }
 
-/** Posts that all go through gates need nothing else. */
+/** Posts that all go through gates need nothing else. One that waits for a lock holds no gate meanwhile. */
 export function tryWritesWithGates(schema: string): string {
   const posts = `
   ids := ARRAY(SELECT ${schema}.enter_v1(w) FROM jsonb_array_elements(writes) w
-    WHERE NOT EXISTS (SELECT 1 FROM jsonb_array_elements(writes) o WHERE o ->> 'kind' <> 'post'));
+    WHERE its_wait_ms IS NULL AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(writes) o WHERE o ->> 'kind' <> 'post'));
   IF cardinality(ids) > 0 AND array_position(ids, NULL) IS NULL THEN
     INSERT INTO ${schema}.inbox (run, count, lines, is_cancel, feed)
     SELECT ids[x.n], (x.w ->> 'count')::integer, x.w ->> 'lines', false, x.w -> 'feed'

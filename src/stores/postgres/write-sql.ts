@@ -1,6 +1,6 @@
 import { counterNames } from "../../core/statistics.ts";
 import { headColumns, insertedColumns } from "../stored-rows.ts";
-import { entersIt, isOpen, leaves } from "./gate-sql.ts";
+import { goesThrough, leaving } from "./gate-sql.ts";
 
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
@@ -234,11 +234,9 @@ interface Slots {
   /** Settings of the function, and its further variables. */
   readonly settings: string;
   readonly variables: string;
-  /** What is asked of the runs that are locked, of each of them, and of the writes that change them and that wake them. */
+  /** What is asked of the runs that are locked, and of each of them. */
   readonly lockRuns: string;
   readonly ofRun: string;
-  readonly ofWrite: string;
-  readonly ofWake: string;
   /** The posts that need no row of a run. Empty: each write but a creation needs it. */
   readonly posts: string;
   /** What is locked after the rows of runs. */
@@ -253,7 +251,7 @@ interface Slots {
   readonly clock: string;
 }
 
-const withoutGates = { ofWrite: "", ofWake: "", posts: "", gates: "" };
+const withoutGates = { posts: "", gates: "" };
 
 /** The first version counts the runs that hold a permit. */
 function countedSlots(schema: string): Slots {
@@ -347,8 +345,8 @@ DECLARE
   counted jsonb[] := '{}';
 BEGIN
   ${slots.lockRuns} FROM (
-    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id${slots.ofWrite} FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'${slots.posts}
-    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id'${slots.ofWake} FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
+    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'${slots.posts}
+    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
     ORDER BY tenant, id
   ) k CROSS JOIN LATERAL (
     SELECT ${slots.ofRun} FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
@@ -433,21 +431,12 @@ export function writesInLine(schema: string): string {
  * that takes the owner away, or ends the run, locks its gates after the rows.
  */
 export function writesWithInbox(schema: string): string {
-  const keys = lockedKeys(schema);
   const slots = {
-    ...keys,
-    variables: `${keys.variables}
-  has_gates boolean;`,
-    lockRuns: "SELECT bool_or(r.slot <> ''), bool_or(k.leaves AND r.arrived > 0) INTO has_slots, has_gates",
-    ofRun: "r.slot, r.arrived",
-    ofWrite: `, ${leaves("w")} AS leaves`,
-    ofWake: ", false",
+    ...lockedKeys(schema),
     posts: ` AND NOT (w ->> 'kind' = 'post' AND EXISTS (SELECT 1 FROM ${schema}.runs r
-      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${isOpen("r")} AND ${entersIt("w")}))`,
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${goesThrough("w", "r")}))`,
     gates: `
-  IF has_gates THEN
-    PERFORM ${schema}.shut_v1(k.run, true) FROM (SELECT l.run FROM ${schema}.leaving_v1(writes) l ORDER BY (l.run).id) k;
-  END IF;`,
+  PERFORM ${schema}.shut_v1(k.run, true) FROM (SELECT l.run FROM (${leaving(schema)}) l ORDER BY (l.run).id) k;`,
     refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
   };
   const asks = " OR x.w ? 'asks' AND NOT r.holds_slot";

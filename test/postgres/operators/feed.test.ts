@@ -192,6 +192,19 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     });
   });
 
+  it("tells once, and only what is in the log, of a post that shares a batch with another write to its run", async () => {
+    const head = (epoch: number) => waiting(null, { epoch });
+    const late = (n: number) => store.post(runKey(n), { entries: parts("late"), feed: [question(`late ${n}`)] });
+    for (const n of [1, 2]) await create(store, n);
+    await create(store, 3, { head: head(1) });
+    const end = write([ended()], { head: over(), feed: [completed] });
+    await Promise.all([late(1), append(store, runKey(1), 1, end)]);
+    await Promise.all([late(2), append(store, runKey(2), 1, write([], { head: head(2), takes: "all" }))]);
+    const taken = { ...head(2), owner: "owner-1" };
+    await Promise.all([late(3), store.claim(runKey(3), { epoch: 1, position: 2 }, taken)]);
+    expect((await read()).ids).toEqual(["run.completed", "late 2", "late 3"]);
+  });
+
   it("is kept by stores that are opened without the option, until it is ended with false", async () => {
     const later = await open();
     await create(later, 1, { feed: [question("kept")] });

@@ -120,6 +120,24 @@ describe.skipIf(missing !== undefined)(`the gates of an inbox on PostgreSQL${mis
     expect(await inInbox()).toEqual(["slow", "third"]);
   });
 
+  it("answers an owner that knows no inbox as before there was one", async () => {
+    const answers: string[] = [];
+    const older = await openWith(async (client, sql, values) => {
+      const sent = String(values[0]).replaceAll(/"takes":\[\],?/g, "");
+      const result = await client.query(sql, [sent, ...values.slice(1)]);
+      answers.push(String(result.rows[0].answers));
+      return result;
+    });
+    await create(store, 1);
+    await post("first");
+    for (const position of [1, 2])
+      await older.append(key, { epoch: 1, position }, write(parts(`${position}`))).catch(ignore);
+    expect(answers.map((answer) => JSON.parse(answer))).toEqual([
+      [expect.objectContaining({ conflict: "changed", position: 2 })],
+      [null],
+    ]);
+  });
+
   it("lets no owner leave, and no run end, beside a post, and holds up no other run for that", async () => {
     const answers: string[] = [];
     const owning = await openWith(async (client, sql, values) => {

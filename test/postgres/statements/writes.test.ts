@@ -293,13 +293,14 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     const schema = newSchema();
     // To make the schema may take longer.
     await (await openPostgresStore({ pool, schema, hints: false })).close();
-    const hasty = await openPostgresStore({ pool, schema, hints: false, timeoutMs: 300 });
+    const hasty = await openPostgresStore({ pool, schema, hints: false, timeoutMs: 900 });
     let sent = 0;
     pool.hook = async (run, sql) => {
       if (!sql.includes("write_v1") && !sql.includes("AS since")) return new Promise(() => {});
-      await new Promise((resolve) => setTimeout(resolve, 200));
+      const answer = sql.includes("write_v1") && ++sent === 1 ? run() : undefined;
+      await new Promise((resolve) => setTimeout(resolve, 600));
       if (!sql.includes("write_v1")) throw failure("40P01");
-      return ++sent === 1 ? run() : new Promise(() => {});
+      return answer ?? new Promise(() => {});
     };
     const failed: string[] = [];
     const first = create(hasty, 1);
