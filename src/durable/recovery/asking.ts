@@ -85,7 +85,7 @@ export class Asking {
         worker,
         waker,
         (stored) => this.#claimAndBegin(stored),
-        () => (this.#isTaking ? this.#room : 0),
+        () => this.#room,
         (delayMs) => this.lookForWork(delayMs),
       );
   }
@@ -225,7 +225,7 @@ export class Asking {
   /** Asks if runs may be due. Without room, and while the store is being asked, that is done later. */
   #ask(): void {
     if (this.#asking !== undefined) return;
-    if (!this.#isTaking || !this.#areDue || this.#room <= 0) {
+    if (!this.#areDue || this.#room <= 0) {
       this.#endHold();
       return;
     }
@@ -267,7 +267,7 @@ export class Asking {
     let waitMs = 0;
     let page = FIRST_PAGE;
     try {
-      while (this.#isTaking && this.#areDue && this.#room > 0) {
+      while (this.#areDue && this.#room > 0) {
         await this.#lease.renewBeforeTaking();
         this.#isDue = false;
         this.#hints.clear();
@@ -294,7 +294,7 @@ export class Asking {
   }
 
   #tryBlocked(): Promise<void> {
-    return this.#loader.tryBlocked(() => (this.#isTaking ? this.#room : 0));
+    return this.#loader.tryBlocked(() => this.#room);
   }
 
   /** Asks all questions once. Resolves with how many runs each of them may take the next time. */
@@ -319,15 +319,17 @@ export class Asking {
 
   /** Takes runs that need work, and begins them. */
   async #take(limit: number, agents: readonly AgentVersion[], name: string | undefined): Promise<readonly FoundRun[]> {
-    const { store, name: owner, settings, logger } = this.#worker;
+    const { store, name: owner, settings, logger, runs } = this.#worker;
     const suspects = { takeovers: SUSPECT_TAKEOVERS, limit: this.#roomForSuspects };
     const cancelledForMs = name === undefined ? settings.leaseMs : undefined;
     const unusedForMs = name === undefined && this.#freesSlots() ? settings.leaseMs : undefined;
-    const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs, unusedForMs });
-    const lost = taken.filter(isLost).length;
-    if (lost > 0) logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
-    for (const found of taken) inBackground(logger, this.#loader.begin(found));
-    return taken;
+    return runs.expect(limit, async () => {
+      const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs, unusedForMs });
+      const lost = taken.filter(isLost).length;
+      if (lost > 0) logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
+      for (const found of taken) inBackground(logger, this.#loader.begin(found));
+      return taken;
+    });
   }
 
   /** Whether the next question has slots freed that no process uses: once in the time of a lease. */
@@ -341,7 +343,7 @@ export class Asking {
 
   /** How many more runs may be taken. */
   get #room(): number {
-    return this.#worker.runs.capacity - this.#loader.beginning.length;
+    return this.#isTaking ? this.#worker.runs.capacity : 0;
   }
 
   get #roomForSuspects(): number {
@@ -354,9 +356,11 @@ export class Asking {
     const { head } = stored;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
     if (takeovers >= SUSPECT_TAKEOVERS && this.#roomForSuspects === 0) return false;
-    const claimed = await this.#loader.claim(stored);
-    if (claimed !== undefined) await this.#loader.begin({ ...stored, head: claimed });
-    return claimed !== undefined;
+    return this.#worker.runs.expect(1, async () => {
+      const claimed = await this.#loader.claim(stored);
+      if (claimed !== undefined) await this.#loader.begin({ ...stored, head: claimed });
+      return claimed !== undefined;
+    });
   }
 }
 

@@ -3,6 +3,7 @@ import { inBackground } from "../../core/background.ts";
 import { blockedError } from "../../core/blocked-error.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { newerPart } from "../../core/format.ts";
+import { isFree } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import { isWait, questionId } from "../../core/operation-keys.ts";
 import type { Arrived, RunHead, RunKey, RunPosition, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
@@ -269,9 +270,10 @@ export class LeasedResidence implements Residence, Followed {
     return this.run.durable ? this.residency.journalOf(agent) : undefined;
   }
 
-  get phase(): "live" | "catching up" | "blocked" {
+  get phase(): "live" | "expecting" | "catching up" | "blocked" {
     if (this.residency.mismatch !== undefined) return "blocked";
-    return this.residency.ready === undefined ? "live" : "catching up";
+    if (this.residency.ready !== undefined) return "catching up";
+    return this.run.durable && !isFree(this.log.nextHead) && this.residency.isExpecting ? "expecting" : "live";
   }
 
   whenAnswerable(): undefined | Promise<void> {
@@ -361,6 +363,7 @@ export class LeasedResidence implements Residence, Followed {
     if (!(await this.residency.take(head, position))) return;
     this.run.slot?.onCommit(false);
     this.onWoken();
+    this.run.settleActivity();
   }
 
   release(): Promise<void> {

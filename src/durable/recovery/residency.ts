@@ -371,7 +371,7 @@ export class Residency implements JournalEvents {
       subRuns: this.#subRuns?.values() ?? [],
       checks: this.#checks,
       isReplaying: this.#ready !== undefined,
-      isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state) || this.#expectsMessages,
+      isOverdue: this.#hasCome || this.#expectsMessages,
       isSettled: this.#journal?.isIdle !== false,
     });
     return activities[activity];
@@ -380,6 +380,15 @@ export class Residency implements JournalEvents {
   get #isCommitted(): boolean {
     const { state, committed, backlog } = this.#run.log;
     return state.position === committed && backlog === 0;
+  }
+
+  /** Whether something has happened that the run may wait for. Its agent does not have it yet. */
+  get isExpecting(): boolean {
+    return this.#checks > 0 || this.#hasCome;
+  }
+
+  get #hasCome(): boolean {
+    return this.#isOverdue || hasMailToTake(this.#run.log.state);
   }
 
   /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */

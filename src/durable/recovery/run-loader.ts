@@ -94,7 +94,8 @@ export class RunLoader {
    * has arrived for it is looked at, too. It may be what this process cannot read.
    */
   begin(found: FoundRun, how?: "with inbox"): Promise<void> {
-    const beginning = this.#begin(found, how)
+    const beginning = this.#worker.runs
+      .expect(1, () => this.#begin(found, how))
       .catch((error: unknown) => this.damaged.put(found, error))
       .finally(() => this.#beginning.delete(found));
     this.#beginning.set(found, beginning);
@@ -226,7 +227,7 @@ export class RunLoader {
   #once(key: RunKey, load: () => Promise<LiveRun | undefined>): Promise<LiveRun | undefined> {
     let loading = this.#loading.get(key);
     if (loading === undefined) {
-      loading = load().finally(() => this.#loading.delete(key));
+      loading = this.#worker.runs.expect(1, load).finally(() => this.#loading.delete(key));
       this.#loading.set(key, loading);
     }
     return loading;

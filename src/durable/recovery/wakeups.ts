@@ -57,7 +57,7 @@ export class Wakeups {
       try {
         await this.#waker.start(
           (key) => this.#look(key),
-          () => Math.max(0, this.#room()),
+          () => this.#room(),
         );
         return;
       } catch (error) {

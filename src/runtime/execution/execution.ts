@@ -63,6 +63,8 @@ export interface AgentRun extends SpendingRun {
   readonly isInStep: boolean;
   /** Whether an operation that begins now comes from inside the body of a step. */
   isInBody(execution: Execution): boolean;
+  /** Whether the agent may get what has come for it. False: it gets that when its run is taken. */
+  readonly mayGoOn: boolean;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
   /** Takes the run's slot for a step body. Undefined: it has the slot, or needs none. */

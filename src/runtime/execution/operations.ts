@@ -95,8 +95,11 @@ export interface Residence extends LogResidence {
   sync(how: Sync): undefined | Promise<void>;
   /** Resolves when the run can be answered. Undefined: it can. Throws or rejects if it cannot. */
   whenAnswerable(): undefined | Promise<void>;
-  /** Whether the agent does again what the log holds, or the code and the log disagree. */
-  readonly phase: "live" | "catching up" | "blocked";
+  /**
+   * Whether the agent does again what the log holds, or the code and the log disagree. `expecting`: it does neither. This process
+   * owns the run, and something has come that the agent may wait for and does not have yet.
+   */
+  readonly phase: "live" | "expecting" | "catching up" | "blocked";
   /** The run's slot, if the store counts the slots. Undefined: this process does. */
   slot(): RunSlot | undefined;
   /** The journal of an execution of the run's agent. Undefined: it is executed once, here. */

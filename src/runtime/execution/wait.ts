@@ -104,7 +104,8 @@ export abstract class Wait implements Operation {
   }
 
   protected onDeadline(): void {
-    this.finish(this.expiry(this.execution.clock.now()));
+    const { run, clock } = this.execution;
+    if (run.mayGoOn) this.finish(this.expiry(clock.now()));
   }
 
   protected watchDeadline(): void {

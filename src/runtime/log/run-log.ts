@@ -59,7 +59,7 @@ export interface LogRun {
   /** Another process has written to the run, or to its inbox, and that is decided here. */
   onReloaded(): void;
   /** The run may be active from now on, or not any more. */
-  settleActiveTime(): void;
+  settleActivity(): void;
 }
 
 /**
@@ -168,13 +168,14 @@ export class RunLog {
     if (this.lost) return noEntries;
     const had = this.#entries.length;
     // What an agent emits may be a great deal. It records no time, and a run is as active after it as before.
-    const activeTime = command.type === "emit" ? undefined : this.activeTime;
+    const isEmitting = command.type === "emit";
+    const activeTime = isEmitting ? undefined : this.activeTime;
     const decision = this.#decide(command, activeTime?.ms);
     if (had === 0 && this.#entries.length > 0) this.#run.shared.commitSoon(this);
     if (this.#size > this.#run.shared.settings.maxLogBytes) this.#failForSize();
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
-    if (activeTime !== undefined) this.#run.settleActiveTime();
+    if (!isEmitting) this.#run.settleActivity();
     return decision;
   }
 
@@ -349,12 +350,12 @@ export class RunLog {
   /** Waits with the agent for a store that has failed to answer it. */
   async outlast<Value>(answer: Promise<Value>): Promise<Value> {
     this.#troubles.failingCalls += 1;
-    this.#run.settleActiveTime();
+    this.#run.settleActivity();
     try {
       return await answer;
     } finally {
       this.#troubles.failingCalls -= 1;
-      this.#run.settleActiveTime();
+      this.#run.settleActivity();
     }
   }
 

@@ -4,7 +4,7 @@ import type { Decision } from "../../core/decide.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { failureOf } from "../../core/failure.ts";
-import { isLeft, takenAt } from "../../core/head.ts";
+import { isFree, isLeft, takenAt } from "../../core/head.ts";
 import type { Entry, ParentRun } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
@@ -44,6 +44,8 @@ export interface LiveRuns extends Iterable<LiveRun> {
   readonly ids: Ids;
   /** How many more runs may be taken from the store. */
   readonly capacity: number;
+  /** Counts so many runs as if they were here until the work is done: the store is asked for them, or they are being loaded. */
+  expect<Result>(runs: number, work: () => MaybePromise<Result>): Promise<Result>;
   /** The run, if it is loaded in this process. */
   find(key: RunKey): LiveRun | undefined;
   /** Adds a run that was loaded from the store. */
@@ -218,8 +220,29 @@ export class LiveRun implements LogRun, StepsRun {
     return isWaiting(state) || (head !== undefined && isLeft(head));
   }
 
+  /**
+   * Whether the run takes a place of `work.max`: it is loaded, catches up, or its agent or a step is at work. One that
+   * waits for its slot takes none, and one that waits for sub-runs leaves its place to them.
+   */
+  get isExecuted(): boolean {
+    if (this.#slot?.isQueued === true) return false;
+    const phase = this.residence?.phase ?? "live";
+    if (phase !== "live") return phase !== "blocked";
+    return this.isInStep || !(isWaiting(this.log.state) || this.#family?.hasSubRuns === true);
+  }
+
+  /**
+   * Whether the agent may get what has come for it. False: no process owns the run, and this one has no room. The run is due
+   * in the store, and the process that takes it gives it what has come.
+   */
+  get mayGoOn(): boolean {
+    const { store, isClosed } = this.shared;
+    return !isFree(this.log.nextHead) || !store.persistent || isClosed || this.runs.capacity > 0;
+  }
+
   /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
-  settleActiveTime(): void {
+  settleActivity(): void {
+    this.runs.onSettled(this);
     const { activeTime } = this.log;
     if (activeTime === undefined) return;
     if (this.#isActive) activeTime.goOn();
@@ -370,7 +393,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.residence?.note("committed");
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     if (this.waits) this.parent?.settleSlot();
-    this.settleActiveTime();
+    this.settleActivity();
     this.#lookAtMail();
     this.shared.onProgress?.();
     if (!isFinal(head.status)) return;
@@ -425,7 +448,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.#isMailDue = true;
     const looked = this.shared.clock.turn().then(() => {
       this.#isMailDue = false;
-      const mayTake = this.residence === undefined || this.residence.phase === "live";
+      const phase = this.residence?.phase;
+      const mayTake = phase !== "catching up" && phase !== "blocked";
       if (this.log.lost || !mayTake || this.#execution?.isStopped !== false) return;
       takeMail(this.#execution);
       answerOffers(this.#execution, this.shared);
@@ -439,7 +463,7 @@ export class LiveRun implements LogRun, StepsRun {
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue));
     else {
-      this.settleActiveTime();
+      this.settleActivity();
       this.#lookAtMail();
     }
   }
@@ -501,30 +525,29 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.log.lost || isFinal(this.log.state.status)) return;
     // What continues during a question needs no slot either.
     if (this.#slot === undefined || isWaiting(this.log.state)) callback();
-    else if (this.log.activeTime === undefined) this.#slot.take(callback);
     else {
       this.#slot.take(() => {
-        this.settleActiveTime();
+        this.settleActivity();
         callback();
       });
-      this.settleActiveTime();
+      this.settleActivity();
     }
   }
 
   takeSlotForBody(): undefined | Promise<void> {
     const queued = isStopped(this.log.state) ? undefined : this.#slot?.takeForBody();
-    if (queued === undefined || this.log.activeTime === undefined) return queued;
-    this.settleActiveTime();
-    return queued.then(() => this.settleActiveTime());
+    if (queued === undefined) return undefined;
+    this.settleActivity();
+    return queued.then(() => this.settleActivity());
   }
 
   onStepBegun(): void {
     if (isWaiting(this.log.state)) this.settleHold();
-    this.settleActiveTime();
+    this.settleActivity();
   }
 
   onStepEnded(): void {
-    this.settleActiveTime();
+    this.settleActivity();
     this.residence?.note("step ended");
     if (this.isWaiting && !this.log.lost) this.settleHold();
     this.settleSlot();
@@ -543,7 +566,6 @@ export class LiveRun implements LogRun, StepsRun {
 
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
   settleHold(): void {
-    this.runs.onSettled(this);
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);

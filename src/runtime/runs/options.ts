@@ -23,9 +23,11 @@ export interface RuntimeOptions {
   readonly limits?: LimitOptions | undefined;
   /**
    * Whether this process executes runs. `false`: it accepts, shows, answers and cancels the runs of the store, and other
-   * processes execute them; `register` then means {@link AgentRuntime.declare}. `max`: how many runs it may be executing
-   * when it takes more from the store; runs that wait do not count, and its own runs are accepted all the same. Anything
-   * else than the default needs a store that processes share. Default: `{ max: 1_000 }`.
+   * processes execute them; `register` then means {@link AgentRuntime.declare}. `max`: while it executes so many runs, it
+   * takes no more from the store, and durable runs whose time has come wait there. A run is executed while it is loaded
+   * and catches up, and while its agent or a step is at work: not while it waits, also for a sub-run or a slot. New runs of this
+   * process, and those that are answered in it, count and are not held up. Anything else than the default needs a store that
+   * processes share. Default: `{ max: 1_000 }`.
    */
   readonly work?: boolean | { readonly max?: number | undefined } | undefined;
   /**
@@ -93,8 +95,9 @@ export interface RetentionOptions {
 /** The limits of a runtime. An error with the code `limit_reached` names the limit. */
 export interface LimitOptions {
   /**
-   * How many runs that have not ended may be loaded in this process. In a store that outlives the process, durable runs
-   * that only wait do not count: the one that waits longest is evicted for the next one. Default: 10,000.
+   * How many runs that have not ended may be loaded in this process when it accepts a new one. In a store that outlives the
+   * process, runs that it has taken from the store do not count, nor durable runs that only wait: the one that waits longest
+   * is evicted for the next one. Runs that are answered go on all the same, and count. Default: 10,000.
    */
   readonly maxLiveRuns?: number | undefined;
   /** How many ancestors a sub-run may have: its parent, the parent's parent, and so on. Default: 32. */

@@ -2,7 +2,7 @@ import { inBackground } from "../../core/background.ts";
 import { commandOf } from "../../core/commands.ts";
 import { noSession } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
-import { isFree } from "../../core/head.ts";
+import { isFree, takenAt } from "../../core/head.ts";
 import type { CreatedEntry, ParentRun } from "../../core/log.ts";
 import type { Clock, Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -46,12 +46,14 @@ export class Runs implements LiveRuns {
   readonly #options: Settings;
   readonly #announcer: Announcer;
   readonly #live = new RunMap<LiveRun>();
-  /** Those that keep no new run out: they were in the store before they were loaded here, or have waited since. */
-  readonly #taken = new RunMap<true>();
-  /** Those that only wait. Empty if the store ends with the process. */
+  /** Those that keep no new run out: the store has given them to this process, or they are idle. */
+  readonly #apart = new RunMap<true>();
+  /** Those that are not executed: they only wait. Empty if the store ends with the process. */
   readonly #waiting = new Set<LiveRun>();
   /** The waiting runs that can be evicted, the one that waits longest first. */
   readonly #idle = new Set<LiveRun>();
+  /** How many more may be here soon. */
+  #expected = 0;
   readonly sessions: SessionEntries;
   readonly #pruning: Pruning;
   readonly #admission: Admission;
@@ -163,10 +165,11 @@ export class Runs implements LiveRuns {
     return this.remote !== undefined;
   }
 
-  /** Takes a run in that was in the store. It keeps no new run out. */
+  /** Takes a run in that was in the store. */
   add(run: LiveRun): void {
-    this.#live.set(run.log.key, run);
-    this.#taken.set(run.log.key, true);
+    const { key, head } = run.log;
+    this.#live.set(key, run);
+    if (takenAt(head) > 0) this.#apart.set(key, true);
     this.#makeRoom();
     this.#announcer.onCreated(run);
   }
@@ -183,20 +186,30 @@ export class Runs implements LiveRuns {
 
   get capacity(): number {
     const { limits, work = 0 } = this.#options;
-    const loaded = this.#live.size;
+    const loaded = this.#live.size + this.#expected;
     return Math.max(0, Math.min(limits.maxLiveRuns - loaded + this.#idle.size, work - loaded + this.#waiting.size));
   }
 
+  async expect<Result>(runs: number, work: () => MaybePromise<Result>): Promise<Result> {
+    this.#expected += runs;
+    try {
+      return await work();
+    } finally {
+      this.#expected -= runs;
+    }
+  }
+
   onSettled(run: LiveRun): void {
-    const { isWaiting, log } = run;
-    if (!this.shared.store.persistent || this.#live.get(log.key) !== run) return;
-    const isIdle = isWaiting && run.mayLeave && isFree(log.head);
-    if (isWaiting) this.#waiting.add(run);
-    else this.#waiting.delete(run);
-    if (isIdle) {
-      this.#idle.add(run);
-      this.#taken.set(log.key, true);
-    } else this.#idle.delete(run);
+    const { key, head } = run.log;
+    if (!this.shared.store.persistent || this.#live.get(key) !== run) return;
+    const { isExecuted } = run;
+    if (isExecuted) this.#waiting.delete(run);
+    else this.#waiting.add(run);
+    const isIdle = !isExecuted && run.isWaiting && run.mayLeave && isFree(head);
+    if (isIdle) this.#idle.add(run);
+    else this.#idle.delete(run);
+    if (isIdle || takenAt(head) > 0) this.#apart.set(key, true);
+    else this.#apart.delete(key);
   }
 
   /** Evicts runs that only wait, as long as more runs are loaded than the limit allows. */
@@ -219,7 +232,7 @@ export class Runs implements LiveRuns {
     // A run that has left memory may be loaded again by the time that it learns of it.
     if (this.#live.get(key) !== run) return;
     this.#live.delete(key);
-    this.#taken.delete(key);
+    this.#apart.delete(key);
     this.#waiting.delete(run);
     this.#idle.delete(run);
     this.#pruning.onEnded(key.tenant);
@@ -266,10 +279,10 @@ export class Runs implements LiveRuns {
     if (this.begins(agent)) this.#checkLiveRuns(tenant);
   }
 
-  /** Runs that were in the store before they were loaded, or have waited since, do not count. */
+  /** Runs that the store has given to this process, and idle ones, do not count. Those that were answered here do. */
   #checkLiveRuns(tenant: string): void {
-    const ofTenant = this.#live.sizeOf(tenant) - this.#taken.sizeOf(tenant);
-    this.#admission.checkLiveRuns(tenant, ofTenant, this.#live.size - this.#taken.size);
+    const ofTenant = this.#live.sizeOf(tenant) - this.#apart.sizeOf(tenant);
+    this.#admission.checkLiveRuns(tenant, ofTenant, this.#live.size - this.#apart.size);
   }
 
   /**

@@ -94,7 +94,7 @@ export class SubRun {
   /** The sub-run is live here, or another process may execute it. */
   #onBegun(): void {
     if (!this.#parent.family.beginning.delete(this.#key)) return;
-    this.#parent.settleActiveTime();
+    this.#parent.settleActivity();
     this.#parent.settleSlot();
   }
 
@@ -209,7 +209,7 @@ export class SubRun {
     const log = this.#elsewhere;
     this.#elsewhere = undefined;
     await new Promise<void>((resolve) => {
-      const delayMs = log === undefined ? RETRY_MS : SILENCE_MS;
+      const delayMs = log === undefined && this.#parent.mayGoOn ? RETRY_MS : SILENCE_MS;
       const clear = this.#parent.shared.clock.setTimeout(() => this.#onNews(), delayMs);
       this.#onNews = () => {
         this.#onNews = ignore;
@@ -240,12 +240,12 @@ export class SubRun {
     const key = this.#keyOf(runId);
     const search = (): Promise<boolean> => this.#searchFor(runId);
     this.#parent.family.seek(key, search);
-    this.#parent.settleActiveTime();
+    this.#parent.settleActivity();
     try {
       while (!(await search())) await this.#untilNews();
     } finally {
       this.#parent.family.seekNoMore(key, search);
-      this.#parent.settleActiveTime();
+      this.#parent.settleActivity();
       this.#search = undefined;
       this.#readTo = undefined;
     }
@@ -290,6 +290,8 @@ export class SubRun {
     if (this.#execution.over) return true;
     this.#parent.setBlocked(undefined);
     if (found !== undefined && "run" in found) {
+      // The end of the sub-run has made its parent due. A parent that is taken looks again.
+      if (!this.#parent.mayGoOn) return false;
       await this.#shown?.copy(found.state.position);
       this.#finish(found);
     } else if (found !== undefined) {
@@ -400,7 +402,7 @@ export class SubRun {
   #unfollow(child: LiveRun): void {
     this.#parent.family.children.delete(child);
     child.follow(undefined);
-    this.#parent.settleActiveTime();
+    this.#parent.settleActivity();
     // A parent that waits may have kept its slot for this sub-run alone.
     this.#parent.settleSlot();
   }

@@ -465,7 +465,7 @@ it("what a log has written itself, and finds in the store before it is told, is 
     onCommit: () => {},
     onLost: () => {},
     onReloaded: () => {},
-    settleActiveTime: () => {},
+    settleActivity: () => {},
   };
   const log = new RunLog(key, run);
   log.adopt(state, found.head, 0);
