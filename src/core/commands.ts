@@ -83,7 +83,7 @@ export interface ReplyCommand extends Reply {
   readonly reply: Replied;
 }
 
-export interface EndCommand extends Pick<EndedEntry, "key" | "cause" | "active_ms"> {
+export interface EndCommand extends Pick<EndedEntry, "key" | "cause" | "active_ms" | "queued_ms"> {
   readonly type: "end";
   readonly at: number;
   /** Why the run failed; null for success. Ignored for a run that is cancelling or past a deadline: it ends as such. */

@@ -14,6 +14,7 @@ import type {
   EndedEntry,
   Entry,
   Growing,
+  MeasuredEntry,
   Outcome,
   ReceivedEntry,
   Reply,
@@ -46,14 +47,14 @@ const nothing: readonly Entry[] = [];
 /**
  * Decides a command. Pure: the state is read, never written. No entry has an earlier time than those before it: the
  * clocks of the processes that write to a run may differ a little. `active_ms`: how long the run was active so far, where
- * that is measured.
+ * that is measured. `queued_ms`: how long it stood in line for its slot, as far as its log does not say so yet.
  */
-export function decide(state: RunState, command: Command, active_ms = 0): Decision {
+export function decide(state: RunState, command: Command, active_ms = 0, queued_ms = 0): Decision {
   const decision = decideNow(state, command);
   if (isRefusal(decision)) return decision;
   const latest = latestTime(state);
   const inOrder = isBefore(decision, latest) ? notBefore(decision, latest) : decision;
-  return active_ms === 0 ? inOrder : withActiveTimes(inOrder, active_ms);
+  return active_ms + queued_ms === 0 ? inOrder : inOrder.map((entry) => withTimes(entry, active_ms, queued_ms));
 }
 
 /** Whether any entry has an earlier time. A loop: a closure would be allocated for each command. */
@@ -66,24 +67,17 @@ function notBefore(entries: readonly Entry[], at: number): readonly Entry[] {
   return entries.map((entry) => (entry.at < at ? { ...entry, at } : entry));
 }
 
-function withActiveTimes(entries: readonly Entry[], active_ms: number): readonly Entry[] {
-  return entries.map((entry) => withActiveTime(entry, active_ms));
+/** The entries of the agent's operations, and the last one, record these times. A stream of parts would repeat them. */
+function withTimes(entry: Entry, active_ms: number, queued_ms: number): Entry {
+  if (!isMeasured(entry)) return entry;
+  const timed: Growing<MeasuredEntry & Entry> = { ...entry };
+  if (active_ms > 0) timed.active_ms ??= active_ms;
+  if (queued_ms > 0) timed.queued_ms = (timed.queued_ms ?? 0) + queued_ms;
+  return timed;
 }
 
-/** The entries of the agent's operations, and the last one, record the active time. A stream of parts would repeat it. */
-function withActiveTime(entry: Entry, active_ms: number): Entry {
-  switch (entry.type) {
-    case "intent":
-    case "attempt-failed":
-    case "step":
-    case "taken":
-    case "ended":
-      return entry.active_ms === undefined ? { ...entry, active_ms } : entry;
-    case "awaited":
-      return entry.of === undefined ? { ...entry, active_ms } : entry;
-    default:
-      return entry;
-  }
+function isMeasured(entry: Entry): entry is MeasuredEntry & Entry {
+  return "key" in entry || entry.type === "ended" || (entry.type === "awaited" && entry.of === undefined);
 }
 
 function decideNow(state: RunState, command: Command): Decision {
@@ -308,6 +302,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   }
   if (usage !== null) ended.usage = usage;
   if (command.active_ms !== undefined) ended.active_ms = command.active_ms;
+  if (command.queued_ms !== undefined) ended.queued_ms = command.queued_ms;
   return [ended];
 }
 

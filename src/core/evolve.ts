@@ -1,7 +1,7 @@
 import { counts } from "./counting.ts";
 import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
-import type { EmittedEntry, EndedEntry, Entry, ReceivedEntry, RefusedEntry } from "./log.ts";
+import type { EmittedEntry, EndedEntry, Entry, MeasuredEntry, ReceivedEntry, RefusedEntry } from "./log.ts";
 import { isWait } from "./operation-keys.ts";
 import type { Overdue } from "./overdue.ts";
 import { agentRole } from "./role.ts";
@@ -59,7 +59,7 @@ function apply(state: RunState, entry: Entry): number {
       takeBack(state, stepOf(entry.source)?.key ?? "");
       return 0;
     case "intent":
-      noteActiveTime(state, entry);
+      noteTimes(state, entry);
       takeBack(state, entry.key);
       if (isWait(entry)) {
         beginWaiting(state);
@@ -68,10 +68,10 @@ function apply(state: RunState, entry: Entry): number {
       }
       return 0;
     case "attempt-failed":
-      noteActiveTime(state, entry);
+      noteTimes(state, entry);
       return 0;
     case "step":
-      noteActiveTime(state, entry);
+      noteTimes(state, entry);
       state.usage = addUsage(state.usage, entry.usage);
       state.emitters?.drafts.delete(entry.key);
       endWait(state, entry.key);
@@ -106,7 +106,7 @@ function apply(state: RunState, entry: Entry): number {
       receive(state, entry);
       return 0;
     case "taken":
-      noteActiveTime(state, entry);
+      noteTimes(state, entry);
       endWait(state, entry.key);
       take(state, entry.position);
       return 0;
@@ -147,7 +147,7 @@ function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): numb
     events = 1;
   }
   state.usage = addUsage(state.usage, entry.usage ?? null);
-  noteActiveTime(state, entry);
+  noteTimes(state, entry);
   beginWaiting(state);
   // The protocol shows one question at a time: the first.
   if (state.question === null) events += 1;
@@ -210,8 +210,9 @@ function settleAll(state: RunState, entry: Entry): void {
   endWaiting(state);
 }
 
-function noteActiveTime(state: RunState, { active_ms }: { readonly active_ms?: number }): void {
+function noteTimes(state: RunState, { active_ms, queued_ms }: MeasuredEntry): void {
   if (active_ms !== undefined) state.active_ms = Math.max(state.active_ms, active_ms);
+  if (queued_ms !== undefined) state.waiting_ms = (state.waiting_ms ?? 0) + queued_ms;
 }
 
 function beginWaiting(state: RunState): void {
@@ -357,7 +358,7 @@ function close(state: RunState, at: number): void {
 function end(state: RunState, entry: EndedEntry): number {
   if (entry.closes) close(state, entry.at);
   settleAll(state, entry);
-  noteActiveTime(state, entry);
+  noteTimes(state, entry);
   state.status = entry.outcome;
   state.usage = addUsage(state.usage, entry.usage ?? null);
   state.ended = entry;

@@ -188,12 +188,17 @@ export interface TornEntry {
 }
 
 /** An entry that records how long the run was active: of an operation of its agent, or the last one. */
-interface MeasuredEntry {
+export interface MeasuredEntry {
   /**
    * How long the run was active until then, in milliseconds; in the second entry of a sub-run, until the sub-run was
    * started. Left out for a run without a limit on its active time, and before its first millisecond.
    */
   readonly active_ms?: number;
+  /**
+   * How long the run stood in line for its slot before it went on, since the last entry that says so, in milliseconds. Left
+   * out for a run that did not.
+   */
+  readonly queued_ms?: number;
 }
 
 /** A recorded operation is about to begin, and with it its side effects. */

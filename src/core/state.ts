@@ -62,7 +62,7 @@ export interface RunState {
   usage: Usage | null;
   /** The entry since whose time the run waits for answers, time or messages; null while it does not. */
   waiting_from: Entry | null;
-  /** How long the run has waited before, in milliseconds; null if it has not. */
+  /** How long the run has waited before, and stood in line for its slot after that, in milliseconds; null if it has not. */
   waiting_ms: number | null;
   /** How long the run was active, as far as the log records it, in milliseconds. 0 where that has no limit. */
   active_ms: number;

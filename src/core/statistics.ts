@@ -10,9 +10,9 @@ export interface Counters {
   readonly completed: number;
   readonly failed: number;
   readonly cancelled: number;
-  /** Active time of the completed and failed runs. Waiting for answers does not count. */
+  /** Active time of the completed and failed runs. Waiting does not count, nor the line for a slot after it. */
   readonly active_ms: number;
-  /** Time that ended runs waited for answers. */
+  /** Time that ended runs waited for answers, times and messages, and then stood in line for their slots. */
   readonly waiting_ms: number;
   /** Runs that reported usage. */
   readonly reported: number;

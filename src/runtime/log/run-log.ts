@@ -31,6 +31,7 @@ import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
 import { logSizeError } from "./part-size.ts";
 import { lostError } from "./refusals.ts";
+import type { RunSlot } from "./run-slot.ts";
 import type { Attempt, LogResidence, Outcome } from "./run-write.ts";
 import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
@@ -58,6 +59,8 @@ export interface LogRun {
   onLost(): void;
   /** Another process has written to the run, or to its inbox, and that is decided here. */
   onReloaded(): void;
+  /** The run's slot. Undefined: it needs none. */
+  readonly slot: Pick<RunSlot, "queuedMs" | "onRecorded"> | undefined;
   /** The run may be active from now on, or not any more. */
   settleActivity(): void;
 }
@@ -170,7 +173,9 @@ export class RunLog {
     // What an agent emits may be a great deal. It records no time, and a run is as active after it as before.
     const isEmitting = command.type === "emit";
     const activeTime = isEmitting ? undefined : this.activeTime;
-    const decision = this.#decide(command, activeTime?.ms);
+    const slot = isEmitting ? undefined : this.#run.slot;
+    const decision = this.#decide(command, activeTime?.ms, slot?.queuedMs(this.#state, this.#run.shared.clock.now()));
+    if (slot !== undefined && !isRefusal(decision)) slot.onRecorded(decision);
     if (had === 0 && this.#entries.length > 0) this.#run.shared.commitSoon(this);
     if (this.#size > this.#run.shared.settings.maxLogBytes) this.#failForSize();
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
@@ -179,8 +184,8 @@ export class RunLog {
     return decision;
   }
 
-  #decide(command: Command, activeMs?: number): Decision {
-    const decision = decide(this.#state, command, activeMs);
+  #decide(command: Command, activeMs?: number, queuedMs?: number): Decision {
+    const decision = decide(this.#state, command, activeMs, queuedMs);
     if (isRefusal(decision) || decision.length === 0) return decision;
     // Some commands carry their entry. The log may get another one, with a later time.
     const carried = carriedEntry(command);

@@ -12,7 +12,16 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, isAtRest, isFinal, isStopped, isWaiting, mayBegin, startTime } from "../../core/state.ts";
+import {
+  createdEntry,
+  isAtRest,
+  isFinal,
+  isStopped,
+  isWaiting,
+  latestTime,
+  mayBegin,
+  startTime,
+} from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
@@ -189,8 +198,11 @@ export class LiveRun implements LogRun, StepsRun {
   /** Calls back with the slot of a run that was at work before it was loaded. A run that waits takes it when it continues. */
   occupy(slotKey: string | undefined, hasSubRuns: boolean, callback: () => void): void {
     this.#setSlot(slotKey);
-    const waits = isWaiting(this.log.state) || (hasSubRuns && this.#slot?.isKept === false);
-    if (this.#slot === undefined || waits || isStopped(this.log.state)) callback();
+    const { state, head } = this.log;
+    // No process has worked on a run that was taken from none since it has gone on: most such runs stood in line.
+    if (head?.takeovers === 0 && !isWaiting(state)) this.#slot?.addQueued(takenAt(head) - latestTime(state));
+    const waits = isWaiting(state) || (hasSubRuns && this.#slot?.isKept === false);
+    if (this.#slot === undefined || waits || isStopped(state)) callback();
     else this.#slot.occupy(callback);
   }
 
@@ -243,6 +255,7 @@ export class LiveRun implements LogRun, StepsRun {
   /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
   settleActivity(): void {
     this.runs.onSettled(this);
+    this.#slot?.queuedMs(this.log.state, this.shared.clock.now());
     const { activeTime } = this.log;
     if (activeTime === undefined) return;
     if (this.#isActive) activeTime.goOn();

@@ -656,6 +656,129 @@ describe("the agent at work outside of steps", () => {
   );
 });
 
+describe("in the statistics, the time in line for a slot", () => {
+  const BUSY_MS = 20_000;
+  const kinds = [
+    { of: "a plain run", durable: false, per: "agent" },
+    { of: "a plain run", durable: false, per: "process" },
+    { of: "a durable run", durable: true, per: "agent" },
+    { of: "a durable run", durable: true, per: "process" },
+    { of: "a durable run", durable: true, per: "tenant" },
+  ] as const;
+
+  /** Two runs, of which one stands in line while the other one works. `beside`: a step of the first needs the slot, beside a question. */
+  function begin(replicas: Replicas, { durable, per }: (typeof kinds)[number], beside = false) {
+    const { clock } = replicas;
+    const start = (): Replica => {
+      const replica = replicas.start({ durability });
+      const work = worker(clock);
+      const options = { durable, concurrency: { max: 1, per } } as const;
+      replica.runtime.register("agent", options, async (input, context) => {
+        const lastMs = Number(input[0]?.parts[0]?.content);
+        await work(context, 1_000);
+        const other = beside ? context.ask("Aside?") : undefined;
+        await context.ask("Go on?");
+        await work(context, lastMs);
+        await work(context, 500);
+        await other;
+      });
+      return replica;
+    };
+    const create = async ({ runtime }: Replica, lastMs: number): Promise<string> => {
+      const { run_id } = await runtime.createRun({ agent_name: "agent", input: `${lastMs}`, mode: "async" });
+      await clock.advance(1_500);
+      return run_id;
+    };
+    const answer = async ({ runtime }: Replica, run_id: string, await_id?: string): Promise<void> => {
+      await runtime.resume({ run_id, await_id, await_resume: reply("yes"), mode: "async" });
+      await clock.settle();
+    };
+    return { clock, start, create, answer };
+  }
+
+  async function figures({ runtime }: Replica) {
+    const { completed = 0, active_ms = 0, waiting_ms = 0 } = (await runtime.stats()).agents["agent"] ?? {};
+    return { completed, active_ms, waiting_ms };
+  }
+
+  it.each(opened.flatMap((store) => kinds.map((kind) => ({ ...store, ...kind, kind }))))(
+    "is no work, of $of that goes on ($per, $on)",
+    async ({ open, kind }) => {
+      const { clock, start, create, answer } = begin(open(), kind);
+      const replica = start();
+      const ids = [await create(replica, BUSY_MS), await create(replica, 1_000)];
+      for (const id of ids) await answer(replica, id);
+      await clock.advance(BUSY_MS + 5_000);
+      const { completed, active_ms, waiting_ms } = await figures(replica);
+      expect({ completed, active_ms }).toEqual({ completed: 2, active_ms: BUSY_MS + 1_500 + 2_500 });
+      expect(waiting_ms).toBeGreaterThan(BUSY_MS);
+    },
+  );
+
+  it.each(opened)("counts once where a question is open too ($on)", async ({ open }) => {
+    const { clock, start, create, answer } = begin(open(), kinds[2], true);
+    const replica = start();
+    const ids = [await create(replica, BUSY_MS), await create(replica, 1_000)];
+    for (const id of ids) await answer(replica, id, "ask#2");
+    await clock.advance(BUSY_MS / 2);
+    // From now on the first two wait for nothing else.
+    for (const id of ids) await answer(replica, id, "ask#1");
+    await clock.advance(BUSY_MS + 5_000);
+    const { completed, active_ms } = await figures(replica);
+    // The question was open for the first half of the busy step.
+    expect({ completed, active_ms }).toEqual({ completed: 2, active_ms: BUSY_MS / 2 + 1_500 + 2_500 });
+  });
+
+  it.each(
+    opened.flatMap((store) =>
+      (["while it stands in line", "after its next step has begun", "after its next step"] as const).map((when) => ({
+        ...store,
+        when,
+      })),
+    ),
+  )("is no work where another process goes on with the run $when ($on)", async ({ open, when }) => {
+    const { clock, start, create, answer } = begin(open(), kinds[2]);
+    const first = start();
+    const second = start();
+    const [busy, next] = [await create(first, BUSY_MS), await create(first, 1_000)];
+    await answer(first, busy);
+    await answer(first, next);
+    await clock.advance(BUSY_MS / 2);
+    if (when !== "while it stands in line") {
+      await clock.advance(BUSY_MS / 2 + (when === "after its next step" ? 1_250 : 250));
+    }
+    first.kill();
+    second.kill();
+    const third = start();
+    await clock.advance(2 * BUSY_MS);
+    const { completed, active_ms } = await figures(third);
+    expect(completed).toBe(2);
+    const lostMs = durability.leaseMs + 1_000 + durability.scanMs;
+    // The busy run is begun again where it was at work, and so is the other one: what they have lost counts.
+    const most = when === "while it stands in line" ? 1.5 * BUSY_MS + 4_000 + lostMs : BUSY_MS + 4_000 + lostMs + 1_000;
+    expect(active_ms).toBeGreaterThanOrEqual(BUSY_MS + 4_000);
+    expect(active_ms).toBeLessThanOrEqual(most);
+  });
+
+  it("is no work in a store that ends with the process", async () => {
+    const { runtime, clock } = setUp();
+    const work = worker(clock);
+    runtime.register("agent", { concurrency: { max: 1 } }, async (_input, context) => {
+      await work(context, 1_000);
+      await context.ask("Go on?");
+      await work(context, 10_000);
+    });
+    const ids = [await create({ runtime }), await create({ runtime }), await create({ runtime })];
+    await clock.advance(4_000);
+    for (const run_id of ids) await runtime.resume({ run_id, await_resume: reply("yes"), mode: "async" });
+    await clock.advance(40_000);
+    const { completed, active_ms } = (await runtime.stats()).agents["agent"] ?? {};
+    expect({ completed, active_ms }).toEqual({ completed: 3, active_ms: 33_000 });
+    const { status } = await runtime.getAgent("agent");
+    expect(status?.avg_run_time_seconds).toBe(11);
+  });
+});
+
 it.each(opened)("a run that is replayed after each commit counts its time once ($on)", async ({ open }) => {
   for (const { lastMs, end } of [
     { lastMs: 2_900, end: IN_TIME },

@@ -466,6 +466,7 @@ it("what a log has written itself, and finds in the store before it is told, is 
     onLost: () => {},
     onReloaded: () => {},
     settleActivity: () => {},
+    slot: undefined,
   };
   const log = new RunLog(key, run);
   log.adopt(state, found.head, 0);
