@@ -229,7 +229,10 @@ export interface RunPost {
 export interface TakeRequest {
   /** The owner that gets the runs. */
   readonly owner: string;
-  /** The agents that the owner has registered. Runs of other agents are not taken. */
+  /**
+   * The agents that the owner has registered. Of other agents only those runs are taken that need no code to end: runs that
+   * are not durable, whose owner's lease has expired; and with `cancelledForMs` cancelled ones.
+   */
   readonly agents: readonly AgentVersion[];
   /** How many runs at most. */
   readonly limit: number;
@@ -483,7 +486,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * for it. The run then holds its slot, and is given like others. One that is looked at in between keeps its place. A run
    * of a dead owner that has to wait has no owner from then on. The order: lowest `due_at` first (null is lowest), then
    * oldest first. Each taken run has the new owner, a higher epoch, `due_at` now, `blocked` null and holds its slot, unless
-   * it was posted to with `look`; `takeovers` is raised if it had an owner. The inbox of an owner that is dead goes to the
+   * it was posted to with `look`, or is one of a dead owner that is only taken to end it: one that is `cancelling`, or not durable.
+   * Such a run leaves the line of its slot. `takeovers` is raised if it had an owner. The inbox of an owner that is dead goes to the
    * end of the log. All in one
    * transaction: two callers never get the same run. An empty list: nothing needs work. Unacknowledged writes may be
    * missed. Renew the lease first.

@@ -20,6 +20,7 @@ import {
   message,
   over,
   part,
+  plainlyCreated,
   runId,
   runKey,
   sessionId,
@@ -111,12 +112,19 @@ const create = commands(
     idempotencyKey: fc.constantFrom(null, null, ...KEYS),
     parent: fc.constantFrom(undefined, ...PARENTS),
     labels: fc.constantFrom(undefined, ...LABELS),
+    isPlain: fc.boolean(),
     write: writePlan,
   }),
-  (store, moment, { tenant, n, agent_name, version, slot, session_id, idempotencyKey, parent, labels, write }) => {
+  (
+    store,
+    moment,
+    { tenant, n, agent_name, version, slot, session_id, idempotencyKey, parent, labels, isPlain, write },
+  ) => {
     const subRun = parent === undefined ? {} : { parent: { run_id: parent, key: "run:echo#1", depth: 1 } };
     const own = { agent_name, session_id: session_id ?? runId(n), at: moment.at, ...subRun, ...(labels && { labels }) };
-    const first = created(n, { ...own, ...(version !== null && { version }) });
+    // What a plain run has begun may be deleted before it.
+    const firstOf = isPlain && !PARENTS.includes(runId(n)) ? plainlyCreated : created;
+    const first = firstOf(n, { ...own, ...(version !== null && { version }) });
     const { entries, ...rest } = writeOf(write, 1, moment);
     const whole = { ...rest, entries: [first, ...entries], slot: slot ?? undefined };
     return store.create(runKey(n, tenant), whole, idempotencyKey);

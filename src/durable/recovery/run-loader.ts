@@ -119,9 +119,7 @@ export class RunLoader {
       // Another process has owned the run meanwhile. The loaded run is of an earlier epoch.
       if (!live.log.lost) return;
     }
-    const agent = this.#agentOf(created);
-    if (agent !== undefined) await this.#revive(found, agent, head);
-    else await this.#endWithoutCode(found);
+    await this.#revive(found, this.#agentOf(created), head);
   }
 
   /** The blocked runs of an agent are to be tried with the code that was just registered. */
@@ -341,16 +339,20 @@ export class RunLoader {
   }
 
   /** Whether a run needs a slot of the store to go on. One that waits, or is being cancelled, needs none so far. */
-  #needsSlot({ agent_name, version, parent }: CreatedEntry, { status }: RunHead): boolean {
+  #needsSlot({ agent_name, version, parent, durable }: CreatedEntry, { status, owner }: RunHead): boolean {
     if (parent !== undefined || (status !== "created" && status !== "in-progress")) return false;
+    // It was interrupted, and is only ended.
+    if (durable !== true && owner !== null) return false;
     return isCountedByStore(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
   }
 
-  async #revive(stored: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
+  /**
+   * Loads a run, and lets it go on. No agent: this process does not have the code, and ends the run. It is not durable, or it
+   * is cancelled, and no process had the code for the time of a lease. Its `finally` blocks do not run.
+   */
+  async #revive(stored: StoredRun, agent: Agent | undefined, head: RunHead): Promise<LiveRun | undefined> {
     const { key, position, created } = stored;
-    // A run that was to begin later, or in another process than the one that accepted it, has begun in no process.
-    const isNew = head.status === "created" && head.takeovers === 0;
-    const failure = isNew ? undefined : this.#failureAtLoad(key, created, head);
+    const failure = this.#failureAtLoad(key, created, head, agent);
     const isOwned = head.owner === this.#worker.name;
     if (isOwned && failure?.code === "crash_loop") return this.#failUnread({ ...stored, head }, failure);
     let entries: readonly Entry[] | undefined;
@@ -360,16 +362,20 @@ export class RunLoader {
       if (!isOwned || !isLogSizeError(error)) throw error;
       return this.#failUnread({ ...stored, head }, error);
     }
-    if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
+    const ends = failure !== undefined || agent === undefined;
+    if (ends && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
     const live = this.#worker.runs.find(key);
-    if (live === undefined && this.#worker.isClosed) await this.#giveBack(key, position, head);
+    if (live === undefined && this.#worker.isClosed) await this.#giveBack({ ...stored, head });
     if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
-    const run = this.#admit(key, agent, entries, head);
+    const run = this.#admit(key, agent ?? withoutCode(created), entries, head);
     this.damaged.forget(key);
     if (failure !== undefined) run.fail(failure);
-    else {
+    else if (agent === undefined) {
+      run.onEnd();
+      run.endWithoutAgent();
+    } else {
       this.#execute(run, entries, head);
       // An orphan is cancelled rather than failed, so that its `finally` blocks run.
       if (isOrphan) inBackground(this.#worker.logger, run.cancel().catch(ignore));
@@ -385,7 +391,7 @@ export class RunLoader {
     const { store, clock, logger, name } = this.#worker;
     const { key, created } = run;
     if (this.#worker.isClosed) {
-      await this.#giveBack(key, run.position, run.head);
+      await this.#giveBack(run);
       return;
     }
     await this.#cancelStoredSubRuns(key);
@@ -423,18 +429,28 @@ export class RunLoader {
     for (const { key, hasEnded } of subRuns) if (!hasEnded) await this.#worker.runs.cancelAnywhere(key);
   }
 
-  /** This process closes, and begins no run that the store has just given to it. Another process continues them at once. */
-  async #giveBack(key: RunKey, position: number, head: RunHead): Promise<void> {
+  /**
+   * This process closes, and begins no run that the store has just given to it. Another process continues them at once. A run
+   * that is not durable keeps its owner until the lease is released: so any process ends it, also without its code.
+   */
+  async #giveBack({ key, position, head, created }: StoredRun): Promise<void> {
     const { store, name: owner } = this.#worker;
-    if (head.owner !== owner) return;
+    if (head.owner !== owner || (created.durable !== true && !isNew(head))) return;
     const released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at: null };
     // A refusal says that the run has changed meanwhile. It is taken over when the lease of this process has ended.
     const write = { entries: [], head: released, wake: key, takes: "all" } as const;
     await store.append(key, { epoch: head.epoch, position, owner }, write);
   }
 
-  /** The error with which a loaded run fails. Undefined: it continues. */
-  #failureAtLoad({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
+  /** The error with which a loaded run fails. Undefined: it continues, or is cancelled without its code. */
+  #failureAtLoad(
+    { run_id }: RunKey,
+    { durable }: CreatedEntry,
+    head: RunHead,
+    agent: Agent | undefined,
+  ): CadenzaError | undefined {
+    const { status, takeovers } = head;
+    if (isNew(head) || (agent === undefined && status === "cancelling")) return undefined;
     if (durable !== true) return interruptedError(run_id);
     return takeovers > this.#worker.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
   }
@@ -477,17 +493,6 @@ export class RunLoader {
     return run;
   }
 
-  /** Ends a cancelled run whose code no process had for the time of a lease. Its `finally` blocks do not run. */
-  async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
-    const entries = await this.#logs.read(key, position);
-    if (entries !== undefined) await this.#cancelSubRuns(key, entries);
-    if (entries === undefined || this.#worker.isClosed) return;
-    const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
-    const run = this.#admit(key, agent, entries, head);
-    run.onEnd();
-    run.endWithoutAgent();
-  }
-
   /** Whether this version of the library can read a run that a newer one has written to. Claims nothing. */
   async #isReadable({ key, head }: StoredRun): Promise<boolean> {
     try {
@@ -526,6 +531,16 @@ export class RunLoader {
     }
     return undefined;
   }
+}
+
+/** A run that was to begin later, or in another process than the one that accepted it, has begun in no process. */
+function isNew({ status, takeovers }: RunHead): boolean {
+  return status === "created" && takeovers === 0;
+}
+
+/** What takes the place of an agent that this process does not have, so that it can end the run. */
+function withoutCode({ agent_name }: CreatedEntry): Agent {
+  return { name: agent_name, options: {}, fn: () => undefined };
 }
 
 /** Whether a run only waits: it has no owner, and a time from which it needs work is not reached. */

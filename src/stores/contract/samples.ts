@@ -71,6 +71,12 @@ export function created(n: number, changes: Partial<CreatedEntry> = {}): Created
   };
 }
 
+/** The first entry of a run that is not durable. */
+export function plainlyCreated(n: number, changes: Partial<CreatedEntry> = {}): CreatedEntry {
+  const { durable: _durable, ...entry } = created(n, changes);
+  return entry;
+}
+
 export function part(text: string, at = NOW): EmittedPart {
   const content = { content_type: "text/plain", content_encoding: "plain", content: text } as const;
   return { type: "emitted", kind: "part", at, part: content };
@@ -122,12 +128,15 @@ interface RunChanges extends Partial<RunWrite> {
   readonly tenant?: string;
   readonly idempotencyKey?: string | null;
   readonly created?: Partial<CreatedEntry>;
+  /** Whether the run is not durable. */
+  readonly isPlain?: boolean;
 }
 
 /** Creates the n-th run. */
 export async function tryCreate(store: Store, n: number, changes: RunChanges = {}): Promise<StoreConflict | undefined> {
-  const { tenant = TENANT, idempotencyKey = null, created: first = {}, ...rest } = changes;
-  return store.create(runKey(n, tenant), write([created(n, first)], rest), idempotencyKey);
+  const { tenant = TENANT, idempotencyKey = null, created: first = {}, isPlain = false, ...rest } = changes;
+  const entry = isPlain ? plainlyCreated(n, first) : created(n, first);
+  return store.create(runKey(n, tenant), write([entry], rest), idempotencyKey);
 }
 
 /** Creates the n-th run, and fails if it is refused. */

@@ -439,6 +439,27 @@ export const slotChecks: readonly StoreCheck[] = [
     },
   ),
 
+  check(
+    "take: a run of a dead owner that is only taken to end it needs no permit, and leaves the line",
+    async ({ first }) => {
+      await first.renew(OWNER, LEASE_MS);
+      const dead = { owner: "dead" };
+      await create(first, 1, { slot: one, head: holding });
+      await create(first, 2, { slot: one, asks: true, head: head({ ...dead, due_at: 1 }), isPlain: true });
+      await create(first, 3, { slot: one, asks: true, head: head({ ...dead, due_at: 2, status: "cancelling" }) });
+      await create(first, 4, { slot: two, head: holding, isPlain: true, created: { version: "1" } });
+      await create(first, 5, { slot: one, head: head(dead), isPlain: true });
+      await create(first, 6, { slot: { ...one, max: 2 }, asks: true });
+      expectSame(await holders(first, 6), [1, 4], "who holds a slot while those of the dead owner wait");
+      await first.release("dead");
+      expectSame(await take(first, { unusedForMs: 0 }), [5, 2, 3].map(runId), "taken");
+      expectSame(await holders(first, 6), [1, 4, 6], "who holds a slot once they have left the line");
+      const left = head({ owner: "owner-2", epoch: 2, takeovers: 1, due_at: NOW });
+      expectSame((await first.find(runKey(2)))?.head, left, "the head of one that was taken");
+      expectSame(await first.lines({ limit: 9 }), [], "the lines");
+    },
+  ),
+
   check("take: concurrent takes get no more permits than there are", async ({ first, second }) => {
     for (let n = 0; n < 8; n++) await create(first, n, { slot: two, head: queued });
     const owners = ["a", "b", "c", "d"];

@@ -256,6 +256,28 @@ export const takeChecks: readonly StoreCheck[] = [
       expectSame(await take(first, { cancelledForMs: 100 }), ids(7), "taken of an agent that is there, at once");
     },
   ),
+
+  check(
+    "take: a run of another agent whose owner is dead, if it is not durable: no code is needed to end it",
+    async ({ first, clock }) => {
+      const plain = { isPlain: true, created: { agent_name: "ask", version: "9" } };
+      await first.renew(OWNER, LEASE_MS);
+      await create(first, 1, { ...plain, head: head({ ...dead, due_at: NOW + 2 }) });
+      await create(first, 2, { ...plain, head: head({ ...dead, status: "cancelling", due_at: NOW + 1 }) });
+      await create(first, 3, { ...plain, tenant: "other", head: head({ ...dead, status: "awaiting", due_at: NOW }) });
+      await create(first, 4, { ...plain, head: head() });
+      await create(first, 5, { ...plain, head: head({ status: "created", owner: null, due_at: NOW }) });
+      await create(first, 6, { created: plain.created, head: head(dead) });
+      await create(first, 7, { isPlain: true, head: head({ ...dead, due_at: NOW + 3 }) });
+      expectWritten(await first.post(runKey(1), { entries: parts("arrived") }), "a post");
+      expectSame(await take(first, { limit: 1 }), ids(3), "taken first");
+      expectSame(await take(first), ids(2, 1, 7), "taken with those of the agent");
+      expectSame((await first.find(runKey(1)))?.position, 2, "the length of the one for which something has arrived");
+      clock.set(LEASE_END);
+      expectSame(await take(first, { agents: [] }), ids(4), "taken when the lease of its owner has expired");
+      expectSame((await first.find(runKey(4)))?.head.takeovers, 1, "its take-overs");
+    },
+  ),
 ];
 
 function ids(...numbers: readonly number[]): readonly string[] {

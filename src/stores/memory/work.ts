@@ -132,7 +132,7 @@ export class MemoryWork {
       if (from === undefined) others.pop();
       else remove(from, run);
       if (choice.takes(run.head.takeovers, () => this.#begins(run, now))) {
-        const holds_slot = run.head.holds_slot || run.needs !== null;
+        const holds_slot = run.head.holds_slot || (run.needs !== null && !onlyEnds(run));
         this.give(run, { ...taken(run.head, request.owner, now), holds_slot });
         given.push(run);
       } else if (from !== undefined && run.extras?.due === null) passed.push(run);
@@ -257,7 +257,7 @@ export class MemoryWork {
   /** Whether a run that needs work can begin now. If it lacks a permit, it waits for one from now on, and has no owner. */
   #begins(run: MemoryRun, now: number): boolean {
     const { head, needs } = run;
-    if (needs === null || this.hasPermitFor(run)) return true;
+    if (needs === null || onlyEnds(run) || this.hasPermitFor(run)) return true;
     if (head.owner === null) {
       // One of another agent is still among those that have a due time.
       remove(this.#dueOf(run), run);
@@ -297,8 +297,8 @@ export class MemoryWork {
     const names = new Set(wanted.map(({ agent_name }) => agent_name));
     const isOther = (agent_name: string, version: string | null): boolean =>
       names.has(agent_name) && !wanted.some((agent) => agent.agent_name === agent_name && agent.version === version);
-    const found = this.#ofDeadOwners(before).filter(({ created }) =>
-      isOther(created.agent_name, created.version ?? null),
+    const found = this.#ofDeadOwners(before).filter(
+      ({ created }) => created.durable === true && isOther(created.agent_name, created.version ?? null),
     );
     for (const name of names)
       for (const [version, due] of this.#agents.get(name) ?? [])
@@ -373,16 +373,14 @@ export class MemoryWork {
 
   /** The runs of dead owners, and cancelled ones whose code no process may have, the first one last. */
   #withoutProcess(wanted: readonly AgentVersion[], cancelledForMs: number | undefined, now: number): MemoryRun[] {
-    const isWanted = (run: MemoryRun): boolean => wanted.some((agent) => isOf(run, agent));
+    const isWanted = (run: MemoryRun): boolean =>
+      (run.head.owner !== null && run.created.durable !== true) || wanted.some((agent) => isOf(run, agent));
+    const isInLine = ({ head, extras }: MemoryRun): boolean =>
+      head.owner === null && (extras?.slot?.line ?? null) !== null;
     const found = this.#ofDeadOwners(now).filter(isWanted);
     if (cancelledForMs !== undefined)
       for (const run of this.#cancelling)
-        if (
-          this.#dueSince(run.head) <= now - cancelledForMs &&
-          (run.extras?.slot?.line ?? null) === null &&
-          !isWanted(run)
-        )
-          found.push(run);
+        if (this.#dueSince(run.head) <= now - cancelledForMs && !isInLine(run) && !isWanted(run)) found.push(run);
     return found.sort((one, other) => (isBefore(one, other) ? 1 : -1));
   }
 
@@ -429,6 +427,11 @@ function lineOf(key: string, line: Line | undefined): SlotLine | undefined {
     waiting,
     first: { key: first.key, agent_name, version, due_at: first.head.due_at ?? slot.rank ?? NEVER },
   };
+}
+
+/** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */
+function onlyEnds({ head, created }: MemoryRun): boolean {
+  return head.owner !== null && (created.durable !== true || head.status === "cancelling");
 }
 
 /** The head of a run that is taken now from its owner, if it has one. */

@@ -364,6 +364,7 @@ END $function$;`;
 
 /** As the first one, but that a run which needs a permit stands in line. */
 function createFunction(schema: string, create: Create): string {
+  const columns = create === "CREATE" ? inserted : [...inserted, "plain"];
   const asks = `IF NOT added.holds_slot AND w ? 'asks' AND added.owner IS NOT NULL THEN
       added := ${schema}.join_v1(added, clock);
     ELSIF`;
@@ -396,7 +397,7 @@ BEGIN
     END IF;
   END IF;
   WHILE refusal IS NULL LOOP
-    INSERT INTO ${schema}.runs (${inserted.join(", ")}) VALUES (${inserted.map((name) => `added.${name}`).join(", ")})
+    INSERT INTO ${schema}.runs (${columns.join(", ")}) VALUES (${columns.map((name) => `added.${name}`).join(", ")})
     ON CONFLICT DO NOTHING RETURNING id INTO added.id;
     EXIT WHEN added.id IS NOT NULL;
     refusal := ${schema}.used_v1(added);

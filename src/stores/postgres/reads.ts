@@ -260,7 +260,7 @@ export class Reads {
     const places = [...wanted.map((agent) => this.#duePlaces.of(toJson(agent))), this.#duePlaces.of(CANCELLED)];
     const rows = await this.#query(
       `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
-         $6::float8, $7::float8, $8::float8, $9::float8) t (run)`,
+         $6::float8, $7::float8, $8::float8, $9::float8, true) t (run)`,
       [
         toText(owner),
         toJson(wanted.map((agent, n) => [...agent, places[n]?.from])),

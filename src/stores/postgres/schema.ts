@@ -10,7 +10,7 @@ import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { linesFunction } from "./survey.ts";
 import { surveyIndexes, tables } from "./tables.ts";
-import { freeUnused, takeDue, takeFunctions } from "./take-sql.ts";
+import { freeUnused, plainRuns, takeDue, takeFunctions } from "./take-sql.ts";
 import { tryWriteFunctions } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesInLine } from "./write-sql.ts";
 
@@ -29,7 +29,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   creators,
   (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
   tryWriteFunctions,
-  (schema) => [inbox, freeUnused, linesFunction].map((part) => part(schema)).join("\n"),
+  (schema) => [inbox, freeUnused, plainRuns, linesFunction].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

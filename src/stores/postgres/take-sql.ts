@@ -184,13 +184,18 @@ export function takeDue(
   create: "CREATE" | "CREATE OR REPLACE" = "CREATE",
   { onLeaving, onTaken } = { onLeaving: "", onTaken: "" },
 ): string {
-  // A dead owner's run that stands in line stays there without it.
+  // A dead owner's run that stands in line stays there without it, unless it is only taken to end it.
   const hasOwnersInLine = create !== "CREATE";
+  const needsPermit = (run: string): string => `${run}.slot <> '' AND NOT ${run}.holds_slot AND NOT ${run}.for_look`;
+  // Of dead owners. To end a run takes no permit.
+  const onlyEnds = hasOwnersInLine
+    ? "r.owner IS NOT NULL AND (r.plain IS NOT NULL OR r.status = 'cancelling') AS only_ends, "
+    : "";
   // A run that comes back may be the first now, and its own limit may allow what that of the former first did not.
   const grantToFirst = `
     PERFORM ${schema}.grant_v1(key, 0, clock);`;
   const candidates = (n: string, place: string, order: string, which: string): string => `SELECT r.id, r.owner, r.slot,
-          r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look AS needs, r.takeovers >= suspect_from AS is_suspect,
+          ${needsPermit("r")} AS needs, ${onlyEnds}r.takeovers >= suspect_from AS is_suspect,
           ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${order}, r.id) AS number
         FROM ${schema}.runs r WHERE ${which} ORDER BY ${order}, r.id LIMIT page`;
   const due = (n: string, which: string): string => candidates(n, duePlace, duePlace, `${isDue} AND ${which}`);
@@ -204,10 +209,28 @@ export function takeDue(
   // Written so that only the index of these runs has the condition: in others what is over may be in the way.
   const isCancelling = "r.status || '' = 'cancelling'";
   const isWanted = "EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = r.agent_name AND w.version = r.version)";
-  return `
-${create} FUNCTION ${schema}.take_v2(
+  const isWantedOfDead = hasOwnersInLine ? `(${isWanted} OR with_plain AND r.plain IS NOT NULL)` : isWanted;
+  const join = `${needsPermit("run")} AND run.line IS NULL THEN
+              run := ${schema}.join_v1(run, clock);
+            END IF;`;
+  const leaveOrJoin = `
+            its_line := NULL;
+            IF candidate.only_ends THEN
+              its_line := run.line;
+              run.line := NULL;
+              run.rank := NULL;
+            ELSIF ${join}`;
+  // One that leaves a line may let the next one in.
+  const letNextIn = `
+            IF its_line IS NOT NULL THEN
+              PERFORM ${schema}.grant_v1(its_line, 0, clock);
+            END IF;`;
+  const replaced = `
+DROP FUNCTION IF EXISTS ${schema}.take_v2(text, jsonb, integer, float8, float8, float8, float8, float8, float8);`;
+  return `${hasOwnersInLine ? replaced : ""}
+CREATE FUNCTION ${schema}.take_v2(
   taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
-  cancelled_from float8, not_after float8, given_time float8
+  cancelled_from float8, not_after float8, given_time float8${hasOwnersInLine ? ", with_plain boolean DEFAULT false" : ""}
 ) RETURNS SETOF text LANGUAGE plpgsql
 ${BY_INDEX} AS $function$
 DECLARE
@@ -224,7 +247,7 @@ DECLARE
   reached float8;
   is_over boolean := most <= 0;
   is_held boolean;
-  key text;
+  key text;${hasOwnersInLine ? "\n  its_line text;" : ""}
   its ${schema}.slots;
   ranks record;
   candidate record;
@@ -253,10 +276,10 @@ ${REFUSE_LATE}
         ${due("w.n", `r.agent_name = w.agent_name AND r.version = w.version AND ${duePlace} BETWEEN w.since AND clock`)}
       ) c
       UNION ALL
-      SELECT c.* FROM dead d CROSS JOIN LATERAL (${owned(isWanted)}) c
+      SELECT c.* FROM dead d CROSS JOIN LATERAL (${owned(isWantedOfDead)}) c
       UNION ALL
       SELECT c.* FROM dead d CROSS JOIN LATERAL (
-        ${owned(`d.until <= clock - cancelled_for AND r.status = 'cancelling' AND NOT ${isWanted}`)}
+        ${owned(`d.until <= clock - cancelled_for AND r.status = 'cancelling' AND NOT ${isWantedOfDead}`)}
       ) c
       UNION ALL (
         ${due(
@@ -282,16 +305,18 @@ ${REFUSE_LATE}
           ELSE
             SELECT r.* INTO run FROM ${schema}.runs r
             WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.owner IS NOT DISTINCT FROM candidate.owner
-              AND ${hasOwnersInLine ? "(r.line IS NULL OR r.owner IS NOT NULL)" : "r.line IS NULL"} AND (r.slot <> '' AND NOT r.holds_slot AND NOT r.for_look) = candidate.needs
+              AND ${hasOwnersInLine ? "(r.line IS NULL OR r.owner IS NOT NULL)" : "r.line IS NULL"} AND (${needsPermit("r")}) ${hasOwnersInLine ? "<=" : "="} candidate.needs
               AND (r.owner IS NOT NULL OR r.due_at <= clock) AND (r.takeovers < suspect_from OR suspects_left > 0)
             FOR NO KEY UPDATE SKIP LOCKED;${onLeaving}
           END IF;
           is_held := run.id IS NULL;
           IF NOT is_held THEN
-            run.takeovers := run.takeovers + (run.owner IS NOT NULL)::integer;
-            IF candidate.needs${hasOwnersInLine ? " AND run.line IS NULL" : ""} THEN
-              run := ${schema}.join_v1(run, clock);
-            END IF;
+            run.takeovers := run.takeovers + (run.owner IS NOT NULL)::integer;${
+              hasOwnersInLine
+                ? leaveOrJoin
+                : `
+            IF ${join}`
+            }
             IF run.line IS NULL OR run.owner IS NOT NULL THEN
               run.epoch := run.epoch + 1;
               run.due_at := clock;
@@ -309,7 +334,7 @@ ${REFUSE_LATE}
             UPDATE ${schema}.runs r SET
               owner = run.owner, epoch = run.epoch, due_at = run.due_at, blocked = run.blocked, holds_slot = run.holds_slot,
               takeovers = run.takeovers, wakes = run.wakes, for_look = false, line = run.line, rank = run.rank, since = NULL
-            WHERE r.id = run.id;${onTaken}
+            WHERE r.id = run.id;${hasOwnersInLine ? letNextIn : ""}${onTaken}
           END IF;
         END IF;
         IF is_held THEN
@@ -416,7 +441,7 @@ ${REFUSE_LATE}
     UNION ALL
     SELECT c.* FROM dead d CROSS JOIN LATERAL (
       SELECT r.id, r.owner FROM ${schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = d.owner
-        AND r.slot <> '' AND r.holds_slot AND NOT ${isWanted("r")}
+        AND r.plain IS NULL AND r.slot <> '' AND r.holds_slot AND NOT ${isWanted("r")}
         AND r.agent_name IN (SELECT n.agent_name FROM names n) AND ${hasLine} ORDER BY r.id LIMIT ${MAX_FREED}
     ) c WHERE d.until <= clock - unused_for
     ORDER BY id
@@ -448,5 +473,15 @@ ${REFUSE_LATE}
     PERFORM ${schema}.grant_v1(run.slot, 1, clock);
   END LOOP;
 END $function$;
+`;
+}
+
+/** A run that is not durable has `plain`: without its owner it can only be ended. Others have null. */
+export function plainRuns(schema: string): string {
+  return `
+ALTER TABLE ${schema}.runs ADD COLUMN plain boolean;
+UPDATE ${schema}.runs r SET plain = true WHERE r.finished_at IS NULL AND EXISTS (
+  SELECT 1 FROM ${schema}.entries e
+  WHERE e.run = r.id AND e.position = 0 AND strpos(split_part(e.lines, E'\\n', 1), '"durable":true') = 0);
 `;
 }

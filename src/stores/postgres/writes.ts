@@ -44,6 +44,7 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
     slot_max: write.slot?.max ?? 0,
     position: write.entries.length,
     created_at: created.at,
+    ...(created.durable !== true && { plain: true }),
     ...(creator !== undefined && { creator: toText(creator) }),
     ...(labels.length > 0 && { labels }),
   };

@@ -246,6 +246,18 @@ const reservations = `
     WHERE finished_at IS NULL AND line IS NOT NULL;
 `;
 
+/* A run that is not durable has 1 in `plain`, others have null: without its owner it can only be ended. */
+const plainRuns = `
+  ALTER TABLE cadenza_runs ADD COLUMN plain INTEGER;
+  UPDATE cadenza_runs SET plain = 1 WHERE finished_at IS NULL AND (
+    SELECT instr(substr(lines, 1, instr(lines, char(10))), '"durable":true') FROM cadenza_entries e
+    WHERE e.id = ${firstId("cadenza_runs.id")}) = 0;
+  DROP INDEX cadenza_runs_by_owner;
+  CREATE INDEX cadenza_runs_by_owner
+    ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, plain, finished_at)
+    WHERE finished_at IS NULL AND owner IS NOT NULL;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -258,7 +270,7 @@ const migrations: readonly string[] = [
   generations,
   creators,
   lines,
-  `${inbox}${reservations}`,
+  `${inbox}${reservations}${plainRuns}`,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

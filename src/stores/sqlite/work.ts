@@ -24,7 +24,10 @@ export const selectOwners = `
     FROM owners o WHERE o.owner IS NOT NULL
   )
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
-const workColumns = "id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, rank";
+/** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */
+const onlyEnds = "(owner IS NOT NULL AND (plain IS NOT NULL OR status = 'cancelling'))";
+const workColumns = `id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, rank, line,
+  ${onlyEnds} AS only_ends`;
 /** A page behind a run. Runs leave the pages before it. A run without a time comes first. */
 const NO_TIME = -1e300;
 const page = `AND (ifnull(due_at, ${NO_TIME}), id) > (?, ?) ORDER BY due_at, id LIMIT ? + 0`;
@@ -33,10 +36,12 @@ const selectDue = `SELECT ${workColumns} FROM cadenza_runs
 const selectOwned = `SELECT ${workColumns} FROM cadenza_runs
   WHERE finished_at IS NULL AND owner = ? AND agent_name = ? AND version IS ? ${page}`;
 const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ? AND line IS NULL AND (owner IS NOT NULL OR due_at <= ?)`;
+  WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ?
+    AND iif(owner IS NULL, line IS NULL AND due_at <= ?, plain IS NULL)`;
+const selectPlain = `SELECT ${workColumns} FROM cadenza_runs WHERE finished_at IS NULL AND owner = ? AND plain IS NOT NULL`;
 const updateTaken = `
   UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, look = 0, wakes = 0,
-    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look), rank = CASE WHEN look THEN rank END, since = NULL, line = NULL,
+    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look AND NOT ${onlyEnds}), rank = CASE WHEN look THEN rank END, since = NULL, line = NULL,
     takeovers = takeovers + (owner IS NOT NULL)
   WHERE id = ?`;
 /** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
@@ -51,12 +56,14 @@ const updateUnused = `
     takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
     wakes = iif(owner IS NULL, wakes, 0)
   WHERE id = ?`;
+const updateLeft = "UPDATE cadenza_runs SET line = NULL, rank = NULL WHERE id = ?";
+const selectHolds = "SELECT holds_slot FROM cadenza_runs WHERE id = ?";
 const hasLine = "EXISTS (SELECT 1 FROM cadenza_runs l WHERE l.line = r.slot AND l.finished_at IS NULL)";
 const selectHasLine = "SELECT 1 FROM cadenza_runs WHERE line = ? AND finished_at IS NULL LIMIT 1";
 const selectUnused = `SELECT id, agent_name, version, slot FROM cadenza_runs r
   WHERE since <= ? AND agent_name = ? AND due_at <= ? AND ${hasLine}`;
 const selectLeft = `SELECT id, agent_name, version, slot FROM cadenza_runs r
-  WHERE finished_at IS NULL AND owner = ? AND slot IS NOT NULL AND holds_slot AND ${hasLine}`;
+  WHERE finished_at IS NULL AND owner = ? AND plain IS NULL AND slot IS NOT NULL AND holds_slot AND ${hasLine}`;
 /** So many runs of a version at most leave a line in one call. */
 const MAX_LEAVING = 10_000;
 const updateAside = `
@@ -113,8 +120,19 @@ export function takeRuns(connection: Connection, request: TakeRequest, clock: ()
   connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
   freeUnused(connection, request, clock);
   let joining = 0;
-  const chosen = choose(connection, request, now, ({ id, needs }) => {
-    if (needs === null) return true;
+  const moved = new Set<string>();
+  const letOthersIn = (key: string): void => {
+    moved.add(key);
+    letIn(connection, key, 0, clock);
+  };
+  const holds = (id: number): boolean => Number(connection.get(selectHolds, id)?.["holds_slot"]) !== 0;
+  const chosen = choose(connection, request, now, ({ id, needs, leaves }) => {
+    if (leaves !== null) {
+      connection.run(updateLeft, id);
+      letOthersIn(leaves);
+    }
+    // It may have got a permit since it was read.
+    if (needs === null || (moved.has(needs.key) && holds(id))) return true;
     if (joining === MAX_JOINING) return false;
     if (hasPermitFor(connection, { id, ...needs })) {
       countHolder(connection, needs.key);
@@ -123,8 +141,8 @@ export function takeRuns(connection: Connection, request: TakeRequest, clock: ()
     joining += 1;
     connection.run(updateWaiting, rankOf(connection, needs, now), now, id);
     leaveInbox(connection, id, clock);
-    letIn(connection, needs.key, 0, clock);
-    return Number(connection.get("SELECT holds_slot FROM cadenza_runs WHERE id = ?", id)?.["holds_slot"]) !== 0;
+    letOthersIn(needs.key);
+    return holds(id);
   });
   for (const id of chosen) connection.run(updateTaken, toText(request.owner), now, id);
   for (const id of chosen) leaveInbox(connection, id, clock);
@@ -296,21 +314,25 @@ function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequ
       ),
     );
   };
+  const isWanted = (row: SqliteRow): boolean =>
+    wanted.some(([name, version]) => row["agent_name"] === name && row["version"] === version);
+  const addOthers = (rows: readonly SqliteRow[]): void => {
+    const inOrder = rows
+      .filter((row) => !isWanted(row))
+      .map(workOf)
+      .toSorted(compare);
+    sources.push(new Source((_count, last) => (last === undefined ? inOrder : [])));
+  };
   const dead = deadOwners(connection, now);
   for (const agent of wanted) {
     add(selectDue, ...agent, now);
     for (const { owner } of dead) add(selectOwned, owner, ...agent);
   }
+  for (const { owner } of dead) addOthers(connection.all(selectPlain, owner));
   if (cancelledForMs === undefined) return sources;
   const before = now - cancelledForMs;
   const owners = dead.filter(({ until }) => until === null || until <= before).map(({ owner }) => owner);
-  const isWanted = (row: SqliteRow): boolean =>
-    wanted.some(([name, version]) => row["agent_name"] === name && row["version"] === version);
-  for (const owner of [null, ...owners]) {
-    const left = connection.all(selectCancelled, owner, before).filter((row) => !isWanted(row));
-    const inOrder = left.map(workOf).toSorted(compare);
-    sources.push(new Source((_count, last) => (last === undefined ? inOrder : [])));
-  }
+  for (const owner of [null, ...owners]) addOthers(connection.all(selectCancelled, owner, before));
   return sources;
 }
 
@@ -321,16 +343,20 @@ interface Work {
   readonly due_at: number;
   /** The slot of which it needs a permit; null if it needs none, or holds one. */
   readonly needs: { readonly key: string; readonly max: number; readonly kept: number | null } | null;
+  /** The line that it leaves when it is taken, although it gets no permit; null for none. */
+  readonly leaves: string | null;
 }
 
 function workOf(row: SqliteRow): Work {
-  const { slot } = row;
-  const needs = typeof slot === "string" && Number(row["holds_slot"]) === 0 && Number(row["look"]) === 0;
+  const { slot, line } = row;
+  const ends = Number(row["only_ends"]) !== 0;
+  const needs = typeof slot === "string" && Number(row["holds_slot"]) === 0 && Number(row["look"]) === 0 && !ends;
   return {
     id: Number(row["id"]),
     takeovers: Number(row["takeovers"]),
     due_at: toNumber(row["due_at"]) ?? NO_TIME,
     needs: needs ? { key: slot, max: Number(row["slot_max"]), kept: toNumber(row["rank"]) } : null,
+    leaves: ends && typeof line === "string" ? line : null,
   };
 }
 

@@ -27,7 +27,7 @@ import { leaseEnd } from "./work.ts";
  * has to be rolled back.
  */
 
-const inserted = [...insertedColumns, "created_by", "line", "rank", "since"];
+const inserted = [...insertedColumns, "created_by", "line", "rank", "since", "plain"];
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 
@@ -84,6 +84,7 @@ export function createRun(
     place.line,
     place.rank,
     place.since,
+    created.durable === true ? null : 1,
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
   if (asking !== undefined && place.holds_slot && head.finished_at === null) countHolder(connection, asking.key);

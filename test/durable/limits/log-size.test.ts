@@ -103,6 +103,35 @@ it("a run whose log is too large fails when a process takes it, with its sub-run
   await second.close();
 });
 
+it.each([
+  ["a run that is not durable", "failed"],
+  ["a cancelled run", "failed"],
+] as const)(
+  "%s of a dead process, whose log is too large, ends where no process has its code",
+  async (what, status) => {
+    const { store, kept } = counting();
+    const first = open(store());
+    first.register("agent", { durable: what === "a cancelled run" }, async function* (_input, { ask }) {
+      for (let n = 0; n < 20; n++) yield "x".repeat(1_000);
+      await ask("Well?");
+    });
+    const { run_id } = await first.createRun({ agent_name: "agent", input: "" });
+    const key = { tenant: "", run_id };
+    const found = await kept.find(key);
+    if (found === undefined) throw new Error("no run");
+    const { epoch } = found.head;
+    const given = what === "a cancelled run" ? ("cancelling" as const) : found.head.status;
+    const head = { ...found.head, status: given, owner: "dead", epoch: epoch + 1, due_at: null };
+    await kept.append(key, { epoch, position: found.position }, { entries: [], head });
+
+    const second = open(store(), MAX);
+    second.register("other", () => "hello");
+    await expect.poll(async () => (await kept.find(key))?.head.status, { timeout: 5_000 }).toBe(status);
+    await first.close();
+    await second.close();
+  },
+);
+
 it("a run that ends its process again and again fails without its log being read", async () => {
   const { store, kept, count } = counting();
   const first = open(store());

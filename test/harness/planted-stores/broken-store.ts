@@ -1,6 +1,6 @@
 import type { Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
-import type { Retention, RunHead, RunKey, Store, StoreConflict, StoredRun } from "cadenza/store";
+import type { Retention, RunHead, RunKey, RunWrite, Store, StoreConflict, StoredRun } from "cadenza/store";
 import type { MemoryStoreOptions, OpenStoresOptions } from "../internals.ts";
 
 /** A store with one fault that a custom store could have, and the check that has to find it. */
@@ -57,6 +57,16 @@ export class OpenStore extends MemoryStore {
       if (conflict === undefined) break;
     }
     return super.find(key);
+  }
+}
+
+/** A store that takes each run for a durable one. */
+export class DurableOnly extends MemoryStore {
+  override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+    const entries = write.entries.map((entry) =>
+      entry.type === "created" ? { ...entry, durable: true as const } : entry,
+    );
+    return super.create(key, { ...write, entries }, idempotencyKey);
   }
 }
 

@@ -5,7 +5,7 @@ import { NOW } from "../../../src/stores/contract/check.ts";
 import { OWNER, runId } from "../../../src/stores/contract/samples.ts";
 import type { Slot } from "../internals.ts";
 import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
-import { broken, OpenStore } from "./broken-store.ts";
+import { broken, DurableOnly, OpenStore } from "./broken-store.ts";
 
 const tooMany = "slots: a run beyond the limit is refused as `full`, and nothing changes";
 const keeps = "slots: a run that waits may keep its permit";
@@ -14,6 +14,7 @@ const asksNoMore = "slots: a run with an owner that asks no more leaves the line
 const unused =
   "take: slots of other versions that no process executes are freed for those that wait, if that is asked for";
 const ofTheDead = "take: the slot of a run with a living owner is not freed, and that of a dead one is";
+const onlyEnds = "take: a run of a dead owner that is only taken to end it needs no permit, and leaves the line";
 const forALook = "take: a run that was posted to with `look` is taken although its slot is full, without holding it";
 
 /** Faults in slots. */
@@ -362,6 +363,7 @@ export const slotsFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  broken("a run that can only be ended waits for a permit", onlyEnds, DurableOnly),
   broken(
     "a living owner loses its slot",
     ofTheDead,

@@ -3,12 +3,13 @@ import { MemoryStore } from "cadenza";
 import type { RunHead, StoredRun, TakeRequest } from "cadenza/store";
 import type { MemoryStoreOptions } from "../internals.ts";
 import type { BrokenStore } from "./broken-store.ts";
-import { broken, OpenStore, StubbornClockStore } from "./broken-store.ts";
+import { broken, DurableOnly, OpenStore, StubbornClockStore } from "./broken-store.ts";
 
 const inOrder = "take: of all tenants, those due first, then those created first, and no more than requested";
 const asItIs = "take: the caller becomes the owner in a higher epoch, and the run is returned as it is then";
 const cancelled =
   "take: with cancelledForMs, cancelling runs of other agents, once no process has taken them for so long";
+const plain = "take: a run of another agent whose owner is dead, if it is not durable: no code is needed to end it";
 const follows = "take: follows what is written, posted and woken";
 
 /** Faults in `take`. */
@@ -177,6 +178,11 @@ export const takeFaults: readonly BrokenStore[] = [
     ...request,
     agents:
       request.cancelledForMs === undefined ? request.agents : [...request.agents, { agent_name: "ask", version: "9" }],
+  })),
+  broken("take leaves runs that are not durable to processes that have their code", plain, DurableOnly),
+  asked("take gives all runs of other agents whose owner is dead", plain, (request) => ({
+    ...request,
+    agents: [...request.agents, { agent_name: "ask", version: "9" }],
   })),
 ];
 

@@ -3,6 +3,7 @@ import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   append,
+  create,
   created,
   ended,
   head,
@@ -91,6 +92,21 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     expect((await write(end)).rows).toEqual([{ answers: [null] }]);
     expect(await takeAll()).toEqual([runId(2)]);
     expect(await lineComplaints(pool, name)).toEqual([]);
+  });
+
+  it("knows which runs are not durable, after the upgrade", async () => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await pool.query(sqlUpTo(schema, 9));
+    for (const n of [0, 1, 2]) await insert(name, n, { owner: "dead" });
+    await pool.query(
+      `UPDATE ${name}.entries SET lines = replace(lines, '"durable":true,', '') WHERE run > 1;
+       UPDATE ${name}.entries SET lines = replace(lines, 'echo', '\\"durable\\":true') WHERE run = 3`,
+    );
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    await create(store, 3, { isPlain: true, head: head({ owner: "dead" }) });
+    expect(await take(store, { agents: [] })).toEqual([1, 2, 3].map(runId));
+    await store.close();
   });
 
   async function insert(schema: string, n: number, row: Row): Promise<void> {

@@ -11,6 +11,7 @@ import {
   counters,
   create,
   ended,
+  head,
   look,
   message,
   over,
@@ -126,7 +127,10 @@ describe("the handle", () => {
 
 /** Takes away what version 13 has changed. */
 const withoutInbox = `DROP TABLE cadenza_inbox; ALTER TABLE cadenza_runs DROP COLUMN arrived;
-  DROP INDEX cadenza_runs_reserved; ALTER TABLE cadenza_runs DROP COLUMN since`;
+  DROP INDEX cadenza_runs_reserved; ALTER TABLE cadenza_runs DROP COLUMN since;
+  DROP INDEX cadenza_runs_by_owner; ALTER TABLE cadenza_runs DROP COLUMN plain;
+  CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, finished_at)
+    WHERE finished_at IS NULL AND owner IS NOT NULL`;
 /** Takes away what versions 12 and 13 have changed. */
 const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP INDEX cadenza_runs_due; DROP TABLE cadenza_slots;
   ALTER TABLE cadenza_runs DROP COLUMN line; ALTER TABLE cadenza_runs DROP COLUMN rank;
@@ -297,6 +301,22 @@ describe("the schema", () => {
       expect(await taken()).toEqual([runId(next)]);
     }
     expect(complaintsOf(db)).toEqual([]);
+  });
+
+  it("of version 12 is brought up to date, and knows which runs are not durable", async () => {
+    const db = openDatabase(path);
+    const former = new SqliteStore(db);
+    const dead = head({ owner: "dead" });
+    await create(former, 1, { head: dead });
+    await create(former, 2, { head: dead, isPlain: true });
+    await create(former, 3, { head: dead, isPlain: true, created: { agent_name: '"durable":true' } });
+    const before = definitions();
+    db.exec(`${withoutInbox}; DELETE FROM cadenza_migrations WHERE number > 12`);
+    const store = new SqliteStore(openDatabase(path));
+
+    expect(definitions()).toEqual(before);
+    const taken = await store.take({ owner: "owner", agents: [], limit: 9 });
+    expect(taken.map(({ key }) => key.run_id)).toEqual([2, 3].map(runId));
   });
 
   it("refuses the writes of processes with an earlier version, which know no lines", () => {

@@ -237,6 +237,8 @@ describe("runs and entries are read", () => {
       },
       [
         "cadenza_runs_by_owner (owner=? AND agent_name=? AND version=?)",
+        // The index alone tells which runs of a dead owner are not durable.
+        "cadenza_runs_by_owner (owner=?)",
         "cadenza_runs_by_owner (owner>?)",
         "cadenza_runs_cancelling (owner=?)",
         "cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
