@@ -112,10 +112,14 @@ export class Runs implements LiveRuns {
 
   get report(): RunsReport {
     const live: Record<string, number> = {};
-    for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;
+    let queued = 0;
+    for (const { log, slot } of this.#live.values()) {
+      live[log.state.status] = (live[log.state.status] ?? 0) + 1;
+      if (slot?.isQueued === true) queued += 1;
+    }
     return {
       live,
-      queued: this.shared.slots.queued.total,
+      queued,
       ...this.shared.figures,
     };
   }

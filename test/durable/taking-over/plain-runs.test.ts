@@ -46,6 +46,7 @@ describe.each([
     const run_id = ids[answered];
     if (run_id !== undefined) await first.runtime.resume({ run_id, await_resume: {}, mode: "async" });
     await processes.clock.advance(300);
+    const { queued } = await first.runtime.stats();
     first.kill();
     const second = processes.start();
     registerSome(second.runtime);
@@ -53,7 +54,7 @@ describe.each([
       const runs = await Promise.all(ids.map((id) => second.runtime.getRun(id)));
       return runs.map(({ status, error, output }) => error?.data?.["reason"] ?? output[0]?.parts[0]?.content ?? status);
     };
-    return { ids, clock: processes.clock, runtime: second.runtime, outcomes };
+    return { ids, queued, clock: processes.clock, runtime: second.runtime, outcomes };
   }
 
   it("they fail as interrupted, whatever they did, and a durable run that waits for one goes on", async () => {
@@ -63,7 +64,9 @@ describe.each([
       ["plain", ""],
       ["parent", ""],
     ] as const;
-    const { clock, runtime, outcomes } = await leave(agents, 0);
+    const { clock, runtime, outcomes, queued } = await leave(agents, 0);
+    // One stands in line under its owner, and is counted where it is loaded.
+    expect(queued).toBe(1);
     expect((await runtime.stats()).lines).toMatchObject([{ held: 1, waiting: 1 }]);
     expect(await outcomes()).toEqual(["in-progress", "in-progress", "awaiting", "awaiting"]);
     await clock.advance(2_000);
