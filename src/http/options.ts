@@ -283,7 +283,10 @@ export function amounts<Key extends string>(
   for (const key of Object.keys(standard) as Key[]) {
     const value = given[key];
     if (value === undefined) continue;
-    if (typeof value !== "number" || !(value >= 0)) throw bad(key, "a number from 0 to Infinity");
+    const isCount = !key.endsWith("Ms");
+    if (typeof value !== "number" || !(value >= 0))
+      throw bad(key, `a ${isCount ? "whole " : ""}number from 0 to Infinity`);
+    if (isCount && value % 1 > 0) throw bad(key, "a whole number from 0 to Infinity");
     read[key] = value;
   }
   return read;

@@ -48,6 +48,7 @@ describe("durable(store)", () => {
 
   it.each([
     [{ leaseMs: -1 }, "options.leaseMs"],
+    [{ maxTakeovers: 1.5 }, "options.maxTakeovers"],
     [{ leaseMs: "1" }, "options.leaseMs"],
     [{ alwaysReplay: "yes" }, "options.alwaysReplay"],
     [{ leaseMS: 1 }, "leaseMS"],

@@ -514,6 +514,7 @@ describe("options", () => {
     ["heartbeatMs", -1],
     ["stallMs", Number.NaN],
     ["limits", { maxBodyBytes: "1" }],
+    ["limits", { maxReaders: 1.5 }],
     ["limits", { maxSize: 1 }],
     ["sessions", { allowOrigins: ["x"] }],
     ["sessions", { fetch: true }],

@@ -1,6 +1,6 @@
 import type { RunKey } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { badArgument, checkAmount, checkKeys, checkObject } from "../../runtime/agent/check.ts";
+import { badArgument, checkFigure, checkKeys, checkObject } from "../../runtime/agent/check.ts";
 
 /**
  * How durable runs are owned, recovered and evicted. Durations are in milliseconds. `Infinity` switches a limit off.
@@ -73,7 +73,7 @@ export function readDurability(options: DurabilityOptions): DurabilitySettings {
   const read = { ...defaults, scanMs, alwaysReplay, waker };
   for (const [key, value] of Object.entries(given)) {
     if (value === undefined) continue;
-    checkAmount(`options.${key}`, value);
+    checkFigure(`options.${key}`, value);
     Object.assign(read, { [key]: value });
   }
   return read;

@@ -10,6 +10,7 @@ import type { Question } from "./agent-waits.ts";
 import {
   badArgument,
   checkAmount,
+  checkCount,
   checkFunction,
   checkKey,
   checkKeys,
@@ -213,7 +214,7 @@ function checkConcurrency(concurrency: ConcurrencyOptions): void {
   checkObject("options.concurrency", concurrency);
   checkKeys("options.concurrency", concurrency, ["max", "per", "whenFull"]);
   const { max, per = "agent", whenFull = "queue" } = concurrency;
-  if (typeof max !== "number" || !(max >= 1)) throw badArgument("options.concurrency.max", "a number from 1 on", max);
+  checkCount("options.concurrency.max", max, 1);
   if (!scopes.has(per)) throw badArgument("options.concurrency.per", '"agent", "tenant", "session" or "process"', per);
   if (whenFull !== "queue" && whenFull !== "reject")
     throw badArgument("options.concurrency.whenFull", '"queue" or "reject"', whenFull);

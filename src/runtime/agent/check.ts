@@ -133,10 +133,16 @@ export function checkAmount(name: string, value: unknown): void {
   if (typeof value !== "number" || !(value >= 0)) throw badArgument(name, "a number from 0 to Infinity", value);
 }
 
-/** Throws `invalid_argument` unless the value is a whole number from 0 on, or `Infinity`. */
-export function checkCount(name: string, value: unknown): void {
-  if (value === Number.POSITIVE_INFINITY || (Number.isInteger(value) && (value as number) >= 0)) return;
-  throw badArgument(name, "a whole number from 0 to Infinity", value);
+/** Throws `invalid_argument` unless the value is a whole number from `least` on, or `Infinity`. */
+export function checkCount(name: string, value: unknown, least = 0): void {
+  if (value === Number.POSITIVE_INFINITY || (Number.isInteger(value) && (value as number) >= least)) return;
+  throw badArgument(name, `a whole number from ${least} to Infinity`, value);
+}
+
+/** Throws `invalid_argument` unless the value is what an option of the name has: a time for `…Ms`, otherwise a count. */
+export function checkFigure(name: string, value: unknown): void {
+  if (name.endsWith("Ms")) checkAmount(name, value);
+  else checkCount(name, value);
 }
 
 /** Reads a time: a `Date`, milliseconds since 1970, or a text in ISO 8601. Throws `invalid_argument`. */

@@ -2,7 +2,7 @@ import { containedLogger } from "../../core/background.ts";
 import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import { MemoryStore } from "../../stores/memory/memory.ts";
-import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, readId } from "../agent/check.ts";
+import { badArgument, checkCount, checkFigure, checkFunction, checkKeys, checkObject, readId } from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
 import { limitLogs, MAX_LOG } from "../log/fold-log.ts";
@@ -348,7 +348,7 @@ function readWork(given: RuntimeOptions["work"], shared: boolean): number | unde
   checkObject("options.work", given);
   checkKeys("options.work", given, ["max"]);
   const { max = MAX_WORK } = given;
-  if (typeof max !== "number" || !(max >= 1)) throw badArgument("options.work.max", "a number from 1 on", max);
+  checkCount("options.work.max", max, 1);
   return max;
 }
 
@@ -364,7 +364,7 @@ function amounts<Standard extends Readonly<Record<string, number | undefined>>>(
   for (const key of Object.keys(standard) as (keyof Standard & string)[]) {
     const value = given[key];
     if (value === undefined) continue;
-    checkAmount(`${name}.${key}`, value);
+    checkFigure(`${name}.${key}`, value);
     read[key] = value;
   }
   return read;

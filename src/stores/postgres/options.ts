@@ -115,7 +115,7 @@ export function readOptions(options: PostgresStoreOptions): PostgresSettings {
   if (typeof hints !== "boolean") throw refused("hints", "true or false", hints);
   if (typeof readOnly !== "boolean") throw refused("readOnly", "true or false", readOnly);
   checkFeed(feed);
-  if (!(timeoutMs > 0 && timeoutMs < leaseMs / 2))
+  if (typeof timeoutMs !== "number" || !(timeoutMs > 0 && timeoutMs < leaseMs / 2))
     throw refused("timeoutMs", `a positive number below half the lease (${leaseMs / 2})`, timeoutMs);
   const kept = readOnly ? undefined : feed;
   const renewalMs = Math.min(timeoutMs, SHARE_OF_RENEWAL * leaseMs);

@@ -1,10 +1,12 @@
 import type { AgentContext, StreamedEvent } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
+import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import * as z from "zod";
 import type { DurableRuntimeOptions } from "../../harness/durable-runtime.ts";
 import { drain, refusal, textsOf, typesOf } from "../../harness/runtimes.ts";
 import type { Hook, Method } from "../../harness/store-proxy.ts";
+import { lastingStore } from "../../harness/store-proxy.ts";
 import type { Replica, Replicas } from "../../harness/world/replicas.ts";
 import { inMemory, onFile } from "../../harness/world/replicas.ts";
 
@@ -278,6 +280,10 @@ it("what cannot be declared is refused", async () => {
   expect(code(() => new AgentRuntime().declare(echo))).toBe("invalid_argument");
   expect(code(() => new AgentRuntime({ work: false }))).toBe("invalid_argument");
   expect(code(() => new AgentRuntime({ work: { max: 0 } }))).toBe("invalid_argument");
+  for (const max of [0, -1, 1.5, Number.NaN, "2"])
+    expect(() => new AgentRuntime({ store: durable(lastingStore()), work: { max: max as number } })).toThrow(
+      "options.work.max: expected a whole number from 1 to Infinity",
+    );
   expect(code(() => new AgentRuntime({ work: true }))).toBe("none");
   expect((await runtime.createRun({ agent_name: "echo", input: "Here." })).status).toBe("completed");
 });

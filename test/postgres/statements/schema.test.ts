@@ -111,6 +111,10 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     [{ hints: "no" }, "hints: expected true or false, received no"],
     [{ feed: { keepMs: "1" } }, "feed: expected { keepMs }"],
     [{ timeoutMs: 0 }, "timeoutMs: expected a positive number below half the lease (5000), received 0"],
+    [
+      { timeoutMs: "1000" as never },
+      "timeoutMs: expected a positive number below half the lease (5000), received 1000",
+    ],
     [{ timeoutMs: 5_000 }, "timeoutMs: expected a positive number below half the lease (5000), received 5000"],
     [{ timeoutMs: 900, durability: { leaseMs: 1_000 } }, "below half the lease (500), received 900"],
     [{ durability: { leaseMs: -1 } }, "leaseMs"],

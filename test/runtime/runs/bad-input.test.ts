@@ -11,6 +11,9 @@ cycle.self = cycle;
 type Anything = never;
 const as = (value: unknown): Anything => value as Anything;
 
+/** What is no number of slots. */
+const noSlots: readonly unknown[] = [0, -1, 1.5, Number.NaN, "2"];
+
 /** A call, and the texts in its error: the argument, what was expected, what was found. */
 type Row = readonly [
   call: string,
@@ -294,13 +297,14 @@ describe("a bad argument", () => {
       "an object",
       "5",
     ],
-    [
-      "register with no slots",
-      (runtime) => runtime.register("a", { concurrency: { max: 0 } }, fn),
-      "options.concurrency.max",
-      "from 1",
-      "0",
-    ],
+    ...noSlots.map(
+      (max): Row => [
+        `register with ${String(max)} slots`,
+        (runtime) => runtime.register("a", as({ concurrency: { max } }), fn),
+        "options.concurrency.max",
+        "a whole number from 1 to Infinity",
+      ],
+    ),
     [
       "register with a bad scope of slots",
       (runtime) => runtime.register("a", as({ concurrency: { max: 1, per: "run" } }), fn),
@@ -403,12 +407,21 @@ describe("a bad argument", () => {
     ["a bad grace period", { cancelGraceMs: Number.NaN }, "options.cancelGraceMs", "NaN"],
     ["bad limits", { limits: 5 }, "options.limits", "an object", "5"],
     ["an unknown limit", { limits: { maxRuns: 5 } }, "options.limits", '"maxRuns"', "maxLiveRuns"],
-    ["a bad limit", { limits: { maxPartBytes: "1MB" } }, "options.limits.maxPartBytes", "a number", '"1MB"'],
+    ["a bad limit", { limits: { maxPartBytes: "1MB" } }, "options.limits.maxPartBytes", "a whole number", '"1MB"'],
+    ["half a run", { limits: { maxLiveRuns: 1.5 } }, "options.limits.maxLiveRuns", "a whole number", "1.5"],
     ["bad limits of tenants", { limits: { perTenant: 5 } }, "options.limits.perTenant", "an object", "5"],
     ["an unknown limit of tenants", { limits: { perTenant: { runs: 5 } } }, "perTenant", '"runs"', "liveRuns"],
     ["a bad limit of tenants", { limits: { perTenant: { readers: -1 } } }, "options.limits.perTenant.readers", "-1"],
     ["bad retention", { retention: [] }, "options.retention", "an object", "an array"],
     ["a bad retention", { retention: { maxRuns: -1 } }, "options.retention.maxRuns", "from 0", "-1"],
+    [
+      "a retention of half a run",
+      { retention: { maxRuns: 0.5 } },
+      "options.retention.maxRuns",
+      "a whole number",
+      "0.5",
+    ],
+    ["half a session", { limits: { perTenant: { sessions: 2.5 } } }, "perTenant.sessions", "a whole number", "2.5"],
   ])("of new AgentRuntime with %s throws an error that names it", (_title, options, ...says) => {
     let error: unknown;
     try {
