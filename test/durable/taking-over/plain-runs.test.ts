@@ -1,5 +1,6 @@
 import type { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
+import { deferred } from "../../harness/promises.ts";
 import { inMemory, onFile } from "../../harness/world/replicas.ts";
 
 /*
@@ -93,6 +94,34 @@ describe.each([
     expect(await outcomes()).toEqual(["interrupted"]);
     const below = await runtime.listRuns({ agent_name: "deep", roots: false });
     expect(below.map(({ status }) => status)).toEqual(["cancelled"]);
+  });
+
+  it("one that was given to a process as it closed is ended by the next one", async () => {
+    const processes = open();
+    const first = processes.start();
+    registerAll(first.runtime);
+    const { run_id } = await first.runtime.createRun({ agent_name: "plain", input: "", mode: "async" });
+    await processes.clock.advance(300);
+    first.kill();
+    // The store is slow to give it the log of the run that it has taken.
+    const late = deferred();
+    const closes = processes.start({}, async (call, method) => {
+      if (method === "read") await late.promise;
+      return call();
+    });
+    registerSome(closes.runtime);
+    await processes.clock.advance(1_500);
+    const closing = closes.runtime.close({ drainMs: 1_000 });
+    await processes.clock.settle();
+    late.resolve();
+    await processes.clock.advance(300);
+    await closing;
+    const web = processes.start({ work: false });
+    expect((await web.store.find({ tenant: "", run_id }))?.head).toMatchObject({ status: "awaiting", takeovers: 1 });
+    const last = processes.start();
+    registerSome(last.runtime);
+    await processes.clock.advance(500);
+    expect((await last.runtime.getRun(run_id)).error?.data?.["reason"]).toBe("interrupted");
   });
 
   it("a cancel of one is carried out, and an answer is refused once it has ended", async () => {
