@@ -40,7 +40,7 @@ describe("an owner that does not notice that its lease has expired", () => {
   it("is noticed", async () => {
     expect(await tried("freezes", 60)).toEqual([]);
     expect(await tried("none", 20, { clock: unawareClock })).toEqual([]);
-    expect((await tried("freezes", 240, { clock: unawareClock })).join()).toMatch(
+    expect((await tried("freezes", 240, { clock: unawareClock }, /./, 105)).join()).toMatch(
       /runs(, and the run belongs to (process-\d|null)| while process-\d)/,
     );
   });
@@ -115,7 +115,7 @@ describe("the times of a log", () => {
       entry.type === "intent" && entry.until != null ? { ...entry, until: entry.until + 1_000 } : entry;
     const says = /^\S+ ends \d+ ms before its time, at position \d+$/m;
     const plant: Plant = { view: (store) => changedWrites(store, (entry) => [longer(entry)]) };
-    expect((await tried("none", 60, plant, says)).join("\n")).toMatch(says);
+    expect((await tried("none", 60, plant, says, 28)).join("\n")).toMatch(says);
   });
 
   it("at which a wait ends late are noticed", async () => {
@@ -134,10 +134,20 @@ describe("the times of a log", () => {
 /** A run that a fault has blocked never ends. Other programs take a few thousand steps. */
 const MAX_STEPS = 30_000;
 
-/** What goes wrong with the first programs, up to the first of which this is said. */
-async function tried(trouble: Trouble, programs: number, plant?: Plant, says = /./): Promise<readonly string[]> {
-  for (let seed = 1; seed <= programs; seed++) {
-    const { wrong } = await trial(seed, trouble, { plant, maxSteps: MAX_STEPS });
+/**
+ * What goes wrong with the first so many programs, up to the first of which this is said. The one of `seed` is tried first:
+ * it has shown the fault, and a search from the first program on takes long.
+ */
+async function tried(
+  trouble: Trouble,
+  programs: number,
+  plant?: Plant,
+  says = /./,
+  seed = 1,
+): Promise<readonly string[]> {
+  const others = Array.from({ length: programs }, (_, index) => index + 1).filter((one) => one !== seed);
+  for (const one of [seed, ...others]) {
+    const { wrong } = await trial(one, trouble, { plant, maxSteps: MAX_STEPS });
     if (says.test(wrong.join("\n"))) return wrong;
   }
   return [];
