@@ -50,6 +50,7 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
     "runtime/log/system",
     "stores/contract/check",
     "stores/memory/memory",
+    "stores/postgres/connection",
     "stores/postgres/options",
     "stores/postgres/schema",
     "stores/sqlite/database",

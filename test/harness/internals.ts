@@ -47,6 +47,7 @@ export { SeededRandom, seedOf } from "../../src/runtime/execution/random.ts";
 export { machineClock, silentLogger, systemClock } from "../../src/runtime/log/system.ts";
 export type { OpenedStores, OpenStoresOptions } from "../../src/stores/contract/check.ts";
 export type { MemoryStoreOptions } from "../../src/stores/memory/memory.ts";
+export { clock as postgresClock } from "../../src/stores/postgres/connection.ts";
 export type { PostgresClient, PostgresResult } from "../../src/stores/postgres/options.ts";
 export { quoteName } from "../../src/stores/postgres/schema.ts";
 export type { SqliteStatement } from "../../src/stores/sqlite/database.ts";
