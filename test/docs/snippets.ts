@@ -81,10 +81,13 @@ function isMember(node: ts.Identifier): boolean {
   );
 }
 
+/** The files beside the snippets, which are read once however often snippets are compiled. */
+const read = new Map<string, ts.SourceFile | undefined>();
+
 /** Compiles all snippets at once, as strictly as the library itself, and gives the errors of each. */
 export function compile(snippets: readonly Snippet[]): ReadonlyMap<string, readonly string[]> {
-  const read = ts.readConfigFile(`${ROOT}tsconfig.json`, ts.sys.readFile);
-  const { options } = ts.parseJsonConfigFileContent(read.config, ts.sys, ROOT);
+  const { config } = ts.readConfigFile(`${ROOT}tsconfig.json`, ts.sys.readFile);
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, ROOT);
   const files = new Map(snippets.map((snippet, index) => [`${ROOT}test/docs/snippet-${index}.ts`, snippet]));
   const compilerOptions: ts.CompilerOptions = {
     ...options,
@@ -99,7 +102,10 @@ export function compile(snippets: readonly Snippet[]): ReadonlyMap<string, reado
   host.fileExists = (file) => files.has(file) || fileExists.call(host, file);
   host.getSourceFile = (file, version, ...rest) => {
     const snippet = files.get(file);
-    if (snippet === undefined) return getSourceFile.call(host, file, version, ...rest);
+    if (snippet === undefined) {
+      if (!read.has(file)) read.set(file, getSourceFile.call(host, file, version, ...rest));
+      return read.get(file);
+    }
     return ts.createSourceFile(file, source(snippet.blocks), version, true);
   };
   const program = ts.createProgram([...files.keys()], compilerOptions, host);

@@ -61,6 +61,8 @@ function open(work: Deferred<void>): AgentRuntime {
   const store = new SqliteStore(openDatabase(join(folder.path, "runs.db")), {
     synchronous: "NORMAL",
     closeDatabase: true,
+    // A process looks at the answers for its runs with each heartbeat.
+    durability: { heartbeatMs: 300 },
   });
   const runtime = new AgentRuntime({ store });
   runtime.register("child", { durable: true }, async (_input, { ask, step }) => {

@@ -28,8 +28,8 @@ const stores: Readonly<Record<string, Shared>> = {
 };
 
 describe.each(Object.entries(stores))("%s", (_store, share) => {
-  describe.each(Object.entries(agentForms))("a run of %s", (_form, agent) => {
-    it.concurrent.each(Object.entries(fates))("%s", async (_fate, meet) => {
+  describe.concurrent.each(Object.entries(agentForms))("a run of %s", (_form, agent) => {
+    it.each(Object.entries(fates))("%s", async (_fate, meet) => {
       const { open, remove } = share();
       const place = new Place(agent, open);
       await place.open();

@@ -8,7 +8,7 @@ const missing = missingServer(18);
 describe.skipIf(missing !== undefined).each(Object.entries(agentForms))(
   `on PostgreSQL${missing ? `: ${missing}` : ""}, a run of %s`,
   (_form, agent) => {
-    it.each(Object.entries(fates))("%s", async (_fate, meet) => {
+    it.concurrent.each(Object.entries(fates))("%s", async (_fate, meet) => {
       const pool = newPool(18);
       const schema = newSchema();
       const place = new Place(agent, () => openPostgresStore({ pool, schema }));
