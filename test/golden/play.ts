@@ -139,7 +139,7 @@ async function fill(store: Store, { writes, history }: GoldenLog, count: number)
 function openRuntime(store: Store, clock: Clock, agent_name: string): AgentRuntime {
   const agent = agents[agent_name];
   if (agent === undefined) throw new Error(`there is no agent ${agent_name}`);
-  const runtime = new AgentRuntime({ store: durable(store, { scanMs: 5 }), clock });
+  const runtime = new AgentRuntime({ store: durable(store, { scanMs: 5, heartbeatMs: 100 }), clock });
   runtime.register("helper", { durable: true, version: "1" }, helper);
   runtime.register("speaker", { durable: true, version: "1" }, speaker);
   return runtime.register(agent_name, { durable: true, version: "1" }, agent.fn);
@@ -147,7 +147,7 @@ function openRuntime(store: Store, clock: Clock, agent_name: string): AgentRunti
 
 /** A process without the code. Its answers are validated by the process that has it. */
 function elsewhere(store: Store, clock: Clock): AgentRuntime {
-  return new AgentRuntime({ store: durable(store, { scanMs: 5 }), clock });
+  return new AgentRuntime({ store: durable(store, { scanMs: 5, heartbeatMs: 100 }), clock });
 }
 
 async function look(runtime: AgentRuntime, run_id: string): Promise<Pick<GoldenLog, "run" | "events">> {

@@ -47,7 +47,7 @@ describe.each([["durable"], ["plain"]])("what a %s agent emits in one turn", (ki
     expect(slow.sizes.length).toBeGreaterThan(8);
   });
 
-  it.each([2, 3, 5])(
+  it.concurrent.each([2, 3, 5])(
     "is complete and in order if every %d-th write fails, before or after it was made",
     async (nth) => {
       let failures = 0;
