@@ -81,15 +81,10 @@ export class RunLog {
   #state: RunState;
   /** What goes with the next write. Undefined: nothing. */
   #due: Due | undefined;
-  /** What goes with the writes before that one, each with the state after it. Undefined: there is no such write. */
-  #sealed: Sealed[] | undefined;
   #head: RunHead | undefined;
   #committed = 0;
-  /** About how many characters the log has as JSON; 0 in a store that is not persistent. */
-  #size = 0;
-  #writing: Promise<void> | undefined;
-  /** What is being written. Undefined: nothing. */
-  #underWay: RunWrite | undefined;
+  /** Undefined in a store that is not persistent and answers at once. */
+  #storing: Storing | undefined;
   /** What has kept the log from being written. Undefined: nothing so far. */
   #trouble: Trouble | undefined;
   /** The callers that wait for a commit. */
@@ -126,7 +121,7 @@ export class RunLog {
 
   /** The head that the store has once it has accepted what is under way. */
   get nextHead(): RunHead | undefined {
-    return this.#underWay?.head ?? this.#head;
+    return this.#storing?.write?.head ?? this.#head;
   }
 
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
@@ -149,6 +144,16 @@ export class RunLog {
     return this.#trouble;
   }
 
+  get #stored(): Storing {
+    this.#storing ??= { size: 0, sealed: nothingSealed, done: undefined, write: undefined };
+    return this.#storing;
+  }
+
+  /** What goes with the writes before the next one, each with the state after it. */
+  get #sealed(): readonly Sealed[] {
+    return this.#storing?.sealed ?? nothingSealed;
+  }
+
   /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
   create(command: Command, idempotencyKey: string | null, session: SessionChange | undefined): void {
     const due = this.#next;
@@ -160,7 +165,7 @@ export class RunLog {
   /** Begins with a run that is in the store: its entries so far, its head as it is there, and the length of its JSON. */
   adopt(state: RunState, head: RunHead, size: number): void {
     this.#state = state;
-    this.#size = size;
+    this.#stored.size = size;
     this.#committed = state.position;
     this.#fromOthers.position = state.position;
     this.#head = head;
@@ -177,7 +182,8 @@ export class RunLog {
     const decision = this.#decide(command, activeTime?.ms, slot?.queuedMs(this.#state, this.#run.shared.clock.now()));
     if (slot !== undefined && !isRefusal(decision)) slot.onRecorded(decision);
     if (had === 0 && this.#entries.length > 0) this.#run.shared.commitSoon(this);
-    if (this.#size > this.#run.shared.settings.maxLogBytes) this.#failForSize();
+    const size = this.#storing?.size;
+    if (size !== undefined && size > this.#run.shared.settings.maxLogBytes) this.#failForSize();
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
     if (!isEmitting) this.#run.settleActivity();
@@ -203,13 +209,13 @@ export class RunLog {
     if (!this.#run.shared.store.persistent) return;
     const size = roughLength(entry);
     due.size += size;
-    this.#size += size;
+    this.#stored.size += size;
   }
 
   /** Fails the run, once. */
   #failForSize(): void {
     const { clock, settings } = this.#run.shared;
-    this.#size = Number.NEGATIVE_INFINITY;
+    this.#stored.size = Number.NEGATIVE_INFINITY;
     const failed = clock.turn().then(() => {
       if (!this.lost && !isFinal(this.#state.status))
         this.#run.fail(logSizeError(this.key.run_id, settings.maxLogBytes));
@@ -222,12 +228,12 @@ export class RunLog {
     const due = this.#due;
     if (due === undefined || due.size <= MAX_WRITE) return;
     this.#due = undefined;
-    const isFirst = this.#head === undefined && this.#writing === undefined && this.#sealed === undefined;
+    const isFirst = this.#head === undefined && this.writing === undefined && this.#sealed.length === 0;
     if (!isFirst && due.session !== undefined) {
       this.#next.session = due.session;
       due.session = undefined;
     }
-    this.#sealed = [...(this.#sealed ?? []), { due, state: copyState(this.#state) }];
+    this.#stored.sealed = [...this.#sealed, { due, state: copyState(this.#state) }];
   }
 
   /** A change of the session that goes with the next write, also if no entry does. */
@@ -339,7 +345,7 @@ export class RunLog {
 
   /** While a write is under way, or waits to be tried again. */
   get writing(): Promise<void> | undefined {
-    return this.#writing;
+    return this.#storing?.done;
   }
 
   /** Whether the store failed to take the last write: it is asked again from time to time. */
@@ -366,14 +372,14 @@ export class RunLog {
 
   /** Whether something has been decided that is not handed to the store yet. */
   get isDue(): boolean {
-    return this.#due !== undefined || this.#sealed !== undefined;
+    return this.#due !== undefined || this.#sealed.length > 0;
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
-    const sealed = this.#sealed?.[0];
+    const sealed = this.#sealed[0];
     const due = sealed?.due ?? this.#due;
-    if (due === undefined || due.isHeld || this.#writing !== undefined || this.lost) return;
+    if (due === undefined || due.isHeld || this.writing !== undefined || this.lost) return;
     const isOver = isFinal((sealed?.state ?? this.#state).status);
     if (isOver && this.#run.isEndHeld) return;
     const isNews = due.entries.length > 0 || due.session !== undefined || due.takes !== undefined;
@@ -469,10 +475,10 @@ export class RunLog {
   /** Whether what has arrived was decided here. */
   #isTaken(id: number): boolean {
     const isIn = ({ takes }: Due): boolean => takes?.includes(id) === true;
-    const taking = this.#underWay?.takes;
+    const taking = this.#storing?.write?.takes;
     if ((taking !== "all" && taking?.includes(id) === true) || (this.#due !== undefined && isIn(this.#due)))
       return true;
-    return this.#sealed?.some(({ due }) => isIn(due)) === true;
+    return this.#sealed.some(({ due }) => isIn(due));
   }
 
   /** Gives the run up: nothing is written any more. Its readers wake, so that they can look elsewhere. */
@@ -480,11 +486,19 @@ export class RunLog {
     const trouble = this.#troubles;
     trouble.lost = reason;
     trouble.outage?.end();
-    this.#sealed = undefined;
+    this.#stored.sealed = nothingSealed;
     if (this.#due !== undefined) this.#due.entries = [];
     this.refuse(reason);
     this.#waiters = undefined;
     this.tellReaders();
+  }
+
+  /** Nothing is being written any more. */
+  #wrote(): void {
+    const storing = this.#storing;
+    if (storing === undefined) return;
+    storing.done = undefined;
+    storing.write = undefined;
   }
 
   /** Who waits for a write waits for its end, whatever its outcome is. */
@@ -497,7 +511,7 @@ export class RunLog {
     const before = this.#head;
     const state = sealed ?? this.#state;
     if (sealed === undefined) this.#due = undefined;
-    else this.#sealed = this.#sealed?.length === 1 ? undefined : this.#sealed?.slice(1);
+    else this.#stored.sealed = this.#sealed.slice(1);
     const plan = this.residence?.plan(state, entries, before, this.#committed);
     const head = plan === undefined ? localHead(state, before) : plan.head;
     // The store has it already.
@@ -522,8 +536,8 @@ export class RunLog {
   }
 
   #awaitOutcome(outcome: Promise<Outcome | undefined>, attempt: Attempt): void {
-    this.#underWay = attempt.write;
-    this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
+    this.#stored.write = attempt.write;
+    this.#stored.done = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
   }
 
   /** Hands a write to the store. Undefined: the store has accepted it. */
@@ -584,8 +598,7 @@ export class RunLog {
   }
 
   #onOutcome(outcome: Outcome | undefined, attempt: Attempt): void {
-    this.#writing = undefined;
-    this.#underWay = undefined;
+    this.#wrote();
     if (outcome === undefined) {
       this.#onWritten(attempt);
       return;
@@ -605,7 +618,7 @@ export class RunLog {
         return;
       case "arrived":
         this.#putBack(attempt);
-        this.#writing = this.#done(this.#readInbox());
+        this.#stored.done = this.#done(this.#readInbox());
         return;
       case "behind":
         this.#decideAgain(attempt);
@@ -618,7 +631,7 @@ export class RunLog {
         return;
       case "failed":
         if (this.#head !== undefined) this.#onFailed(outcome.failure, attempt);
-        else this.#writing = this.#done(this.#confirmCreate(outcome.failure, attempt));
+        else this.#stored.done = this.#done(this.#confirmCreate(outcome.failure, attempt));
     }
   }
 
@@ -682,7 +695,7 @@ export class RunLog {
       return;
     }
     if (isPromise(reload))
-      this.#writing = this.#done(
+      this.#stored.done = this.#done(
         reload.then(
           (state) => this.#rebase(state),
           (error: unknown) => this.#onUnread(error),
@@ -703,7 +716,7 @@ export class RunLog {
       this.#onUnread(error);
       return;
     }
-    this.#writing = undefined;
+    this.#wrote();
     if (inbox.every(({ id }) => this.#isTaken(id))) {
       const message = `The store refuses to write run ${this.key.run_id} because of what has arrived, and shows none of it.`;
       this.#onFailed(new CadenzaError("store_failed", message, { run_id: this.key.run_id }));
@@ -728,12 +741,12 @@ export class RunLog {
       this.#onFailed(this.#noteFailure(error));
       return;
     }
-    this.#writing = undefined;
+    this.#wrote();
     this.#giveUp(error);
   }
 
   #rebase(state: RunState | undefined): void {
-    this.#writing = undefined;
+    this.#wrote();
     if (state === undefined) {
       this.#giveUp(lostError(this.key.run_id, "is not in the store any more"));
       return;
@@ -781,10 +794,10 @@ export class RunLog {
     const { cause: error } = failure;
     this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
     const again = (this.#trouble?.outage?.pause() ?? Promise.resolve()).then(() => {
-      this.#writing = undefined;
+      this.#wrote();
       this.flush();
     });
-    this.#writing = this.#done(again);
+    this.#stored.done = this.#done(again);
   }
 
   /** What was not written is written with what comes next. Undefined: nothing was written, and the head may be due. */
@@ -799,8 +812,8 @@ export class RunLog {
 
   /** These go before all else. `sealed`: in a write of their own, with the state after it. */
   #goesFirst(entries: readonly Entry[], session: SessionChange | undefined, sealed: RunState | undefined): Due {
-    if (sealed !== undefined) this.#sealed = [{ due: newDue(), state: sealed }, ...(this.#sealed ?? [])];
-    const due = this.#sealed?.[0]?.due ?? this.#next;
+    if (sealed !== undefined) this.#stored.sealed = [{ due: newDue(), state: sealed }, ...this.#sealed];
+    const due = this.#sealed[0]?.due ?? this.#next;
     due.entries = [...entries, ...due.entries];
     due.session = bothChanges(session, due.session);
     if (this.#run.shared.store.persistent) due.size += roughLengthOf(entries);
@@ -809,8 +822,8 @@ export class RunLog {
 
   /** Puts all that is not handed to the store yet together. */
   #unseal(): void {
-    const sealed = this.#sealed ?? [];
-    this.#sealed = undefined;
+    const sealed = this.#sealed;
+    this.#stored.sealed = nothingSealed;
     for (const { due } of sealed.toReversed()) {
       const first = this.#goesFirst(due.entries, due.session, undefined);
       if (due.takes !== undefined) first.takes = [...due.takes, ...(first.takes ?? [])];
@@ -829,7 +842,7 @@ export class RunLog {
         await this.#trouble?.outage?.pause();
       }
     }
-    this.#writing = undefined;
+    this.#wrote();
     if (this.lost) return;
     if (isWritten === true) this.#onWritten(attempt);
     else this.#giveUp(failure);
@@ -861,6 +874,19 @@ function newDue(): Due {
     isHeadDue: false,
     isHeld: false,
   };
+}
+
+const nothingSealed: readonly Sealed[] = [];
+
+/** What a store is given that keeps the log, or that answers later. */
+interface Storing {
+  /** About how many characters the log has as JSON; 0 in a store that is not persistent. */
+  size: number;
+  sealed: readonly Sealed[];
+  /** While a write is under way, or waits to be tried again. */
+  done: Promise<void> | undefined;
+  /** What is being written. Undefined: nothing. */
+  write: RunWrite | undefined;
 }
 
 /** What goes with a write before the next one, and the state after it. */
