@@ -18,6 +18,8 @@ export interface Surveys<Run, Key> {
   census(): MaybePromise<readonly LiveCount[]>;
   /** All owners that have a lease or a live run, in no particular order. Changes nothing. */
   workers(): MaybePromise<readonly WorkerLease[]>;
+  /** The owners whose lease lasts, in no particular order. Changes nothing, and costs nothing for each run. */
+  living(): MaybePromise<readonly string[]>;
 }
 
 /** Which runs to give. */

@@ -7,7 +7,7 @@ import { isRead } from "./store-proxy.ts";
 
 /** The part of the contract of stores that is about reads. */
 export const contractOfReads = storeContract.filter(({ name }) =>
-  /^(read|list|survey|tails|census|workers|backlog|lines|blocked|moved|sessions|tenants|counters)\b/.test(name),
+  /^(read|list|survey|tails|census|living|workers|backlog|lines|blocked|moved|sessions|tenants|counters)\b/.test(name),
 );
 
 /** The store, whose reads another instance answers. `close` closes both. */

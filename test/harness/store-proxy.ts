@@ -23,6 +23,7 @@ const reads: ReadonlySet<string> = new Set([
   "survey",
   "tails",
   "census",
+  "living",
   "workers",
   "session",
   "sessionHead",

@@ -96,8 +96,7 @@ export class Heartbeat {
   async #meetOthers(): Promise<void> {
     const { store, name } = this.#worker;
     if (store.watch === undefined) return;
-    const alive = (await store.workers()).filter(({ owner, is_alive }) => is_alive && owner !== name);
-    this.#worker.others = alive.map(({ owner }) => owner);
+    this.#worker.others = (await store.living()).filter((owner) => owner !== name);
   }
 
   /**

@@ -84,6 +84,7 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     survey: (query) => named(() => store.survey(query)),
     tails: (runs, count) => named(() => then(store.tails(runs, count), (tails) => tails.map(knownTail(runs)))),
     census: () => named(() => store.census()),
+    living: () => named(() => store.living()),
     workers: () => named(() => store.workers()),
     session: (key) => named(() => store.session(key)),
     sessionHead: (key) => named(() => store.sessionHead(key)),

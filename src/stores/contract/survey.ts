@@ -148,6 +148,19 @@ export const surveyChecks: readonly StoreCheck[] = [
     clock.set(LEASE_END);
     expectSame(sorted(await workers()), sorted(expected(false)), "when it has expired");
   }),
+
+  check("living: the owners whose lease lasts, also those without runs", async ({ first, clock }) => {
+    await first.renew(OWNER, LEASE_MS);
+    await first.renew("idle", 2 * LEASE_MS);
+    await create(first, 1);
+    await create(first, 2, { head: head({ owner: "gone" }) });
+    clock.set(LEASE_END - 1);
+    expectSame(sorted(await first.living()), sorted([OWNER, "idle"]), "in the last moment of a lease");
+    clock.set(LEASE_END);
+    expectSame(await first.living(), ["idle"], "when it has expired");
+    await first.release("idle");
+    expectSame(await first.living(), [], "when the other was released");
+  }),
 ];
 
 /** The ids of all runs of a query, from all of its pages. */

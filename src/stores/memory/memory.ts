@@ -230,6 +230,12 @@ export class MemoryStore implements Store {
     return this.#work.census();
   }
 
+  living(): readonly string[] {
+    return this.workers()
+      .filter(({ is_alive }) => is_alive)
+      .map(({ owner }) => owner);
+  }
+
   workers(): readonly WorkerLease[] {
     return this.#work.workers(this.#clock.now());
   }

@@ -217,6 +217,10 @@ export class PostgresStore implements DurableStore {
     return this.#survey.census();
   }
 
+  living(): Promise<readonly string[]> {
+    return this.#survey.living();
+  }
+
   workers(): Promise<readonly WorkerLease[]> {
     return this.#survey.workers();
   }

@@ -198,6 +198,16 @@ export class SurveyReads {
     return rows.map((row) => toSlotLine(row, fromMarked(String(row["key"])) ?? "", fromMarked(String(row["version"]))));
   }
 
+  async living(): Promise<readonly string[]> {
+    const rows = await this.#connection.query(
+      `SELECT l.owner FROM ${this.#schema}.leases l,
+         coalesce($1::float8, floor(extract(epoch FROM now()) * 1000)::float8) clock
+       WHERE least(l.until, clock + l.for_ms) > clock`,
+      [this.#now()],
+    );
+    return rows.map(({ owner }) => fromText(String(owner)));
+  }
+
   async workers(): Promise<readonly WorkerLease[]> {
     const owners = `SELECT r.owner FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL`;
     const rows = await this.#connection.query(

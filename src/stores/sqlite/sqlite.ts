@@ -181,6 +181,10 @@ export class SqliteStore implements DurableStore {
     return survey.readCensus(this.#connection);
   }
 
+  living(): readonly string[] {
+    return survey.readLiving(this.#connection, this.#now());
+  }
+
   workers(): readonly WorkerLease[] {
     return survey.readWorkers(this.#connection, this.#now());
   }

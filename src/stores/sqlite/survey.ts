@@ -162,6 +162,11 @@ export function readCensus(connection: Connection): readonly LiveCount[] {
   }));
 }
 
+export function readLiving(connection: Connection, now: number): readonly string[] {
+  const rows = connection.all("SELECT owner FROM cadenza_leases WHERE min(until, ? + for_ms) > ?", now, now);
+  return rows.map(({ owner }) => fromText(String(owner)));
+}
+
 export function readWorkers(connection: Connection, now: number): readonly WorkerLease[] {
   const leases = connection.all("SELECT owner, until, for_ms FROM cadenza_leases");
   const known = new Set(leases.map(({ owner }) => owner));

@@ -137,6 +137,9 @@ export class WatchedStore implements Store {
     return this.#inner.census();
   }
 
+  living() {
+    return this.#inner.living();
+  }
   workers() {
     return this.#inner.workers();
   }
@@ -353,6 +356,9 @@ export class LateStore implements Store {
     return this.#later(undefined, () => this.#store.census());
   }
 
+  living() {
+    return this.#later(undefined, () => this.#store.living());
+  }
   workers() {
     return this.#later(undefined, () => this.#store.workers());
   }

@@ -7,6 +7,7 @@ const PAGES = "survey: the runs of all tenants, the newest first, each once in p
 const CONTINUED = "survey: a page continues behind a run that is deleted, while others are added";
 const CONDITIONS = "survey: by every condition, and by several";
 const CENSUS = "census: counts live runs by agent, version and status";
+const LIVING = "living: the owners whose lease lasts, also those without runs";
 const WORKERS = "workers: each owner with its lease and the number of its live runs";
 
 /** Faults in `survey`, `tails`, `census` and `workers`. */
@@ -83,6 +84,25 @@ export const surveyFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       override workers(): readonly WorkerLease[] {
         return super.workers().filter(({ runs }) => runs > 0);
+      }
+    },
+  ),
+  broken(
+    "living leaves out owners without runs",
+    LIVING,
+    class extends MemoryStore {
+      override living(): readonly string[] {
+        const idle = this.workers().filter(({ runs }) => runs === 0);
+        return super.living().filter((owner) => !idle.some((one) => one.owner === owner));
+      }
+    },
+  ),
+  broken(
+    "living keeps owners whose lease has ended",
+    LIVING,
+    class extends MemoryStore {
+      override living(): readonly string[] {
+        return this.workers().map(({ owner }) => owner);
       }
     },
   ),
