@@ -202,6 +202,17 @@ function isOutwaited({ clock, slowSince }: World, n: number): boolean {
   return clock.now() - (slowSince.get(n) ?? Number.POSITIVE_INFINITY) >= VALIDATION_MS;
 }
 
+function isCancelled(entries: readonly Entry[]): boolean {
+  return entries.some(({ type }) => type === "cancel-requested");
+}
+
+/** The runs at which questions that a run shows may be asked: its sub-runs, and theirs. */
+function subRunsOf(world: World, log: WatchedLog | undefined): readonly WatchedLog[] {
+  if (log === undefined) return [];
+  const own = [...world.store.logs.values()].filter(({ entries: [created] }) => isSubRunOf(created, log.run_id));
+  return own.flatMap((one) => [one, ...subRunsOf(world, one)]);
+}
+
 function isRefusalFounded(
   world: World,
   { does, answer, idempotencyKey }: Call,
@@ -217,7 +228,9 @@ function isRefusalFounded(
     case "run_finished":
       return does === "cancel" && (log?.head.status === "completed" || log?.head.status === "failed");
     case "run_cancelling":
-      return entries.some(({ type }) => type === "cancel-requested");
+      return (
+        isCancelled(entries) || (answer !== undefined && subRunsOf(world, log).some((its) => isCancelled(its.entries)))
+      );
     case "not_awaiting":
       return answer !== undefined;
     case "answer_rejected":
