@@ -20,7 +20,7 @@ describe(`among ${RUNS} ended runs`, () => {
     db.statements.length = 0;
     expect(await store.prune({ ...keep, maxRuns: RUNS - 1_050 })).toBe(1_050);
     expect(searches()).toBe(2);
-    expect(db.prepare("SELECT min(finished_at) AS first FROM cadenza_runs").get()).toEqual({ first: 1_051 });
+    expect(db.prepare("SELECT min(finished_at) AS first FROM cadenza_runs").get()).toMatchObject({ first: 1_051 });
     expect(await store.prune({ ...keep, endedBefore: 1_101 })).toBe(50);
     store.close();
   });
