@@ -6,7 +6,9 @@ import { endOf } from "../processes.ts";
 import type { Task } from "./task.ts";
 import { connect } from "./task.ts";
 
-export interface LimitOptions extends Pick<Task, "runs" | "max" | "work"> {
+export interface LimitOptions extends Pick<Task, "max" | "work"> {
+  /** How many runs the processes create together. */
+  readonly runs: number;
   readonly processes: number;
 }
 
@@ -26,7 +28,7 @@ export async function runLimited({ runs, processes, max, work }: LimitOptions): 
   if (!("host" in place)) throw new Error("The server has no address.");
   const pool = connect(place);
   await pool.query("CREATE UNLOGGED TABLE work (began timestamptz NOT NULL, ended timestamptz)");
-  const task: Task = { place, runs: runs / processes, max, work };
+  const task: Task = { place, runs: runs / processes, total: runs, max, work };
   const worker = fileURLToPath(new URL("./worker.ts", import.meta.url));
   const children = Array.from({ length: processes }, () => fork(worker));
   const began = performance.now();

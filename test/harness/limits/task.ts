@@ -4,7 +4,10 @@ import type { Place } from "../crash/place.ts";
 /** What a worker gets to do. */
 export interface Task {
   readonly place: Place & { readonly host: string; readonly port: number };
+  /** How many runs it creates. */
   readonly runs: number;
+  /** How many runs all workers together execute. */
+  readonly total: number;
   readonly max: number;
   /** How long a run works, in milliseconds. */
   readonly work: number;

@@ -4,8 +4,11 @@ import { openPlace } from "../crash/place.ts";
 import type { Task } from "./task.ts";
 import { connect } from "./task.ts";
 
-/* A process that creates its share of the runs, and executes those that it takes. */
-process.once("message", async ({ place, runs, max, work }: Task) => {
+/** How many runs a process creates at a time. */
+const AT_ONCE = 50;
+
+/* A process that creates its share of the runs, and executes those that it takes until all have been executed. */
+process.once("message", async ({ place, runs, total, max, work }: Task) => {
   const pool = connect(place);
   const runtime = new AgentRuntime({ store: await openPlace(place) });
   runtime.register("limited", { durable: true, concurrency: { max } }, (_input, { step }) =>
@@ -15,7 +18,15 @@ process.once("message", async ({ place, runs, max, work }: Task) => {
       await pool.query("UPDATE work SET ended = clock_timestamp() WHERE ctid = $1", [rows[0]?.ctid]);
     }),
   );
-  await Promise.all(Array.from({ length: runs }, () => runtime.createRun({ agent_name: "limited", input: "" })));
+  for (let left = runs; left > 0; left -= AT_ONCE) {
+    const some = Array.from({ length: Math.min(left, AT_ONCE) });
+    await Promise.all(some.map(() => runtime.createRun({ agent_name: "limited", input: "", mode: "async" })));
+  }
+  for (let done = 0; done < total; ) {
+    await wait(50);
+    const { rows } = await pool.query<{ done: number }>("SELECT count(ended)::int AS done FROM work");
+    done = rows[0]?.done ?? 0;
+  }
   await runtime.close();
   await pool.end();
   process.disconnect();
