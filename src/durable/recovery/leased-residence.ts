@@ -80,9 +80,10 @@ export class LeasedResidence implements Residence, Followed {
   #onWritten({ write }: Attempt, before: RunHead | undefined): void {
     this.residency.head.onWritten(write.head, before);
     this.residency.onWritten(write);
-    // A sub-run may have woken the run before, which made it due. The write has replaced that.
+    // A sub-run may have woken the run before, which made it due. The write has replaced that. Another time for
+    // which the run waits may have come while this process had no room.
     const isClaimed = before?.owner === null && write.head.owner !== null;
-    if (isClaimed && this.residency.hasSubRuns) this.onWoken();
+    if (isClaimed && (this.residency.hasSubRuns || this.residency.isExpecting)) this.onWoken();
     if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
     this.#settleLine();
     if (before?.holds_slot === true && !write.head.holds_slot) {

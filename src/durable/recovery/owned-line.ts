@@ -3,10 +3,14 @@ import { ignore } from "../../core/promises.ts";
 import type { Residence } from "../../runtime/execution/operations.ts";
 import type { Worker } from "./worker.ts";
 
+/** For how many more runs of a line than the one that joined first the store is asked at a time. They take turns. */
+const OTHERS_ASKED = 3;
+
 /**
  * The runs that wait in the lines of their slots while this process owns them: they are not durable, or a step is at work in
  * them. The store gives them their permits in turn, and tells so when it is asked: at once where a permit becomes free here,
- * and every `scanMs`. Of each line one run is asked for, the first.
+ * and every `scanMs`. Of each line it is asked for the run that joined first, and for some others: one that comes back to the
+ * line has kept its place, and may be in front.
  */
 export class OwnedLine {
   readonly #worker: Worker;
@@ -14,6 +18,8 @@ export class OwnedLine {
   readonly #waiting = new Map<string, Set<Residence>>();
   /** The key of each run that waits. */
   readonly #keys = new Map<Residence, string>();
+  /** Grows with each look. */
+  #turn = 0;
   /** Stops the timer of the next look. Undefined: no run waits. */
   #clearTimer: (() => void) | undefined;
 
@@ -50,8 +56,11 @@ export class OwnedLine {
 
   /** A permit of the slot may have been given to a run. */
   look(key: string): void {
-    const [first] = this.#waiting.get(key) ?? [];
-    if (first !== undefined) this.#askFor(key, first);
+    const [first, ...others] = this.#waiting.get(key) ?? [];
+    if (first === undefined) return;
+    const from = others.length > OTHERS_ASKED ? (this.#turn++ * OTHERS_ASKED) % others.length : 0;
+    const inTurn = [...others.slice(from), ...others.slice(0, from)].slice(0, OTHERS_ASKED);
+    for (const run of [first, ...inTurn]) this.#askFor(key, run);
   }
 
   #askFor(key: string, run: Residence): void {

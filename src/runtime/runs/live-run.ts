@@ -240,7 +240,9 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.#slot?.isQueued === true) return false;
     const phase = this.residence?.phase ?? "live";
     if (phase !== "live") return phase !== "blocked";
-    return this.isInStep || !(isWaiting(this.log.state) || this.#family?.hasSubRuns === true);
+    // A sub-run that is being started takes no place yet.
+    const leavesPlace = this.#family?.hasSubRuns === true && this.#family.beginning.size === 0;
+    return this.isInStep || !(isWaiting(this.log.state) || leavesPlace);
   }
 
   /**

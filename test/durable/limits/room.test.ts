@@ -176,6 +176,21 @@ describe("runs that come back and are not held up", () => {
   );
 });
 
+describe("runs with sleeps side by side", () => {
+  it.each(opened.flatMap((store) => [60_000, 300].map((evictAfterMs) => ({ ...store, evictAfterMs }))))(
+    "go on from each of them ($on, evicted after $evictAfterMs ms)",
+    async ({ open, evictAfterMs }) => {
+      const { clock, web, register, create } = begin(open, { evictAfterMs });
+      register("agent", async ({ sleep }) => {
+        for (let n = 0; n < 4; n++) await Promise.all([sleep(20), sleep(25)]);
+      });
+      const ids = await create("agent");
+      await clock.advance(30_000);
+      expect(await statuses(web, ids)).toEqual({ completed: MANY });
+    },
+  );
+});
+
 describe("a run that waits for a sub-run", () => {
   it.each(opened)("does not hold the room that the sub-run needs ($on)", async ({ open }) => {
     const { clock, web, counts, work, register, create } = begin(open);

@@ -142,9 +142,8 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     await locker.query("BEGIN");
     await locker.query(lock());
     const made = untilMade(one);
-    const { longestMs } = await othersWrite(LOCKED_MS);
-    await locker.query("ROLLBACK");
-    locker.release(true);
+    // An open transaction would hold up other tests on the server.
+    const { longestMs } = await othersWrite(LOCKED_MS).finally(() => locker.release(true));
     expect(longestMs).toBeLessThan(MOST_MS);
     await made;
   });
