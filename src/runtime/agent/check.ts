@@ -1,5 +1,6 @@
 import type { Issue } from "../../core/errors.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import { LAST_TIME } from "../../core/time.ts";
 import { sessionIdSchema } from "../../protocol/identifier.ts";
 import { timestampSchema } from "../../protocol/timestamp.ts";
 
@@ -148,7 +149,7 @@ export function checkFigure(name: string, value: unknown): void {
 /** Reads a time: a `Date`, milliseconds since 1970, or a text in ISO 8601. Throws `invalid_argument`. */
 export function readTime(name: string, value: unknown): number {
   const time = typeof value === "string" ? Date.parse(read(name, timestampSchema, value)) : valueOfDate(value);
-  if (typeof time === "number" && time >= 0 && time < Number.POSITIVE_INFINITY) return time;
+  if (typeof time === "number" && time >= 0 && time <= LAST_TIME) return time;
   throw badArgument(name, "a Date, a time in milliseconds since 1970, or a time in ISO 8601", value);
 }
 

@@ -53,7 +53,7 @@ it("the caller that waits for a run that begins later gets it when it rests", as
   expect(textsOf(await creating)).toEqual(["done"]);
 });
 
-it.each([Number.NaN, -1, Number.POSITIVE_INFINITY, "tomorrow", new Date(Number.NaN), null])(
+it.each([Number.NaN, -1, Number.POSITIVE_INFINITY, 8.64e15 + 1, 1e18, "tomorrow", new Date(Number.NaN), null])(
   "a startAt of %s is refused",
   async (startAt) => {
     const { runtime } = setUp();
