@@ -14,12 +14,10 @@ const OTHERS_ASKED = 3;
  */
 export class OwnedLine {
   readonly #worker: Worker;
-  /** By the keys of the slots, in the order in which the runs joined. */
-  readonly #waiting = new Map<string, Set<Residence>>();
+  /** By the keys of the slots. */
+  readonly #lines = new Map<string, Line>();
   /** The key of each run that waits. */
   readonly #keys = new Map<Residence, string>();
-  /** Grows with each look. */
-  #turn = 0;
   /** Stops the timer of the next look. Undefined: no run waits. */
   #clearTimer: (() => void) | undefined;
 
@@ -31,12 +29,13 @@ export class OwnedLine {
   add(key: string, run: Residence): void {
     if (this.#keys.has(run)) return;
     this.#keys.set(run, key);
-    let waiting = this.#waiting.get(key);
-    if (waiting === undefined) {
-      waiting = new Set();
-      this.#waiting.set(key, waiting);
+    let line = this.#lines.get(key);
+    if (line === undefined) {
+      const runs = new Set<Residence>();
+      line = { runs, turn: runs.values() };
+      this.#lines.set(key, line);
     }
-    waiting.add(run);
+    line.runs.add(run);
     this.#askFor(key, run);
     this.#clearTimer ??= this.#lookLater();
   }
@@ -46,9 +45,9 @@ export class OwnedLine {
     const key = this.#keys.get(run);
     if (key === undefined) return;
     this.#keys.delete(run);
-    const waiting = this.#waiting.get(key);
-    waiting?.delete(run);
-    if (waiting?.size === 0) this.#waiting.delete(key);
+    const line = this.#lines.get(key);
+    line?.runs.delete(run);
+    if (line?.runs.size === 0) this.#lines.delete(key);
     if (this.#keys.size > 0) return;
     this.#clearTimer?.();
     this.#clearTimer = undefined;
@@ -56,11 +55,19 @@ export class OwnedLine {
 
   /** A permit of the slot may have been given to a run. */
   look(key: string): void {
-    const [first, ...others] = this.#waiting.get(key) ?? [];
-    if (first === undefined) return;
-    const from = others.length > OTHERS_ASKED ? (this.#turn++ * OTHERS_ASKED) % others.length : 0;
-    const inTurn = [...others.slice(from), ...others.slice(0, from)].slice(0, OTHERS_ASKED);
-    for (const run of [first, ...inTurn]) this.#askFor(key, run);
+    const line = this.#lines.get(key);
+    const [first] = line?.runs ?? [];
+    if (line === undefined || first === undefined) return;
+    const asked = new Set([first]);
+    for (let n = 0; n < line.runs.size && asked.size <= OTHERS_ASKED; n++) {
+      let next = line.turn.next();
+      if (next.done === true) {
+        line.turn = line.runs.values();
+        next = line.turn.next();
+      }
+      asked.add(next.value);
+    }
+    for (const run of asked) this.#askFor(key, run);
   }
 
   #askFor(key: string, run: Residence): void {
@@ -74,8 +81,16 @@ export class OwnedLine {
   #lookLater(): () => void {
     const { clock, settings } = this.#worker;
     return clock.setTimeout(() => {
-      for (const key of [...this.#waiting.keys()]) this.look(key);
-      this.#clearTimer = this.#waiting.size > 0 ? this.#lookLater() : undefined;
+      for (const key of [...this.#lines.keys()]) this.look(key);
+      this.#clearTimer = this.#lines.size > 0 ? this.#lookLater() : undefined;
     }, settings.scanMs);
   }
+}
+
+/** The runs that wait for one slot. */
+interface Line {
+  /** In the order in which they joined. */
+  readonly runs: Set<Residence>;
+  /** Where the next turn begins. It meets the runs that join meanwhile, too. */
+  turn: Iterator<Residence>;
 }
