@@ -284,9 +284,8 @@ export function amounts<Key extends string>(
     const value = given[key];
     if (value === undefined) continue;
     const isCount = !key.endsWith("Ms");
-    if (typeof value !== "number" || !(value >= 0))
+    if (typeof value !== "number" || !(value >= 0) || (isCount && value % 1 > 0))
       throw bad(key, `a ${isCount ? "whole " : ""}number from 0 to Infinity`);
-    if (isCount && value % 1 > 0) throw bad(key, "a whole number from 0 to Infinity");
     read[key] = value;
   }
   return read;

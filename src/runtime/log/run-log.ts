@@ -486,11 +486,15 @@ export class RunLog {
     const trouble = this.#troubles;
     trouble.lost = reason;
     trouble.outage?.end();
-    this.#stored.sealed = nothingSealed;
+    this.#dropSealed();
     if (this.#due !== undefined) this.#due.entries = [];
     this.refuse(reason);
     this.#waiters = undefined;
     this.tellReaders();
+  }
+
+  #dropSealed(): void {
+    if (this.#storing !== undefined) this.#storing.sealed = nothingSealed;
   }
 
   /** Nothing is being written any more. */
@@ -823,7 +827,7 @@ export class RunLog {
   /** Puts all that is not handed to the store yet together. */
   #unseal(): void {
     const sealed = this.#sealed;
-    this.#stored.sealed = nothingSealed;
+    this.#dropSealed();
     for (const { due } of sealed.toReversed()) {
       const first = this.#goesFirst(due.entries, due.session, undefined);
       if (due.takes !== undefined) first.takes = [...due.takes, ...(first.takes ?? [])];

@@ -289,8 +289,11 @@ export class Writer {
     for (const job of this.#late) {
       if (job.isOver && !job.isUnderWay) continue;
       const isFirst = !job.isUnderWay && job.lane === lane && !job.keys.some((key) => before.has(key));
-      if (isFirst) (job.tries === 0 ? fresh : tried).push(job);
-      if (isFirst && job.tries === 0) continue;
+      if (isFirst && job.tries === 0) {
+        fresh.push(job);
+        continue;
+      }
+      if (isFirst) tried.push(job);
       for (const key of job.keys) before.add(key);
     }
     const untried = fitting(fresh);

@@ -48,23 +48,7 @@ export interface MessageFigures {
 export async function handleMessages({ place, senders, perSecond, seconds }: MessageOptions): Promise<MessageFigures> {
   const store = await openPlace(place);
   const runtime = new AgentRuntime({ store });
-  let handled = 0;
-  let outOfOrder = 0;
-  let handledAt = 0;
-  let replays = -1;
-  runtime.register("listener", { durable: true }, async (_input, { receive }) => {
-    const last = new Map<number, number>();
-    replays += 1;
-    for (let count = 1; ; count++) {
-      const { sender, n } = (await receive("said")) as unknown as Said;
-      if (n !== (last.get(sender) ?? 0) + 1) outOfOrder += 1;
-      last.set(sender, n);
-      // A replayed agent gets the first messages again.
-      if (count <= handled) continue;
-      handled = count;
-      handledAt = performance.now();
-    }
-  });
+  const heard = listen(runtime);
   let steps = 0;
   let isOver = false;
   runtime.register("stepper", { durable: true }, async (_input, { step }) => {
@@ -85,15 +69,47 @@ export async function handleMessages({ place, senders, perSecond, seconds }: Mes
   await Promise.all(children.map(endOf));
   const acknowledgedAt = performance.now();
   const sent = order.count * senders;
-  while (handled < sent && performance.now() - acknowledgedAt < GIVE_UP_MS) await pause(5);
+  while (heard.taken < sent && performance.now() - acknowledgedAt < GIVE_UP_MS) await pause(5);
   await runtime.cancel(run_id);
   await runtime.close({ drainMs: 1_000 });
   return {
-    ...{ sent, handled, outOfOrder, replays },
-    behindMs: Math.max(0, handledAt - acknowledgedAt),
+    ...{ sent, handled: heard.taken, outOfOrder: heard.outOfOrder, replays: heard.executions - 1 },
+    behindMs: Math.max(0, heard.takenAt - acknowledgedAt),
     perSecond: sent / ((acknowledgedAt - begun) / 1_000),
     steps: beside / alone,
   };
+}
+
+/** What the runs of an agent have taken. */
+interface Heard {
+  taken: number;
+  /** When the last one was, by the monotonic clock. */
+  takenAt: number;
+  /** How many came twice, or before an earlier one of their sender. */
+  outOfOrder: number;
+  /** How often the agent was called. */
+  executions: number;
+}
+
+/** Registers an agent that takes messages: so many in each run. */
+function listen(runtime: AgentRuntime, most = Number.POSITIVE_INFINITY): Heard {
+  const heard: Heard = { taken: 0, takenAt: 0, outOfOrder: 0, executions: 0 };
+  const taken = new Map<string, number>();
+  runtime.register("listener", { durable: true }, async (_input, { receive, run_id }) => {
+    heard.executions += 1;
+    const last = new Map<number, number>();
+    for (let count = 1; count <= most; count++) {
+      const { sender, n } = (await receive("said")) as unknown as Said;
+      if (n !== (last.get(sender) ?? 0) + 1) heard.outOfOrder += 1;
+      last.set(sender, n);
+      // A replayed agent gets the first messages again.
+      if (count <= (taken.get(run_id) ?? 0)) continue;
+      taken.set(run_id, count);
+      heard.taken += 1;
+      heard.takenAt = performance.now();
+    }
+  });
+  return heard;
 }
 
 /** How many messages each sender to many runs has under way at a time. */
@@ -118,21 +134,7 @@ export interface ManyFigures {
 /** Sends messages to many runs, whose owner is this process, as fast as they are accepted. */
 export async function handleMessagesOfMany({ place, senders, runs, each }: ManyOptions): Promise<ManyFigures> {
   const runtime = new AgentRuntime({ store: await openPlace(place) });
-  let taken = 0;
-  let outOfOrder = 0;
-  const handled = new Map<string, number>();
-  runtime.register("listener", { durable: true }, async (_input, { receive, run_id }) => {
-    const last = new Map<number, number>();
-    for (let count = 1; count <= senders * each; count++) {
-      const { sender, n } = (await receive("said")) as unknown as Said;
-      if (n !== (last.get(sender) ?? 0) + 1) outOfOrder += 1;
-      last.set(sender, n);
-      // A replayed agent gets the first messages again.
-      if (count <= (handled.get(run_id) ?? 0)) continue;
-      handled.set(run_id, count);
-      taken += 1;
-    }
-  });
+  const heard = listen(runtime, senders * each);
   const created = Array.from({ length: runs }, () =>
     runtime.createRun({ agent_name: "listener", input: "", mode: "async" }),
   );
@@ -144,10 +146,10 @@ export async function handleMessagesOfMany({ place, senders, runs, each }: ManyO
   for (const child of children) child.send(order);
   await Promise.all(children.map(endOf));
   const sent = senders * runs * each;
-  while (taken < sent && performance.now() - begun < GIVE_UP_MS) await pause(5);
-  const perSecond = (taken * 1_000) / (performance.now() - begun);
+  while (heard.taken < sent && performance.now() - begun < GIVE_UP_MS) await pause(5);
+  const perSecond = (heard.taken * 1_000) / (performance.now() - begun);
   await runtime.close({ drainMs: 1_000 });
-  return { sent, taken, outOfOrder, perSecond };
+  return { sent, taken: heard.taken, outOfOrder: heard.outOfOrder, perSecond };
 }
 
 /**

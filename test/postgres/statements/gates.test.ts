@@ -183,7 +183,8 @@ describe.skipIf(missing !== undefined)(`the gates of an inbox on PostgreSQL${mis
     for (let round = 0; round < 4; round++) await takeMany([]);
     const leave = write([], { head: waiting(null, { epoch: 2 }) });
     const left = store.append(key, { epoch: 1, position }, leave);
-    await pause(50);
+    // It shares the statement of the one that leaves, which waits from then on.
+    await create(store, 2);
     await commit();
     expect(await left).toEqual({ conflict: "arrived" });
     for (let round = 0; round < 4; round++) await takeMany(["slow"]);
@@ -191,9 +192,11 @@ describe.skipIf(missing !== undefined)(`the gates of an inbox on PostgreSQL${mis
     await takeMany([]);
     await takeMany([]);
     await takeMany([]);
-    const { rows } =
-      await pool.query(`SELECT taken_to, gate, (SELECT last_value FROM ${quoteName(schema)}.inbox_id_seq) AS last
-      FROM ${quoteName(schema)}.runs`);
+    const { rows } = await pool.query(
+      `SELECT taken_to, gate, (SELECT last_value FROM ${quoteName(schema)}.inbox_id_seq) AS last
+       FROM ${quoteName(schema)}.runs WHERE run_id = $1`,
+      [key.run_id],
+    );
     expect([rows[0].gate, rows[0].taken_to].map((id) => Number(rows[0].last) - Number(id))).toEqual([0, MANY]);
   });
 
