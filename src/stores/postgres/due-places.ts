@@ -1,3 +1,4 @@
+import { ignore } from "../../core/promises.ts";
 import { clock } from "./connection.ts";
 
 /** How far behind the newest place `take` begins: at most calls, once a second, and every 30 seconds, in milliseconds. */
@@ -8,7 +9,7 @@ const SWEEP_MS = 600_000;
 const SWEEP_EVERY_MS = 30_000;
 
 /** Where a call begins to look, and what it tells about where it has come. Null: nothing was looked at. */
-interface DuePlace {
+export interface DuePlace {
   readonly from: number | null;
   onSeen(seen: number | null): void;
 }
@@ -19,6 +20,9 @@ interface Known {
   readonly widenedAt: number;
   readonly sweptAt: number;
 }
+
+/** The beginning. A clock that a test moves may leap over any distance while a write is under way. */
+export const FRONT: DuePlace = { from: null, onSeen: ignore };
 
 /**
  * Where `take` begins among the due runs of each agent. A place is a time. What an old transaction keeps of the runs that

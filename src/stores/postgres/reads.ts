@@ -35,7 +35,8 @@ import {
 } from "../stored-rows.ts";
 import type { Connection, PostgresValue } from "./connection.ts";
 import { clock } from "./connection.ts";
-import { DuePlaces } from "./due-places.ts";
+import type { DuePlace } from "./due-places.ts";
+import { DuePlaces, FRONT } from "./due-places.ts";
 import { firstOf, inboxOf } from "./inbox-sql.ts";
 import { selectPage } from "./list.ts";
 import { deadOwners } from "./take-sql.ts";
@@ -257,7 +258,9 @@ export class Reads {
         `SELECT ${this.#schema}.free_unused_v1(($1::text)::jsonb, $2::float8, $3::float8, $4::float8)::text`,
         [toJson(wanted), unusedForMs, this.#notAfter, this.#now()],
       );
-    const places = [...wanted.map((agent) => this.#duePlaces.of(toJson(agent))), this.#duePlaces.of(CANCELLED)];
+    const given = this.#now();
+    const placeOf = (name: string): DuePlace => (given === null ? this.#duePlaces.of(name) : FRONT);
+    const places = [...wanted.map((agent) => placeOf(toJson(agent))), placeOf(CANCELLED)];
     const rows = await this.#query(
       `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
          $6::float8, $7::float8, $8::float8, $9::float8, true) t (run)`,
@@ -270,7 +273,7 @@ export class Reads {
         cancelledForMs ?? null,
         places.at(-1)?.from ?? null,
         this.#notAfter,
-        this.#now(),
+        given,
       ],
     );
     const answers = rows.map(({ run }) => JSON.parse(String(run)) as unknown);
