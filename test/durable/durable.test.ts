@@ -52,6 +52,8 @@ describe("durable(store)", () => {
     [{ leaseMs: "1" }, "options.leaseMs"],
     [{ alwaysReplay: "yes" }, "options.alwaysReplay"],
     [{ leaseMS: 1 }, "leaseMS"],
+    [{ leaseMs: 100, heartbeatMs: 3_000 }, "options.heartbeatMs: expected less than leaseMs (100), or Infinity"],
+    [{ heartbeatMs: 10_000 }, "options.heartbeatMs"],
   ])("refuses the options %j", (options, named) => {
     expect(() => durable(new MemoryStore(), options as object)).toThrowError(named);
   });

@@ -12,7 +12,7 @@ export interface DurabilityOptions {
   readonly leaseMs?: number | undefined;
   /**
    * The interval of heartbeats. Each renews the lease, and reads what other processes have written to the runs of this
-   * one. Default: 3,000.
+   * one. It must be shorter than `leaseMs`. Default: 3,000, or three tenths of a shorter `leaseMs` than 10,000.
    */
   readonly heartbeatMs?: number | undefined;
   /** The interval at which the store is asked for runs that need work. Default: 1,000; with a `waker`: 30,000. */
@@ -51,6 +51,9 @@ export type DurabilitySettings = {
 /** With a waker the scan is a net. */
 const SCAN_WITH_WAKER_MS = 30_000;
 
+/** After which part of a lease it is renewed. */
+const HEARTBEAT = 0.3;
+
 const defaults: DurabilitySettings = {
   leaseMs: 10_000,
   heartbeatMs: 3_000,
@@ -76,7 +79,11 @@ export function readDurability(options: DurabilityOptions): DurabilitySettings {
     checkFigure(`options.${key}`, value);
     Object.assign(read, { [key]: value });
   }
-  return read;
+  const { leaseMs } = read;
+  const { heartbeatMs = Math.min(read.heartbeatMs, HEARTBEAT * leaseMs) } = given;
+  if (heartbeatMs < Number.POSITIVE_INFINITY && heartbeatMs >= leaseMs && heartbeatMs > 0)
+    throw badArgument("options.heartbeatMs", `less than leaseMs (${leaseMs}), or Infinity`, heartbeatMs);
+  return { ...read, heartbeatMs };
 }
 
 function checkWaker(waker: Waker): void {

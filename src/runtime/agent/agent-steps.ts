@@ -119,8 +119,8 @@ export interface StepRetry {
   readonly when?: ((error: unknown) => boolean) | undefined;
   /**
    * The pause that an error asks for, in milliseconds, such as the `retry-after` of a response. It takes the place of the
-   * computed pause, and is at most `maxBackoffMs`. Undefined: the computed pause. What it throws counts as undefined.
-   * Default: no error asks for a pause.
+   * computed pause, and is at most `maxBackoffMs`. Undefined: the computed pause. What it throws counts as
+   * undefined, and so does an answer that is no number from 0 on. Default: no error asks for a pause.
    */
   readonly pauseMs?: ((error: unknown) => number | undefined) | undefined;
 }

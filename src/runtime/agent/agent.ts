@@ -90,7 +90,7 @@ export interface AgentOptions {
 
 /** How many runs of an agent may be active at the same time: over all processes of a durable store that persists. */
 export interface ConcurrencyOptions {
-  /** The number of slots, at least 1. */
+  /** The number of slots, a whole number from 1 on, or `Infinity`. */
   readonly max: number;
   /**
    * `agent`: all runs of the agent share the slots. `tenant`: each tenant has its own. `session`: each session has its

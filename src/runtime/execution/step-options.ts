@@ -64,7 +64,9 @@ export function pauseAfter(attempt: number, error: unknown, retry: StepRetry | u
 /** The pause that an error asks for; undefined for none, and for what is no time. */
 function askedPause(error: unknown, retry: StepRetry | undefined): number | undefined {
   try {
-    const asked = retry?.pauseMs?.(error);
+    const asked: unknown = retry?.pauseMs?.(error);
+    // Nothing waits for a promise.
+    if (isPromise(asked)) asked.then(ignore, ignore);
     return typeof asked === "number" && asked >= 0 ? asked : undefined;
   } catch {
     return undefined;

@@ -19,7 +19,7 @@ it.each([
     let begun = 0;
     const world = new World({
       // No heartbeat happens by itself.
-      runtime: { durability: { leaseMs: LEASE_MS, heartbeatMs: 100_000, scanMs: 100_000 } },
+      runtime: { durability: { leaseMs: LEASE_MS, heartbeatMs: Number.POSITIVE_INFINITY, scanMs: 100_000 } },
       register: (process) => {
         const renewals = (): number => process.storeCalls.filter((method) => method === "renew").length;
         process.runtime.register("agent", { durable: true }, async (_input, { step }) => {

@@ -57,20 +57,21 @@ it.each([false, true])(
 it.each([false, true])(
   "the pause that an error asks for takes the place of the computed one, up to maxBackoffMs (durable: %s)",
   async (durable) => {
-    const asked = [70, 5_000, undefined, Number.NaN];
+    const rejected = () => Promise.reject(new Error("late"));
+    const asked = [() => 70, () => 5_000, () => undefined, () => Number.NaN, rejected];
     const times: number[] = [];
     let now = (): number => 0;
     const body = () => {
       times.push(now());
       throw new Error(String(times.length - 1));
     };
-    const pauseMs = (error: unknown) => asked[Number((error as Error).message)];
-    const begun = begin(durable, body, { retry: { attempts: 5, maxBackoffMs: 1_000, pauseMs } });
+    const pauseMs = (error: unknown) => asked[Number((error as Error).message)]?.() as number | undefined;
+    const begun = begin(durable, body, { retry: { attempts: 6, maxBackoffMs: 1_000, pauseMs } });
     const { clock, texts } = await begun;
     now = () => clock.now();
     times[0] = clock.now();
     await clock.advance(5_000);
-    expect(await texts()).toEqual(["4"]);
-    expect(times.slice(1).map((at, index) => at - (times[index] ?? 0))).toEqual([70, 1_000, 0, 0]);
+    expect(await texts()).toEqual(["5"]);
+    expect(times.slice(1).map((at, index) => at - (times[index] ?? 0))).toEqual([70, 1_000, 0, 0, 0]);
   },
 );
