@@ -4,6 +4,7 @@ import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
 import type { WatchedEvent } from "./feed.ts";
 import type { CreatedEntry, Entry } from "./log.ts";
+import type { Pause, PausedRuns } from "./pauses.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
 import type { Counters } from "./statistics.ts";
@@ -252,6 +253,8 @@ export interface TakeRequest {
    * version leave the line of the slot until `take` is asked for their version. Left out: no slot is freed.
    */
   readonly unusedForMs?: number | undefined;
+  /** Called with all pauses by a store that reads them together with the runs. Other stores need not call it. */
+  readonly onPauses?: ((pauses: readonly Pause[]) => void) | undefined;
 }
 
 /** The runs of one agent and version that have not ended and have no living owner. Each is counted once. */
@@ -551,6 +554,18 @@ export interface Store extends Surveys<FoundRun, RunKey> {
       };
     }[]
   >;
+  /** All pauses, the oldest first. The caller leaves out of `take` what they cover, and sets aside what it has taken all the same. */
+  pauses(): MaybePromise<readonly Pause[]>;
+  /** Adds a pause from the store's now on. False: there is one of the same runs, and nothing changes. */
+  pause(runs: PausedRuns, by: JsonValue): MaybePromise<boolean>;
+  /** Removes the pause of these same runs. False: there is none. */
+  resume(runs: PausedRuns): MaybePromise<boolean>;
+  /**
+   * Makes runs due that were set aside, if no pause of their tenant covers them any more: runs without an owner whose
+   * `due_at` is {@link ASIDE_MS} or later. Their `due_at` is then less by as much, and not later than the store's now. Of
+   * each tenant, agent and version the run that is due first comes first. At most `limit` runs; answers how many.
+   */
+  comeBack(limit: number): MaybePromise<number>;
   /** The session; undefined if it does not exist. */
   session(key: SessionKey): MaybePromise<StoredSession | undefined>;
   /** The session without its messages, none of which is read; undefined if it does not exist. */

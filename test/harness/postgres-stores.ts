@@ -92,6 +92,7 @@ async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
     "messages",
     "leases",
     "slots",
+    "pauses",
     "inbox",
     "counters",
     "feed",

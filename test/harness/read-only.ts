@@ -7,7 +7,9 @@ import { isRead } from "./store-proxy.ts";
 
 /** The part of the contract of stores that is about reads. */
 export const contractOfReads = storeContract.filter(({ name }) =>
-  /^(read|list|survey|tails|census|living|workers|backlog|lines|blocked|moved|sessions|tenants|counters)\b/.test(name),
+  /^(read|list|survey|tails|census|living|workers|backlog|lines|pauses|blocked|moved|sessions|tenants|counters)\b/.test(
+    name,
+  ),
 );
 
 /** The store, whose reads another instance answers. `close` closes both. */
@@ -36,6 +38,9 @@ export async function writesThatWereMade(store: Store): Promise<readonly string[
     take: () => store.take({ owner: "me", agents, limit: 1 }),
     renew: () => store.renew("me", 1_000),
     release: () => store.release("me"),
+    pause: () => store.pause({ agent_name: "echo" }, null),
+    resume: () => store.resume({ agent_name: "echo" }),
+    comeBack: () => store.comeBack(1),
     makeSession: () => store.makeSession(sessionKey(1), session, NOW),
     putSession: () => store.putSession(sessionKey(1), session, NOW),
     prune: () => store.prune({ maxRuns: 0, endedBefore: NOW, sessionsBefore: NOW }),

@@ -19,6 +19,7 @@ const reads: ReadonlySet<string> = new Set([
   "owned",
   "backlog",
   "lines",
+  "pauses",
   "blocked",
   "survey",
   "tails",

@@ -8,6 +8,7 @@ import { inboxFaults } from "../harness/planted-stores/inbox.ts";
 import { linesFaults } from "../harness/planted-stores/lines.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
+import { pausesFaults } from "../harness/planted-stores/pauses.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
 import { pruneFaults } from "../harness/planted-stores/prune.ts";
 import { readsFaults } from "../harness/planted-stores/reads.ts";
@@ -29,6 +30,7 @@ const brokenStores = [
   ...takeFaults,
   ...slotsFaults,
   ...linesFaults,
+  ...pausesFaults,
   ...workFaults,
   ...sessionsFaults,
   ...creatorsFaults,

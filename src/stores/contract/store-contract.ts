@@ -7,6 +7,7 @@ import { inboxChecks } from "./inbox.ts";
 import { lineChecks } from "./lines.ts";
 import { listChecks } from "./lists.ts";
 import { ownerChecks } from "./owners.ts";
+import { pauseChecks } from "./pauses.ts";
 import { postChecks } from "./posts.ts";
 import { pruneChecks } from "./prune.ts";
 import { readChecks } from "./reads.ts";
@@ -50,6 +51,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...takeChecks,
   ...slotChecks,
   ...lineChecks,
+  ...pauseChecks,
   ...workChecks,
   ...sessionChecks,
   ...pruneChecks,

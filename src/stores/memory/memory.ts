@@ -1,6 +1,8 @@
 import type { FeedOptions } from "../../core/feed.ts";
 import { stillCancelling } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
+import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import { pauseKey } from "../../core/pauses.ts";
 import type {
   Backlog,
   BlockedQuery,
@@ -29,6 +31,7 @@ import { MOST_ARRIVED } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import { checkFeed } from "../feed.ts";
@@ -60,6 +63,7 @@ export class MemoryStore implements Store {
   readonly #tenants = new Map<string, Tenant>();
   readonly #counters = new Map<string, Tally>();
   readonly #work: MemoryWork;
+  #pauses: readonly Pause[] = [];
   /** How many runs have ended. */
   #ended = 0;
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
@@ -216,6 +220,29 @@ export class MemoryStore implements Store {
 
   lines(query: LinesQuery): readonly SlotLine[] {
     return this.#work.lines(query);
+  }
+
+  pauses(): readonly Pause[] {
+    return this.#pauses;
+  }
+
+  pause(runs: PausedRuns, by: JsonValue): boolean {
+    const key = pauseKey(runs);
+    if (this.#pauses.some((pause) => pauseKey(pause) === key)) return false;
+    this.#pauses = [...this.#pauses, { ...runs, at: this.#clock.now(), by }];
+    return true;
+  }
+
+  resume(runs: PausedRuns): boolean {
+    const key = pauseKey(runs);
+    const left = this.#pauses.filter((pause) => pauseKey(pause) !== key);
+    const isResumed = left.length < this.#pauses.length;
+    this.#pauses = left;
+    return isResumed;
+  }
+
+  comeBack(limit: number): number {
+    return this.#work.comeBack(this.#pauses, limit);
   }
 
   survey(query: SurveyQuery): SurveyPage<StoredRun> {

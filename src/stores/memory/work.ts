@@ -1,3 +1,5 @@
+import type { Pause } from "../../core/pauses.ts";
+import { ASIDE_MS, covers } from "../../core/pauses.ts";
 import type { AgentVersion, Backlog, Clock, LinesQuery, RunHead, SlotLine, TakeRequest } from "../../core/ports.ts";
 import { COUNTED_IN_LINE } from "../../core/ports.ts";
 import type { LiveCount, WorkerLease } from "../../core/survey.ts";
@@ -174,6 +176,21 @@ export class MemoryWork {
       if (since !== NEVER) counts.since = Math.min(counts.since ?? since, since);
     }
     return [...counted.values()];
+  }
+
+  /** Makes runs due that were set aside, unless a pause of their tenant covers them. Looks at all live runs. */
+  comeBack(pauses: readonly Pause[], limit: number): number {
+    const ofTenants = pauses.filter(({ tenant }) => tenant !== undefined);
+    const back = this.#find(EVER, ({ head, created, key }) => {
+      if (head.owner !== null || head.due_at === null || head.due_at < ASIDE_MS) return false;
+      const { agent_name, version = null } = created;
+      return !ofTenants.some((pause) => covers(pause, agent_name, version, key.tenant));
+    });
+    const first = back.sort((one, other) => (isBefore(one, other) ? -1 : 1)).slice(0, limit);
+    const now = this.#clock.now();
+    for (const run of first)
+      this.change(run, { ...run.head, due_at: Math.min((run.head.due_at ?? EVER) - ASIDE_MS, now) });
+    return first.length;
   }
 
   /** Looks at all keys, and sorts no more than two pages of them at once. */

@@ -1,5 +1,6 @@
 import { unwritableError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
+import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import type {
   Backlog,
   BlockedQuery,
@@ -31,6 +32,7 @@ import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
@@ -42,6 +44,7 @@ import { PostgresFeed } from "./feed.ts";
 import { Hints } from "./hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
 import { readOptions } from "./options.ts";
+import { pauseValues } from "./pauses.ts";
 import { pruneRuns } from "./prune.ts";
 import { Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
@@ -51,6 +54,8 @@ import * as writes from "./writes.ts";
 
 /** How many runs or sessions are deleted in one statement. */
 const PRUNE_CHUNK = 100;
+/** How many runs that were set aside come back in one statement. */
+const MAX_BACK = 1_000;
 /** How many keys of slots are looked at in one statement. Each that is deleted is locked. */
 const SLOTS_CHUNK = 500;
 /** How many runs of a tenant are looked for at once, to be deleted. */
@@ -82,6 +87,7 @@ export class PostgresStore implements DurableStore {
   readonly #leases: Connection;
   readonly #schema: string;
   readonly #isReadOnly: boolean;
+  readonly #now: () => number | null;
   readonly #writer: Writer;
   readonly #reads: Reads;
   readonly #survey: SurveyReads;
@@ -102,6 +108,7 @@ export class PostgresStore implements DurableStore {
     const { readOnly } = settings;
     this.#isReadOnly = readOnly;
     const now = nowOf(settings);
+    this.#now = now;
     this.#connection = connection;
     this.#leases = new Connection(settings.pool, settings.renewalMs, "lane");
     this.#schema = quoteName(settings.schema);
@@ -203,6 +210,44 @@ export class PostgresStore implements DurableStore {
 
   lines(query: LinesQuery): Promise<readonly SlotLine[]> {
     return this.#survey.lines(query);
+  }
+
+  pauses(): Promise<readonly Pause[]> {
+    return this.#reads.pauses();
+  }
+
+  /** Tells the other processes, which then read the pauses together with the runs that are due. */
+  async pause(runs: PausedRuns, by: JsonValue): Promise<boolean> {
+    this.#checkWritable();
+    const added = await this.#connection.query(
+      `INSERT INTO ${this.#schema}.pauses (key, runs, agent_name, version, tenant, at, by)
+       VALUES ($1::text, $2::text, $3::text, $4::text, $5::text,
+         coalesce($6::float8, floor(extract(epoch FROM now()) * 1000)), $7::text)
+       ON CONFLICT DO NOTHING RETURNING id`,
+      [...pauseValues(runs), this.#now(), toJson(by)],
+    );
+    if (added.length > 0) this.#hints?.note(undefined, true);
+    return added.length > 0;
+  }
+
+  /** As {@link pause}. */
+  async resume(runs: PausedRuns): Promise<boolean> {
+    this.#checkWritable();
+    const [key = null] = pauseValues(runs);
+    const removed = await this.#connection.query(
+      `DELETE FROM ${this.#schema}.pauses WHERE key = $1::text RETURNING id`,
+      [key],
+    );
+    if (removed.length > 0) this.#hints?.note(undefined, true);
+    return removed.length > 0;
+  }
+
+  async comeBack(limit: number): Promise<number> {
+    const back = Number(
+      await this.#call("come_back_v1($1::integer, $2::float8)", [Math.min(limit, MAX_BACK), this.#now()]),
+    );
+    if (back > 0) this.#hints?.note(undefined, true);
+    return back;
   }
 
   survey(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {

@@ -1,4 +1,5 @@
 import type { Entry } from "../../core/log.ts";
+import type { Pause } from "../../core/pauses.ts";
 import type {
   Backlog,
   BlockedQuery,
@@ -39,6 +40,7 @@ import type { DuePlace } from "./due-places.ts";
 import { DuePlaces, FRONT } from "./due-places.ts";
 import { firstOf, inboxOf } from "./inbox-sql.ts";
 import { selectPage } from "./list.ts";
+import { pausesIn, selectPauses } from "./pauses.ts";
 import { deadOwners } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
 
@@ -263,7 +265,8 @@ export class Reads {
     const places = [...wanted.map((agent) => placeOf(toJson(agent))), placeOf(CANCELLED)];
     const rows = await this.#query(
       `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
-         $6::float8, $7::float8, $8::float8, $9::float8, true) t (run)`,
+         $6::float8, $7::float8, $8::float8, $9::float8, true) t (run)
+       UNION ALL SELECT '${PAUSES}' || (${selectPauses(this.#schema)})`,
       [
         toText(owner),
         toJson(wanted.map((agent, n) => [...agent, places[n]?.from])),
@@ -276,10 +279,18 @@ export class Reads {
         given,
       ],
     );
-    const answers = rows.map(({ run }) => JSON.parse(String(run)) as unknown);
+    const texts = rows.map(({ run }) => String(run));
+    const pauses = texts.filter((text) => text.startsWith(PAUSES));
+    for (const text of pauses) request.onPauses?.(pausesIn(text.slice(PAUSES.length)));
+    const answers = texts.filter((text) => !pauses.includes(text)).map((text) => JSON.parse(text) as unknown);
     const seen = answers.pop() as readonly (number | string | null)[] | undefined;
     for (const [n, place] of places.entries()) place.onSeen(toNumber(seen?.[n]));
     return answers.map((row) => toFoundRun(row as StoredRow));
+  }
+
+  async pauses(): Promise<readonly Pause[]> {
+    const [row] = await this.#query(`SELECT (${selectPauses(this.#schema)}) AS pauses`, []);
+    return pausesIn(row?.["pauses"]);
   }
 
   /** By when, by the server's time, a statement must have arrived that is sent now. Null: the time is not known. */
@@ -304,6 +315,8 @@ export class Reads {
 
 /** How many runs one call takes at most. */
 const MAX_TAKEN = 10_000;
+/** What the row of the pauses begins with, among those of runs. */
+const PAUSES = "pauses ";
 /** The name of the place among the cancelled runs of other agents. */
 const CANCELLED = "cancelled";
 

@@ -8,6 +8,7 @@ import { inbox } from "./inbox-sql.ts";
 import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
+import { pauses } from "./pauses.ts";
 import { linesFunction } from "./survey.ts";
 import { surveyIndexes, tables } from "./tables.ts";
 import { freeUnused, plainRuns, takeDue, takeFunctions } from "./take-sql.ts";
@@ -30,6 +31,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
   tryWriteFunctions,
   (schema) => [inbox, freeUnused, plainRuns, linesFunction].map((part) => part(schema)).join("\n"),
+  pauses,
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../../core/errors.ts";
+import { ASIDE_MS } from "../../core/pauses.ts";
 import type { Connection } from "./database.ts";
 import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
 
@@ -258,6 +259,18 @@ const plainRuns = `
     WHERE finished_at IS NULL AND owner IS NOT NULL;
 `;
 
+/* Pauses, and an index of the runs that pauses of their tenants have set aside: few runs are due that late. */
+const pauses = `
+  CREATE TABLE cadenza_pauses (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    runs TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    by TEXT NOT NULL
+  );
+  CREATE INDEX cadenza_runs_aside ON cadenza_runs (tenant, agent_name, version, due_at, id) WHERE due_at >= ${ASIDE_MS};
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -271,6 +284,7 @@ const migrations: readonly string[] = [
   creators,
   lines,
   `${inbox}${reservations}${plainRuns}`,
+  pauses,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

@@ -1,6 +1,7 @@
 import { getBuiltinModule } from "node:process";
 import { CadenzaError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
+import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import type {
   Backlog,
   BlockedQuery,
@@ -31,6 +32,7 @@ import type { RunQuery } from "../../core/run-query.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
@@ -39,6 +41,7 @@ import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
 import { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
 import { openFeed, readFeed, trimFeed } from "./feed.ts";
+import * as pauses from "./pauses.ts";
 import type { Place } from "./prune.ts";
 import {
   deleteRuns,
@@ -58,6 +61,8 @@ import * as work from "./work.ts";
 import { GroupCommit } from "./writer.ts";
 import * as writes from "./writes.ts";
 
+/** How many runs that were set aside come back in one transaction. */
+const MAX_BACK = 256;
 /** How many runs of a tenant are looked for at once, to be deleted. */
 const MAX_FOUND = 1_000;
 
@@ -167,6 +172,22 @@ export class SqliteStore implements DurableStore {
 
   lines(query: LinesQuery): readonly SlotLine[] {
     return survey.readLines(this.#connection, query);
+  }
+
+  pauses(): readonly Pause[] {
+    return pauses.readPauses(this.#connection);
+  }
+
+  pause(runs: PausedRuns, by: JsonValue): Promise<boolean> {
+    return this.#write((connection) => pauses.addPause(connection, runs, by, this.#now()));
+  }
+
+  resume(runs: PausedRuns): Promise<boolean> {
+    return this.#write((connection) => pauses.removePause(connection, runs));
+  }
+
+  comeBack(limit: number): Promise<number> {
+    return this.#write((connection) => pauses.comeBack(connection, Math.min(limit, MAX_BACK), this.#now));
   }
 
   survey(query: SurveyQuery): SurveyPage<FoundRun> {

@@ -125,6 +125,22 @@ export class WatchedStore implements Store {
     return this.#inner.lines(...parameters);
   }
 
+  pauses() {
+    return this.#inner.pauses();
+  }
+
+  pause(...parameters: Parameters<Store["pause"]>) {
+    return this.#inner.pause(...parameters);
+  }
+
+  resume(...parameters: Parameters<Store["resume"]>) {
+    return this.#inner.resume(...parameters);
+  }
+
+  comeBack(limit: number) {
+    return this.#inner.comeBack(limit);
+  }
+
   survey(query: SurveyQuery): SurveyPage<StoredRun> {
     return this.#inner.survey(query);
   }
@@ -342,6 +358,22 @@ export class LateStore implements Store {
 
   lines(...parameters: Parameters<Store["lines"]>) {
     return this.#later(undefined, () => this.#store.lines(...parameters));
+  }
+
+  pauses() {
+    return this.#later(undefined, () => this.#store.pauses());
+  }
+
+  pause(...parameters: Parameters<Store["pause"]>) {
+    return this.#later("pauses", () => this.#store.pause(...parameters));
+  }
+
+  resume(...parameters: Parameters<Store["resume"]>) {
+    return this.#later("pauses", () => this.#store.resume(...parameters));
+  }
+
+  comeBack(limit: number) {
+    return this.#later("owner", () => this.#store.comeBack(limit));
   }
 
   survey(query: SurveyQuery) {

@@ -109,6 +109,19 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     await store.close();
   });
 
+  it("has pauses, after the upgrade", async () => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await pool.query(sqlUpTo(schema, 10));
+    await insert(name, 0, { due: 5 });
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    expect(await store.pauses()).toEqual([]);
+    expect(await store.pause({ tenant: "acme" }, "ann")).toBe(true);
+    expect(await store.pauses()).toMatchObject([{ tenant: "acme", by: "ann" }]);
+    expect(await take(store)).toEqual([runId(0)]);
+    await store.close();
+  });
+
   async function insert(schema: string, n: number, row: Row): Promise<void> {
     const status = row.ended === true ? "completed" : row.blocked === true ? "awaiting" : "in-progress";
     await pool.query(

@@ -1,0 +1,146 @@
+import type { PausedRuns } from "../../core/pauses.ts";
+import { ASIDE_MS } from "../../core/pauses.ts";
+import type { Store } from "../../core/ports.ts";
+import type { StoreCheck } from "./check.ts";
+import { check, expectSame, expectWritten, NOW } from "./check.ts";
+import { append, create, head, OWNER, runId, runKey, take, waiting, write } from "./samples.ts";
+
+/** `pauses`, `pause`, `resume` and `comeBack`. */
+export const pauseChecks: readonly StoreCheck[] = [
+  check("pauses: all of them, the oldest first, each with its time and who has asked for it", async (stores) => {
+    const { first, second, clock, reopen } = stores;
+    expectSame(await first.pauses(), [], "the pauses of an empty store");
+    expectSame(await first.pause({ agent_name: "echo" }, { user: "ann" }), true, "the first pause");
+    clock.set(NOW + 5);
+    expectSame(await second.pause({ agent_name: "a", version: "2", tenant: "acme" }, null), true, "the second pause");
+    const pauses = [
+      { agent_name: "echo", at: NOW, by: { user: "ann" } },
+      { agent_name: "a", version: "2", tenant: "acme", at: NOW + 5, by: null },
+    ];
+    for (const store of [first, second]) expectSame(await store.pauses(), pauses, "the pauses");
+    const again = await reopen?.();
+    if (again !== undefined)
+      expectSame(await again.first.pauses(), pauses, "the pauses after the data was opened again");
+  }),
+
+  check("pauses: the same runs are paused once, and resumed once", async ({ first, second, clock }) => {
+    await first.pause({ agent_name: "echo" }, 1);
+    clock.set(NOW + 5);
+    expectSame(await second.pause({ agent_name: "echo" }, 2), false, "the pause of the same runs");
+    expectSame(await first.pauses(), [{ agent_name: "echo", at: NOW, by: 1 }], "the pauses after it");
+    expectSame(await second.resume({ agent_name: "echo" }), true, "the resume");
+    expectSame(await first.resume({ agent_name: "echo" }), false, "the resume of the same runs");
+    expectSame(await second.pauses(), [], "the pauses after it");
+  }),
+
+  check("pauses: those that name other things are others", async ({ first }) => {
+    const names: readonly PausedRuns[] = [
+      { agent_name: "a" },
+      { tenant: "a" },
+      { agent_name: "a", version: null },
+      { agent_name: "a", version: "a" },
+      { agent_name: "a", tenant: "a" },
+      { agent_name: "a", version: null, tenant: "a" },
+      { agent_name: "a", version: "a", tenant: "a" },
+      { tenant: "" },
+      { agent_name: '"a\0\ud800', version: '"\0', tenant: '"a\0' },
+    ];
+    for (const runs of names) expectSame(await first.pause(runs, null), true, `the pause of ${JSON.stringify(runs)}`);
+    const pauses = names.map((runs) => ({ ...runs, at: NOW, by: null }));
+    expectSame(await first.pauses(), pauses, "the pauses");
+    for (const [n, runs] of names.entries()) {
+      expectSame(await first.resume(runs), true, `the resume of ${JSON.stringify(runs)}`);
+      expectSame(await first.pauses(), pauses.slice(n + 1), "the pauses after it");
+    }
+  }),
+
+  check(
+    "pauses: runs that were set aside are not taken, and come back in their order",
+    async ({ first, second, clock }) => {
+      await aside(first, 1, NOW - 5);
+      await aside(first, 2, NOW - 9);
+      await aside(first, 3, NOW + 7);
+      await create(first, 4, { head: waiting(NOW + 7) });
+      clock.set(NOW + 2);
+      expectSame(await take(second), [], "what is taken while they are set aside");
+      expectSame(await second.comeBack(9), 3, "how many have come back");
+      expectSame(await second.comeBack(9), 0, "how many come back then");
+      expectSame((await first.find(runKey(2)))?.head.due_at, NOW - 9, "when the first of them is due");
+      expectSame((await first.find(runKey(3)))?.head.due_at, NOW + 2, "when one is due whose time had not come");
+      expectSame(await take(second), [runId(2), runId(1), runId(3)], "what is taken once they have come back");
+    },
+  ),
+
+  check("pauses: so many come back as the caller allows, those that are due first", async ({ first }) => {
+    for (const n of [1, 2, 3]) await aside(first, n, NOW - n);
+    expectSame(await first.comeBack(2), 2, "how many have come back");
+    expectSame(await take(first), [runId(3), runId(2)], "what is taken then");
+    expectSame(await first.comeBack(2), 1, "how many come back then");
+    expectSame(await take(first), [runId(1)], "what is taken at last");
+  }),
+
+  check("pauses: none comes back that a pause of its tenant covers", async ({ first, second }) => {
+    const of = (agent_name: string, version?: string) => ({ created: { agent_name, ...(version && { version }) } });
+    await aside(first, 1, NOW, of("a"));
+    await aside(first, 2, NOW, of("a", "2"));
+    await aside(first, 3, NOW, of("b"));
+    await aside(first, 4, NOW, { ...of("a"), tenant: "other" });
+    await aside(first, 5, NOW, { ...of("a"), tenant: "" });
+    const agents = [
+      ...["a", "b"].map((agent_name) => ({ agent_name, version: null })),
+      { agent_name: "a", version: "2" },
+    ];
+    const back = async (): Promise<readonly string[]> => {
+      await second.comeBack(9);
+      return take(first, { agents });
+    };
+    await first.pause({ tenant: "acme" }, null);
+    await first.pause({ tenant: "other", agent_name: "a" }, null);
+    await first.pause({ tenant: "", agent_name: "a", version: null }, null);
+    await first.pause({ tenant: "acme", agent_name: "a", version: "2" }, null);
+    expectSame(await back(), [], "what comes back while all of them are paused");
+    await first.resume({ tenant: "acme" });
+    await first.pause({ agent_name: "b" }, null);
+    expectSame(await back(), [runId(1), runId(3)], "what comes back to one tenant, of all but one version");
+    await first.resume({ tenant: "other", agent_name: "a" });
+    expectSame(await back(), [runId(4)], "what comes back to another tenant");
+    await first.resume({ tenant: "", agent_name: "a", version: null });
+    await first.resume({ tenant: "acme", agent_name: "a", version: "2" });
+    expectSame(await back(), [runId(2), runId(5)], "what comes back at last");
+  }),
+
+  check("pauses: a run that is woken or has an owner is not set aside any more", async ({ first, clock }) => {
+    for (const n of [1, 2]) await aside(first, n, NOW);
+    await first.claim(runKey(2), { epoch: 1, position: 1 }, head({ epoch: 2, owner: OWNER }));
+    await first.renew(OWNER, 1_000);
+    clock.set(NOW + 5);
+    await first.post(runKey(1), { entries: [], due: "work" });
+    expectSame((await first.find(runKey(1)))?.head.due_at, NOW + 5, "when the woken one is due");
+    expectSame(await first.comeBack(9), 0, "how many come back");
+    expectSame(await take(first), [runId(1)], "what is taken");
+  }),
+
+  check(
+    "pauses: a run that is set aside gives its permit to the next, and needs one when it is back",
+    async ({ first }) => {
+      const slot = { key: "session 1", max: 1 };
+      await create(first, 1, { slot, head: head({ holds_slot: true }) });
+      await create(first, 2, { slot, head: waiting(NOW) });
+      await append(first, runKey(1), 1, write([], { head: waiting(ASIDE_MS + NOW - 1) }));
+      await first.pause({ tenant: "acme" }, null);
+      expectSame(await take(first), [runId(2)], "what is taken while the first one is set aside");
+      await first.resume({ tenant: "acme" });
+      expectSame(await first.comeBack(9), 1, "how many come back");
+      expectSame(await take(first), [], "what is taken while the other one holds the permit");
+      const { epoch = 0 } = (await first.find(runKey(2)))?.head ?? {};
+      const gives = write([], { head: waiting(null, { epoch }) });
+      expectWritten(await first.append(runKey(2), { epoch, position: 1 }, gives), "the write that gives it back");
+      expectSame(await take(first), [runId(1)], "what is taken once the permit is free");
+    },
+  ),
+];
+
+/** A run that was set aside, and is due at a time once it is back. */
+async function aside(store: Store, n: number, due_at: number, more: Parameters<typeof create>[2] = {}): Promise<void> {
+  await create(store, n, { head: waiting(ASIDE_MS + due_at), ...more });
+}

@@ -1,0 +1,91 @@
+import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import { ASIDE_MS, pauseKey } from "../../core/pauses.ts";
+import { toJson, toText } from "../stored-rows.ts";
+import { BY_INDEX } from "./take-sql.ts";
+import { markedText } from "./writes.ts";
+
+/** The runs that a pause of their tenant has set aside. They are the last in their index of due runs. */
+const isAside = `r.finished_at IS NULL AND r.owner IS NULL AND r.due_at >= ${ASIDE_MS}`;
+
+/**
+ * Pauses, and the way back for runs that they have set aside. A run that comes back stands in the index of due runs by the
+ * time at which it came there, and by its place among those that come back with it.
+ */
+export function pauses(schema: string): string {
+  const group = (more: string): string => `SELECT r.tenant, r.agent_name, r.version FROM ${schema}.runs r
+        WHERE ${isAside} ${more} ORDER BY r.tenant, r.agent_name, r.version LIMIT 1`;
+  return `
+CREATE TABLE ${schema}.pauses (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  key text COLLATE "C" NOT NULL UNIQUE,
+  runs text NOT NULL,
+  agent_name text COLLATE "C",
+  version text COLLATE "C",
+  tenant text COLLATE "C",
+  at float8 NOT NULL,
+  by text NOT NULL
+);
+CREATE INDEX runs_aside ON ${schema}.runs (tenant, agent_name, version, due_at, id)
+  WHERE finished_at IS NULL AND owner IS NULL AND due_at >= ${ASIDE_MS};
+
+CREATE FUNCTION ${schema}.come_back_v1(most integer, given_time float8) RETURNS integer LANGUAGE plpgsql
+${BY_INDEX} AS $function$
+DECLARE
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  found_runs bigint[];
+  back integer;
+BEGIN
+  found_runs := ARRAY(
+    WITH RECURSIVE groups (tenant, agent_name, version) AS (
+      (${group("")})
+      UNION ALL
+      SELECT n.tenant, n.agent_name, n.version FROM groups g CROSS JOIN LATERAL (
+        ${group("AND (r.tenant, r.agent_name, r.version) > (g.tenant, g.agent_name, g.version)")}
+      ) n
+    )
+    SELECT y.id FROM (SELECT x.id, x.due_at FROM groups g CROSS JOIN LATERAL (
+      SELECT r.id, r.due_at FROM ${schema}.runs r
+      WHERE ${isAside} AND r.tenant = g.tenant AND r.agent_name = g.agent_name AND r.version = g.version
+      ORDER BY r.due_at, r.id LIMIT most
+    ) x
+    WHERE NOT EXISTS (
+      SELECT 1 FROM ${schema}.pauses p WHERE p.tenant = g.tenant
+        AND (p.agent_name IS NULL OR p.agent_name = g.agent_name) AND (p.version IS NULL OR p.version = g.version))
+    LIMIT most) y ORDER BY y.due_at, y.id);
+  WITH locked AS (
+    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (found_runs) AND ${isAside} FOR NO KEY UPDATE SKIP LOCKED
+  )
+  UPDATE ${schema}.runs r SET
+    due_at = least(r.due_at - ${ASIDE_MS}, clock),
+    since = clock - (cardinality(found_runs) - array_position(found_runs, r.id)) / 1024.0
+  FROM locked l WHERE r.id = l.id;
+  GET DIAGNOSTICS back = ROW_COUNT;
+  RETURN back;
+END $function$;
+`;
+}
+
+/** The columns of a pause. */
+export function pauseValues(runs: PausedRuns): readonly (string | null)[] {
+  const { agent_name, version, tenant } = runs;
+  return [
+    pauseKey(runs),
+    toJson(runs),
+    agent_name === undefined ? null : toText(agent_name),
+    version === undefined ? null : markedText(version),
+    tenant === undefined ? null : toText(tenant),
+  ];
+}
+
+/** All pauses as one text: the JSON of a list of triples, the oldest first. */
+export function selectPauses(schema: string): string {
+  return `SELECT coalesce(jsonb_agg(jsonb_build_array(p.runs, p.at, p.by) ORDER BY p.id), '[]')::text FROM ${schema}.pauses p`;
+}
+
+/** The pauses in such a text. */
+export function pausesIn(text: unknown): readonly Pause[] {
+  const found = JSON.parse(String(text)) as readonly (readonly [runs: string, at: number, by: string])[];
+  return found.map(([runs, at, by]) => {
+    return { ...(JSON.parse(runs) as PausedRuns), at, by: JSON.parse(by) as Pause["by"] };
+  });
+}

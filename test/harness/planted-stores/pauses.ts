@@ -1,0 +1,147 @@
+import { MemoryStore } from "cadenza";
+import type { Store } from "cadenza/store";
+import type { BrokenStore } from "./broken-store.ts";
+import { broken } from "./broken-store.ts";
+
+type Runs = Parameters<Store["resume"]>[0];
+type By = Parameters<Store["pause"]>[1];
+
+const all = "pauses: all of them, the oldest first, each with its time and who has asked for it";
+const once = "pauses: the same runs are paused once, and resumed once";
+const others = "pauses: those that name other things are others";
+const order = "pauses: runs that were set aside are not taken, and come back in their order";
+const covered = "pauses: none comes back that a pause of its tenant covers";
+
+/** Faults in `pauses`, `pause`, `resume` and `comeBack`. */
+export const pausesFaults: readonly BrokenStore[] = [
+  withPauses("pauses gives the newest first", all, (pauses) => pauses.toReversed()),
+  withPauses("pauses gives no time", all, (pauses) => pauses.map((pause) => ({ ...pause, at: 0 }))),
+  withPauses("pauses does not say who has asked", all, (pauses) => pauses.map((pause) => ({ ...pause, by: null }))),
+  broken(
+    "pause takes the place of the pause of the same runs",
+    once,
+    class extends MemoryStore {
+      override pause(runs: Runs, by: By): boolean {
+        super.resume(runs);
+        return super.pause(runs, by);
+      }
+    },
+  ),
+  broken(
+    "resume says that it has resumed what is not paused",
+    once,
+    class extends MemoryStore {
+      override resume(runs: Runs): boolean {
+        super.resume(runs);
+        return true;
+      }
+    },
+  ),
+  withNames("pause takes an agent without a version for all its versions", others, ({ version, ...runs }) =>
+    version === null ? runs : { ...runs, version },
+  ),
+  withNames("pause takes a tenant without a name for all tenants", others, ({ tenant, ...runs }) =>
+    tenant === "" ? runs : { ...runs, tenant },
+  ),
+  withBack("comeBack brings none back", order, () => 0),
+  withBack("comeBack does not say how many have come back", order, (back, limit) => {
+    back(limit);
+    return 0;
+  }),
+  withBack(
+    "comeBack ignores the limit",
+    "pauses: so many come back as the caller allows, those that are due first",
+    (back) => back(1_000),
+  ),
+  broken(
+    "comeBack brings back what is paused",
+    covered,
+    class extends MemoryStore {
+      override comeBack(limit: number): number {
+        const pauses = super.pauses();
+        for (const pause of pauses) super.resume(pause);
+        const back = super.comeBack(limit);
+        for (const { at: _at, by, ...runs } of pauses) super.pause(runs, by);
+        return back;
+      }
+    },
+  ),
+  broken(
+    "comeBack leaves the runs of a tenant as long as one of its agents is paused",
+    covered,
+    class extends MemoryStore {
+      override comeBack(limit: number): number {
+        const added = super.pauses().flatMap(({ tenant }) => (tenant === undefined ? [] : [{ tenant }]));
+        const paused = added.filter((runs) => super.pause(runs, null));
+        const back = super.comeBack(limit);
+        for (const runs of paused) super.resume(runs);
+        return back;
+      }
+    },
+  ),
+  broken(
+    "a run that is set aside stays so when it is woken",
+    "pauses: a run that is woken or has an owner is not set aside any more",
+    class extends MemoryStore {
+      override post(...[key, post]: Parameters<MemoryStore["post"]>): ReturnType<MemoryStore["post"]> {
+        const isAside = (super.find(key)?.head.due_at ?? 0) > 8_640_000_000_000_000;
+        return super.post(key, isAside ? { ...post, due: undefined } : post);
+      }
+    },
+  ),
+  broken(
+    "a run that is set aside keeps its permit",
+    "pauses: a run that is set aside gives its permit to the next, and needs one when it is back",
+    class extends MemoryStore {
+      override append(...[key, expected, write]: Parameters<MemoryStore["append"]>): ReturnType<MemoryStore["append"]> {
+        const holds_slot = write.head.holds_slot || (write.head.due_at ?? 0) > 8_640_000_000_000_000;
+        return super.append(key, expected, { ...write, head: { ...write.head, holds_slot } });
+      }
+    },
+  ),
+];
+
+type Pauses = ReturnType<MemoryStore["pauses"]>;
+
+/** A store that gives other pauses. */
+function withPauses(fault: string, caughtBy: string, twist: (pauses: Pauses) => Pauses): BrokenStore {
+  return broken(
+    fault,
+    caughtBy,
+    class extends MemoryStore {
+      override pauses(): Pauses {
+        return twist(super.pauses());
+      }
+    },
+  );
+}
+
+/** A store that pauses other runs. */
+function withNames(fault: string, caughtBy: string, twist: (runs: Runs) => Runs): BrokenStore {
+  return broken(
+    fault,
+    caughtBy,
+    class extends MemoryStore {
+      override pause(runs: Runs, by: By): boolean {
+        return super.pause(twist(runs), by);
+      }
+    },
+  );
+}
+
+/** A store that brings runs back in another way. */
+function withBack(
+  fault: string,
+  caughtBy: string,
+  twist: (back: (limit: number) => number, limit: number) => number,
+): BrokenStore {
+  return broken(
+    fault,
+    caughtBy,
+    class extends MemoryStore {
+      override comeBack(limit: number): number {
+        return twist((most) => super.comeBack(most), limit);
+      }
+    },
+  );
+}
