@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
+import { covers } from "../core/pauses.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
 import { waitingLine } from "../core/waiting-line.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -19,6 +20,8 @@ import type { CancelOptions } from "../runtime/runs/requests.ts";
 import { cursorOf, readLimit, readPair, readText } from "./cursors.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
+import type { AdminPause, AdminPauseQuery } from "./pauses.ts";
+import { adminPause, pauseRuns, readPauseQuery, resumeRuns } from "./pauses.ts";
 import type * as records from "./records.ts";
 import { adminRun, timeOrNull } from "./records.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
@@ -119,11 +122,60 @@ export class Admin {
 
   /**
    * What waits, by agent and version: `due` runs wait for a worker or a slot, `waiting` ones for a time or an event, and
-   * `blocked` ones of these for other code.
+   * `blocked` ones of these for other code. `paused`: a pause covers all of them.
    */
   async backlog(): Promise<readonly records.AdminBacklog[]> {
     const found = await this.#store.backlog();
-    return found.map((agent) => ({ ...agent, since: timeOrNull(agent.since) }));
+    const pauses = found.length === 0 ? [] : await this.#store.pauses();
+    const ofAll = pauses.filter(({ tenant }) => tenant === undefined);
+    return found.map((agent) => ({
+      ...agent,
+      since: timeOrNull(agent.since),
+      paused: ofAll.some((pause) => covers(pause, agent.agent_name, agent.version, "")),
+    }));
+  }
+
+  /** All pauses, the oldest first. */
+  async pauses(): Promise<readonly AdminPause[]> {
+    return (await this.#store.pauses()).map(adminPause);
+  }
+
+  /**
+   * Pauses an agent, a version of it (null: its runs without a version), a tenant, or a combination: no process begins or
+   * takes such a run from a second after its next scan on, until it is resumed. New runs are accepted, and stay `created`.
+   * What is at work goes on to its next rest. `changed` is false if the same is paused already. Rejects with
+   * `invalid_argument`, also for a query that names neither an agent nor a tenant and without a runtime, and with
+   * `limit_reached` beyond 1,000 pauses.
+   */
+  async pause(query: AdminPauseQuery): Promise<{ readonly changed: boolean }> {
+    return this.#changePauses("pause", query);
+  }
+
+  /**
+   * Ends the pause of the same query. Its runs go on in their order. `changed` is false if the same is not paused: another
+   * pause may cover its runs. Rejects with `invalid_argument`, as `pause` does.
+   */
+  async resume(query: AdminPauseQuery): Promise<{ readonly changed: boolean }> {
+    return this.#changePauses("resume", query);
+  }
+
+  async #changePauses(action: "pause" | "resume", query: AdminPauseQuery): Promise<{ readonly changed: boolean }> {
+    const { runs, by = this.#principal } = readPauseQuery(query);
+    if (this.#runtime === undefined) throw withoutRuntime();
+    // The scope checks that it is JSON.
+    this.#runtime.scope({ tenant: "", principal: by });
+    const { audit, pauses } = this.#runtime[insideKey];
+    const told = { action, by, ...runs, tenant: runs.tenant ?? null };
+    try {
+      const changed = await (action === "pause" ? pauseRuns(this.#store, runs, by) : resumeRuns(this.#store, runs));
+      audit?.tell({ ...told, outcome: "done", ...(!changed && { repeated: true }) });
+      await pauses.read();
+      return { changed };
+    } catch (error) {
+      const code = CadenzaError.is(error) ? error.code : "internal";
+      audit?.tell({ ...told, outcome: code === "limit_reached" ? "refused" : "unknown", code });
+      throw error;
+    }
   }
 
   /**
@@ -242,10 +294,7 @@ export class Admin {
 
   #scope(tenant: string): ReturnType<OperatedRuntime["scope"]> {
     if (this.#runtime !== undefined) return this.#runtime.scope({ tenant, principal: this.#principal });
-    throw new CadenzaError(
-      "invalid_argument",
-      "This Admin was made of a store, which it only reads. To fork, cancel and delete runs, make one of a runtime on that store: createAdmin(runtime).",
-    );
+    throw withoutRuntime();
   }
 
   #codeOf({ agent_name, version }: AgentVersion): records.AdminVersion["code"] {
@@ -279,7 +328,7 @@ export class Admin {
 export function createAdmin(
   operated: OperatedRuntime | OperatedStore,
   options: {
-    /** In whose name forks, cancels and deletions are made: logs and `onAudit` have it as `by`. Default: null. */
+    /** In whose name forks, cancels, deletions and pauses are made: logs and `onAudit` have it as `by`. Default: null. */
     readonly principal?: JsonValue | undefined;
   } = {},
 ): Admin {
@@ -292,6 +341,13 @@ export function createAdmin(
   // The scope checks that it is JSON.
   if (insideKey in operated) operated.scope({ tenant: "", principal });
   return new Admin(operated, principal);
+}
+
+function withoutRuntime(): CadenzaError {
+  return new CadenzaError(
+    "invalid_argument",
+    "This Admin was made of a store, which it only reads. To fork, cancel, delete and pause runs, make one of a runtime on that store: createAdmin(runtime).",
+  );
 }
 
 function named({ agent_name, version }: AgentVersion): string {

@@ -1,5 +1,6 @@
 import type { StepFailure } from "../core/failure.ts";
 import type { ForkOrigin, Labels, QuestionKind } from "../core/log.ts";
+import { ASIDE_MS } from "../core/pauses.ts";
 import type { Backlog, FoundRun, Mismatch, RunPosition } from "../core/ports.ts";
 import { originRecord } from "../core/record.ts";
 import { isoTime } from "../core/time.ts";
@@ -104,6 +105,8 @@ export interface AdminVersion {
 export interface AdminBacklog extends Omit<Backlog, "since"> {
   /** Since when the first due run waits; null if there is none, or it is unknown. */
   readonly since: string | null;
+  /** Whether a pause of the agent or the version covers them. Those of a paused tenant do not count. */
+  readonly paused: boolean;
 }
 
 /** Runs whose code this process does not know. */
@@ -136,7 +139,8 @@ export function adminRun({ key, created, head, position }: FoundRun): AdminRun {
   const { status, epoch, owner, takeovers, due_at, finished_at, blocked } = head;
   return {
     ...{ tenant: key.tenant, run_id: key.run_id, status, position, epoch, worker: owner, takeovers },
-    due_at: timeOrNull(due_at),
+    // What a pause of its tenant has set aside is due when it is back.
+    due_at: timeOrNull(due_at !== null && due_at >= ASIDE_MS ? due_at - ASIDE_MS : due_at),
     finished_at: timeOrNull(finished_at),
     blocked,
     created: created === null ? null : originOf(created),

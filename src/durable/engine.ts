@@ -62,6 +62,8 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       else {
         await clock.ready();
         result = await logs.change(key, [cancelCommand(clock.now(), post.by)]);
+        // The store is not asked for runs of paused agents. If this process has the code, it unwinds the run.
+        if (runs.shared.pauses.known.length > 0) loader.reload(key);
       }
       worker.onWake(key);
       return result;

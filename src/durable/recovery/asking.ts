@@ -1,8 +1,12 @@
 import { endOf, inBackground } from "../../core/background.ts";
+import type { Pause } from "../../core/pauses.ts";
+import { pauseKey } from "../../core/pauses.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun, StoreHint } from "../../core/ports.ts";
+import { ignore } from "../../core/promises.ts";
 import type { Moment } from "../../core/time.ts";
 import { momentOf, msSince } from "../../core/time.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
+import type { Pauses } from "../../runtime/log/pauses.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { DueHints } from "./due-hints.ts";
 import type { Heartbeat } from "./heartbeat.ts";
@@ -27,6 +31,8 @@ const OTHERS_COME_MS = 20;
  * so that the first question passed over its queue.
  */
 const SLOT_AGAIN_MS = 50;
+/** How many runs that a pause has set aside come back at a time. */
+const BACK_AT_ONCE = 1_000;
 /** How many runs that may crash the process are executed at a time. */
 const SUSPECTS_AT_ONCE = 1;
 
@@ -68,6 +74,11 @@ export class Asking {
   #againMs = Number.POSITIVE_INFINITY;
   /** Stops the timer of the next question. Undefined: no runs are taken, before the start and after the stop. */
   #clearTimer: (() => void) | undefined;
+  /** Stops the timer of the next reading of the pauses. */
+  #clearReading: (() => void) | undefined;
+  #clearBack: (() => void) | undefined;
+  /** Runs come back that a pause had set aside. Undefined: none have. */
+  #comingBack: Promise<void> | undefined;
   #unwatch: (() => void) | undefined;
   /** Lets the process end. Undefined: it may. It stays open until a run that was accepted here could be taken. */
   #letGo: (() => void) | undefined;
@@ -78,6 +89,7 @@ export class Asking {
     this.#heartbeat = heartbeat;
     this.#loader = loader;
     this.#hints = new DueHints(worker);
+    this.#pauses.onChange.push((before) => this.#onPauses(before));
     const { waker } = worker.settings;
     this.#wakeups =
       waker &&
@@ -95,6 +107,7 @@ export class Asking {
     const { store, isClosed, logger } = this.#worker;
     if (this.#isTaking || isClosed || !store.persistent) return;
     this.#askIn(0);
+    this.#readPauses();
     this.#heartbeat.start();
     if (this.#wakeups === undefined) this.#unwatch = store.watch?.((hint) => this.#hear(hint));
     else inBackground(logger, this.#wakeups.start());
@@ -115,9 +128,12 @@ export class Asking {
     this.#hints.clear();
     this.#clearTimer?.();
     this.#clearTimer = undefined;
+    this.#clearReading?.();
+    this.#clearBack?.();
     this.#endHold();
     await Promise.all([...this.#worker.runs].map((run) => leased(run)?.residency.stopExpecting()));
     await this.#asking;
+    await this.#comingBack;
     await this.#loader.begun();
   }
 
@@ -197,6 +213,58 @@ export class Asking {
     if (this.#loader.suspects.delete(run)) this.lookForWork();
   }
 
+  get #pauses(): Pauses {
+    return this.#worker.runs.shared.pauses;
+  }
+
+  /** Reads the pauses every `scanMs`, unless an answer to a question has had them meanwhile. */
+  #readPauses(): void {
+    const { clock, logger, settings } = this.#worker;
+    const pauses = this.#pauses;
+    const isFirst = !pauses.isScanned;
+    pauses.isScanned = true;
+    // Where the store fails, the questions report it.
+    const read = async (): Promise<void> => {
+      if (isFirst || pauses.ageMs >= settings.scanMs) await pauses.read()?.catch(ignore);
+      if (isFirst) this.#comeBack();
+    };
+    inBackground(logger, read());
+    this.#clearReading = clock.setTimeout(() => this.#readPauses(), settings.scanMs);
+  }
+
+  /** What was resumed may be due. What was set aside comes back now, and once more for a process that has met it late. */
+  #onPauses(before: readonly Pause[]): void {
+    if (!this.#isTaking) return;
+    this.#loader.onPauses();
+    this.#askInThisTurn();
+    const known = new Set(this.#pauses.known.map(pauseKey));
+    if (!before.some((pause) => pause.tenant !== undefined && !known.has(pauseKey(pause)))) return;
+    this.#comeBack();
+    this.#comeBackLater();
+  }
+
+  /** Makes runs due that pauses of their tenants have set aside, and that were resumed. */
+  #comeBack(): void {
+    const { store, logger } = this.#worker;
+    const comeBack = async (): Promise<void> => {
+      let back = 0;
+      for (let more = 1; more > 0 && this.#isTaking; back += more) more = await store.comeBack(BACK_AT_ONCE);
+      if (back > 0) this.lookForWork();
+    };
+    const coming = (this.#comingBack ?? Promise.resolve()).then(comeBack).catch((error: unknown) => {
+      logger.error("The store failed to make runs due that were resumed. It is tried again later.", { error });
+      this.#comeBackLater();
+    });
+    this.#comingBack = endOf(logger, coming);
+  }
+
+  #comeBackLater(): void {
+    if (!this.#isTaking) return;
+    const { clock, settings } = this.#worker;
+    this.#clearBack?.();
+    this.#clearBack = clock.setTimeout(() => this.#comeBack(), settings.leaseMs);
+  }
+
   #askIn(delayMs: number): void {
     this.#clearTimer?.();
     this.#clearTimer = this.#worker.clock.setTimeout(() => {
@@ -248,6 +316,7 @@ export class Asking {
     const limited = new Map<string, Question>();
     const others: AgentVersion[] = [];
     for (const version of registry.versions) {
+      if (this.#pauses.cover(version)) continue;
       const name = version.agent_name;
       const { concurrency } = registry.find(name, version.version ?? undefined)?.options ?? {};
       if (concurrency?.per !== "process") others.push(version);
@@ -267,6 +336,7 @@ export class Asking {
     let waitMs = 0;
     let page = FIRST_PAGE;
     try {
+      await this.#pauses.ready();
       while (this.#areDue && this.#room > 0) {
         await this.#lease.renewBeforeTaking();
         this.#isDue = false;
@@ -324,7 +394,8 @@ export class Asking {
     const cancelledForMs = name === undefined ? settings.leaseMs : undefined;
     const unusedForMs = name === undefined && this.#freesSlots() ? settings.leaseMs : undefined;
     return runs.expect(limit, async () => {
-      const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs, unusedForMs });
+      const onPauses = (pauses: readonly Pause[]): void => this.#pauses.onRead(pauses);
+      const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs, unusedForMs, onPauses });
       const lost = taken.filter(isLost).length;
       if (lost > 0) logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
       for (const found of taken) inBackground(logger, this.#loader.begin(found));

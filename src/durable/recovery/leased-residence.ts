@@ -304,6 +304,7 @@ export class LeasedResidence implements Residence, Followed {
     else if (event === "readers") this.#onReaders();
     else if (event === "gone") this.#onGone();
     else if (event === "crowded") this.residency.evict();
+    else if (event === "paused") inBackground(this.#owner.worker.logger, this.#leavePaused());
     else if (event === "step ended") {
       if (this.run.durable) this.residency.settleOwner();
       this.#owner.worker.onRoom();
@@ -365,6 +366,12 @@ export class LeasedResidence implements Residence, Followed {
     this.run.slot?.onCommit(false);
     this.onWoken();
     this.run.settleActivity();
+  }
+
+  /** Leaves a paused run to the store, where a process takes it when it is resumed. */
+  async #leavePaused(): Promise<void> {
+    await this.release().catch(ignore);
+    if (!isFinal(this.log.state.status)) this.run.leave("The run is paused.", "evicted");
   }
 
   release(): Promise<void> {

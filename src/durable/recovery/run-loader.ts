@@ -5,7 +5,9 @@ import { CadenzaError } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { failureOf } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
+import { isFree } from "../../core/head.ts";
 import type { CreatedEntry, Entry } from "../../core/log.ts";
+import { ASIDE_MS } from "../../core/pauses.ts";
 import type { FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
@@ -14,6 +16,7 @@ import { createdEntry, isFinal } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
+import type { Pauses } from "../../runtime/log/pauses.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
 import { allRuns } from "../../runtime/runs/deleting.ts";
@@ -40,6 +43,10 @@ interface Untried {
   isPutOff: boolean;
 }
 
+function newUntried(): Untried {
+  return { after: undefined, tried: new RunMap(), isPutOff: false };
+}
+
 /**
  * Loads runs from the store: those that this process has taken, those that are answered or cancelled here, and blocked
  * ones when code is registered.
@@ -56,8 +63,12 @@ export class RunLoader {
   readonly #beginning = new Map<FoundRun, Promise<void>>();
   /** The agents that have blocked runs to try. */
   readonly #untried = new Map<Agent, Untried>();
+  /** The agents of which paused blocked runs were passed over. */
+  readonly #passed = new Set<Agent>();
   /** The blocked runs that leave this process, to be tried with other code. */
   readonly #leaving = new RunMap<Promise<void>>();
+  /** The place of the run that was set aside last. */
+  #lastAside = 0;
 
   constructor(worker: Worker, lease: Lease, logs: RemotePosts) {
     this.#worker = worker;
@@ -110,6 +121,10 @@ export class RunLoader {
   async #begin(found: FoundRun, how: "with inbox" | undefined): Promise<void> {
     if (found.created === null) throw found.error;
     const { key, created, head } = found;
+    if (isPaused(found, this.#worker.runs.shared.pauses)) {
+      await this.#setAside(found);
+      return;
+    }
     if (how !== undefined) await this.#worker.store.find(key, how);
     // A load that is under way may have read the run before this process became its owner.
     await this.#loading.get(key)?.catch(ignore);
@@ -122,12 +137,34 @@ export class RunLoader {
     await this.#revive(found, this.#agentOf(created), head);
   }
 
+  /**
+   * Gives back a run that was taken although it is paused. One that a pause of its tenant covers is set aside, so that `take`
+   * meets it once. These stay in the order in which they were taken.
+   */
+  async #setAside({ key, created, position, head }: StoredRun): Promise<void> {
+    const { store, runs, clock, name: owner } = this.#worker;
+    const live = runs.find(key);
+    if (live !== undefined && isFree(live.log.nextHead)) live.leave("The run is paused.", "evicted");
+    const isAside = runs.shared.pauses.setAside(created, key.tenant);
+    if (isAside) this.#lastAside = Math.max(head.due_at ?? clock.now(), this.#lastAside + 1);
+    const due_at = isAside ? ASIDE_MS + this.#lastAside : (head.due_at ?? clock.now());
+    const left: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at, holds_slot: false };
+    const write = { entries: [], head: left, takes: "all" } as const;
+    let wakes = 0;
+    for (;;) {
+      const conflict = await store.append(key, { epoch: head.epoch, position, owner, wakes }, write);
+      // The process that takes the run when it is resumed checks everything.
+      if (conflict?.conflict !== "woken") return;
+      ({ wakes } = conflict);
+    }
+  }
+
   /** The blocked runs of an agent are to be tried with the code that was just registered. */
   onRegistered(agent: Agent): void {
     const { registry } = this.#worker.runs;
     for (const other of this.#untried.keys())
       if (registry.find(other.name, other.options.version) !== other) this.#untried.delete(other);
-    this.#untried.set(agent, { after: undefined, tried: new RunMap(), isPutOff: false });
+    this.#untried.set(agent, newUntried());
     for (const run of this.#worker.runs) {
       const isMeant = this.#agentOf(createdEntry(run.log.state)) === agent;
       if (isMeant && run.residence?.phase === "blocked") this.#leave(run);
@@ -143,6 +180,13 @@ export class RunLoader {
       this.#leaving.delete(key);
     });
     this.#leaving.set(key, leaving);
+  }
+
+  /** The pauses have changed. Blocked runs that were passed over may be tried. */
+  onPauses(): void {
+    for (const agent of this.#passed) if (!this.#untried.has(agent)) this.#untried.set(agent, newUntried());
+    this.#passed.clear();
+    this.retry();
   }
 
   /** Whether blocked runs are to be tried as soon as there is room. */
@@ -185,6 +229,10 @@ export class RunLoader {
   async tryBlocked(room: () => number): Promise<void> {
     for (const [agent, untried] of this.#untried) {
       if (untried.isPutOff) continue;
+      if (this.#worker.runs.shared.pauses.cover({ agent_name: agent.name, version: agent.options.version })) {
+        untried.isPutOff = true;
+        continue;
+      }
       try {
         if (await this.#tryInTurn(agent, untried, room)) this.#untried.delete(agent);
       } catch (error) {
@@ -198,7 +246,8 @@ export class RunLoader {
   }
 
   /** Whether all blocked runs of the agent have been tried. */
-  async #tryInTurn({ name, options }: Agent, untried: Untried, room: () => number): Promise<boolean> {
+  async #tryInTurn(agent: Agent, untried: Untried, room: () => number): Promise<boolean> {
+    const { name, options } = agent;
     const { store } = this.#worker;
     const agents = [{ agent_name: name, version: options.version ?? null }];
     while (room() > 0 && !this.#worker.isClosed) {
@@ -206,7 +255,8 @@ export class RunLoader {
       const page = await store.blocked({ agents, limit, after: untried.after });
       for (const found of page) {
         if (room() <= 0 || this.#worker.isClosed) return false;
-        if (found.created !== null && !untried.tried.has(found.key)) await this.#tryOnce(found);
+        if (found.created !== null && isPaused(found, this.#worker.runs.shared.pauses)) this.#passed.add(agent);
+        else if (found.created !== null && !untried.tried.has(found.key)) await this.#tryOnce(found);
         untried.after = found.key;
       }
       if (page.length < limit) return true;
@@ -283,6 +333,10 @@ export class RunLoader {
     if (live !== undefined) return live;
     const stored = await this.#worker.store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    const { pauses } = this.#worker.runs.shared;
+    // A run that shows a question is loaded all the same: this process validates the answer.
+    if (isPaused(stored, pauses) && (stored.head.status !== "awaiting" || stored.head.blocked !== null))
+      return undefined;
     if (stored.head.blocked?.newer === true) return this.#tryAgain(stored);
     const agent = this.#agentOf(stored.created);
     if (stored.head.blocked !== null) {
@@ -531,6 +585,15 @@ export class RunLoader {
     }
     return undefined;
   }
+}
+
+/**
+ * Whether a pause covers a run. One that is being cancelled, or is only taken to end it, is not paused: it stays as it is
+ * otherwise, until it is resumed.
+ */
+export function isPaused({ key, created, head }: StoredRun, pauses: Pauses): boolean {
+  if (head.status === "cancelling" || !pauses.cover(created, key.tenant)) return false;
+  return created.durable === true || isNew(head);
 }
 
 /** A run that was to begin later, or in another process than the one that accepted it, has begun in no process. */

@@ -1,8 +1,10 @@
+import { ASIDE_MS } from "../../core/pauses.ts";
 import type { RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
 import { isFinal } from "../../core/state.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../../runtime/log/store-failures.ts";
 import type { Waker } from "./options.ts";
+import { isPaused } from "./run-loader.ts";
 import type { Worker } from "./worker.ts";
 
 /** When to look again at a run that another process owns, or that cannot begin here now, in milliseconds. */
@@ -116,7 +118,8 @@ export class Wakeups {
     // An owner does all that is to be done.
     if (stored === undefined || stored.head.owner !== null) return;
     const { head, created } = stored;
-    const { due_at } = head;
+    // What a pause has set aside is found by a scan when it has come back.
+    const due_at = head.due_at !== null && head.due_at >= ASIDE_MS ? null : head.due_at;
     // The wake-up that has brought the run here is used again.
     if (this.#settle(key, due_at ?? undefined) || due_at === null) return;
     const { agent_name, version = null } = created;
@@ -144,14 +147,15 @@ export class Wakeups {
 
   /** Begins work on a run, or says when to look at it again. */
   async #begin(key: RunKey): Promise<number | undefined | typeof working> {
-    const { store, name, runs, clock } = this.#worker;
+    const { store, name, runs, clock, settings } = this.#worker;
     const stored = await store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     const { created, head } = stored;
     const { owner, due_at } = head;
-    if (owner === null && due_at === null) return undefined;
+    if (owner === null && (due_at === null || due_at >= ASIDE_MS)) return undefined;
     if (owner === null && due_at !== null && due_at > clock.now()) return due_at;
     if (runs.registry.find(created.agent_name, created.version) === undefined) return this.#laterAndLater(key, due_at);
+    if (owner !== name && isPaused(stored, runs.shared.pauses)) return this.#in(settings.scanMs);
     if (owner !== name) {
       const hasBegun = this.#room() > 0 && (await this.#claimAndBegin(stored));
       if (!hasBegun) return this.#in(SOON_MS);

@@ -124,9 +124,9 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   /** For the entries of this package. */
   get [insideKey](): Inside {
-    const { store, isClosed } = this.#runs.shared;
+    const { store, pauses, isClosed } = this.#runs.shared;
     const { feed, onAudit: audit, perTenant } = this.#settings;
-    return { store, registry: this.#registry, feed, audit, isClosed, readersPerTenant: perTenant.readers };
+    return { store, registry: this.#registry, feed, pauses, audit, isClosed, readersPerTenant: perTenant.readers };
   }
 
   /** The clock of the runtime. */

@@ -103,7 +103,7 @@ export class Forks {
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
     const entries = forkedLog(first, log, origin.position, runId);
     try {
-      if (!this.#runs.begins(agent)) {
+      if (!this.#runs.begins(agent, key.tenant)) {
         if (this.#runs.shared.isClosed) throw closedError();
         const { idempotencyKey } = given;
         const { concurrency } = agent.options;

@@ -1,5 +1,6 @@
 import type { Store } from "../../core/ports.ts";
 import type { Registry } from "../agent/registry.ts";
+import type { Pauses } from "../log/pauses.ts";
 import type { Feed } from "../log/watch.ts";
 import type { Audit } from "../runs/audit.ts";
 
@@ -8,6 +9,7 @@ export interface Inside {
   readonly store: Store;
   readonly registry: Registry;
   readonly feed: Feed;
+  readonly pauses: Pauses;
   /** Undefined: the application wants no records. */
   readonly audit: Audit | undefined;
   /** Whether the runtime is being closed, or is closed. */

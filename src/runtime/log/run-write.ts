@@ -82,6 +82,7 @@ export type ResidenceEvent =
   | "step ended"
   | "gone"
   | "crowded"
+  | "paused"
   | { readonly subRun: string; readonly activity: SubRunActivity | undefined }
   | { readonly redoes: readonly Entry[] };
 

@@ -5,6 +5,7 @@ import type { Clock, Logger, RunKey, Store } from "../../core/ports.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
 import { withCarrier } from "../agent/interceptors.ts";
 import type { MessageLimits } from "./part-size.ts";
+import { Pauses } from "./pauses.ts";
 import { Slots } from "./run-slot.ts";
 import type { StoreClock } from "./store-clock.ts";
 import { holdOpen } from "./system.ts";
@@ -38,6 +39,7 @@ export class SharedByRuns {
   readonly logger: Logger;
   readonly settings: ExecutionSettings;
   readonly slots = new Slots();
+  readonly pauses: Pauses;
   readonly figures = new RunFigures();
   /** Tells runs what those that they have started have done. */
   readonly telling = new OneByOne();
@@ -64,6 +66,7 @@ export class SharedByRuns {
     this.logger = logger;
     this.settings = settings;
     this.pacer = new Pacer(clock);
+    this.pauses = new Pauses(store, clock, logger);
     const flush = (shared: SharedByRuns): void => shared.#flush();
     // Also where the clock fails to give a turn.
     this.#onTurn = contained(this, flush, flush);

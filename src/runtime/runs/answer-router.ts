@@ -380,6 +380,7 @@ function take(
   if (log.lost || execution.over) return withoutQuestion(run, answer);
   if (run.shared.isClosed) throw closedError();
   const command = replyCommand(answer, shared.clock.now());
+  run.holdIfPaused();
   const decision = log.decide(command);
   if (isRefusal(decision)) throw replyRefusedError(decision, log.state, await_id);
   const [entry] = decision;

@@ -9,7 +9,7 @@ import type { JsonValue } from "../../protocol/json.ts";
 import { isNotAdmitted } from "../agent/answer.ts";
 
 /** What `onAudit` gets: a call that changes something, or a request that was refused for want of rights. */
-export type AuditRecord = AuditedCall | AuditedRefusal;
+export type AuditRecord = AuditedCall | AuditedRefusal | AuditedPause;
 
 /** A call that changes something: who made it, and what came of it. */
 export interface AuditedCall extends AuditedObjects {
@@ -52,6 +52,25 @@ export interface AuditedRefusal extends AuditedObjects {
   readonly code: string;
 }
 
+/** A pause or a resume by an operator: who made it, and what came of it. */
+export interface AuditedPause extends AuditedObjects {
+  readonly action: "pause" | "resume";
+  /** As in {@link AuditedCall}. */
+  readonly outcome: "done" | "refused" | "unknown";
+  /** When it ended so, as a time in ISO 8601. */
+  readonly at: string;
+  /** The principal of the `Admin`, or who its caller has named. */
+  readonly by: JsonValue;
+  /** Of which tenant; null: of all. */
+  readonly tenant: string | null;
+  /** Of which version of the agent; null: the runs without a version. Left out: of all. */
+  readonly version?: string | null | undefined;
+  /** Nothing has changed: the same was paused already, or was not paused. */
+  readonly repeated?: true | undefined;
+  /** As in {@link AuditedCall}. */
+  readonly code?: CadenzaErrorCode | "internal" | undefined;
+}
+
 /** What a call or a request is about. What is not known, or does not exist, is left out. */
 export interface AuditedObjects {
   readonly run_id?: string | undefined;
@@ -75,7 +94,7 @@ export class Audit {
     this.#logger = logger;
   }
 
-  tell(told: Omit<AuditedCall, "at"> | Omit<AuditedRefusal, "at">): void {
+  tell(told: Omit<AuditedCall, "at"> | Omit<AuditedRefusal, "at"> | Omit<AuditedPause, "at">): void {
     const known = Object.entries(told).filter(([, value]) => value !== undefined);
     const record = { ...Object.fromEntries(known), at: isoTime(this.#clock.now()) } as AuditRecord;
     const { action, run_id } = told;

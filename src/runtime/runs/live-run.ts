@@ -37,7 +37,7 @@ import { onceCommitted } from "../execution/operations.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
 import { Steps } from "../execution/steps.ts";
-import { takeMail } from "../execution/wait.ts";
+import { measureAgain, takeMail } from "../execution/wait.ts";
 import type { LogSource } from "../log/event-stream.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
 import type { LogRun } from "../log/run-log.ts";
@@ -174,7 +174,9 @@ export class LiveRun implements LogRun, StepsRun {
   /** Takes a slot, or queues for one, before the agent may {@link begin}: the next run finds it taken. Undefined: the run needs none. */
   reserve(slotKey: string | undefined): void {
     this.#setSlot(slotKey);
-    if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(ignore);
+    // Paused runs wait in the order in which they were accepted.
+    if (this.#isPaused) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
+    else if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(ignore);
   }
 
   /** How long it takes until the agent may begin, in milliseconds. The store may have given the run away for that time. */
@@ -191,7 +193,8 @@ export class LiveRun implements LogRun, StepsRun {
       this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
       return;
     }
-    if (this.#slot?.isQueued === true) this.#slot.take(() => this.#startAgent());
+    if (this.#isPaused) this.#waitForResume(() => this.begin());
+    else if (this.#slot?.isQueued === true) this.#slot.take(() => this.#startAgent());
     else this.withSlot(() => this.#startAgent());
   }
 
@@ -237,7 +240,7 @@ export class LiveRun implements LogRun, StepsRun {
    * waits for its slot takes none, and one that waits for sub-runs leaves its place to them.
    */
   get isExecuted(): boolean {
-    if (this.#slot?.isQueued === true) return false;
+    if (this.#slot?.isQueued === true || this.shared.pauses.holds(this)) return false;
     const phase = this.residence?.phase ?? "live";
     if (phase !== "live") return phase !== "blocked";
     // A sub-run that is being started takes no place yet.
@@ -247,10 +250,11 @@ export class LiveRun implements LogRun, StepsRun {
 
   /**
    * Whether the agent may get what has come for it. False: no process owns the run, and this one has no room. The run is due
-   * in the store, and the process that takes it gives it what has come.
+   * in the store, and the process that takes it gives it what has come. Or the run rests, and is paused.
    */
   get mayGoOn(): boolean {
     const { store, isClosed } = this.shared;
+    if (this.#isPausedAtRest) return false;
     return !isFree(this.log.nextHead) || !store.persistent || isClosed || this.runs.capacity > 0;
   }
 
@@ -272,8 +276,45 @@ export class LiveRun implements LogRun, StepsRun {
     const { log } = this;
     const execution = this.#execution;
     if (execution === undefined || execution.isEnding || execution.isCatchingUp) return false;
-    if (log.isFailing || this.#slot?.isQueued === true) return false;
+    if (log.isFailing || this.#slot?.isQueued === true || this.shared.pauses.holds(this)) return false;
     return this.isInStep || !(isWaiting(log.state) || this.#family?.hasSubRuns === true);
+  }
+
+  /** Whether a pause covers the run. One that is being stopped is not paused. */
+  get #isPaused(): boolean {
+    const { log, shared } = this;
+    return shared.pauses.cover(createdEntry(log.state), log.key.tenant) && !isStopped(log.state);
+  }
+
+  /** Whether it is paused, and nothing of it is at work: it shows a question, or any process may go on with it. */
+  get #isPausedAtRest(): boolean {
+    if (!this.#isPaused) return false;
+    const { log, shared } = this;
+    const rests = log.state.status === "awaiting" || (shared.store.persistent && isFree(log.nextHead));
+    return (rests || shared.pauses.holds(this)) && !this.isAtWork;
+  }
+
+  /** Something comes for the run, and is decided next. If the run rests and is paused, its agent gets it when it is resumed. */
+  holdIfPaused(): void {
+    if (this.#isPausedAtRest) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
+  }
+
+  /** The pauses have changed. Time may have passed, or messages may have come, for which the run went not on. */
+  onPauses(): void {
+    if (this.#execution === undefined || this.log.lost) return;
+    measureAgain(this.#execution);
+    this.#lookAtMail();
+  }
+
+  /** Waits until the run is resumed: in the store if any process may go on with it then, or here. */
+  #waitForResume(goOn: () => void): void {
+    const { log, shared } = this;
+    const isNew = log.state.status === "created";
+    if (isNew) this.#slot?.give();
+    if (this.residence !== undefined && shared.store.persistent && (this.durable || isNew))
+      this.residence.note("paused");
+    else shared.pauses.hold(this, createdEntry(log.state), log.key, goOn);
+    this.settleActivity();
   }
 
   /** Calls the agent. An earlier execution of the run has been fenced. */
@@ -461,8 +502,13 @@ export class LiveRun implements LogRun, StepsRun {
   #lookAtMail(): void {
     if (this.#execution === undefined || this.#isMailDue || this.log.state.mail === null) return;
     this.#isMailDue = true;
+    this.holdIfPaused();
     const looked = this.shared.clock.turn().then(() => {
       this.#isMailDue = false;
+      if (this.shared.pauses.holds(this)) {
+        this.#waitForResume(() => this.#lookAtMail());
+        return;
+      }
       const phase = this.residence?.phase;
       const mayTake = phase !== "catching up" && phase !== "blocked";
       if (this.log.lost || !mayTake || this.#execution?.isStopped !== false) return;
@@ -509,6 +555,7 @@ export class LiveRun implements LogRun, StepsRun {
   #stop(): void {
     // A cancel that is not committed yet may be lost: it stops the agent when it is.
     if (this.#isCancelPending) return;
+    this.shared.pauses.letGo(this);
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
     const phase = this.residence?.phase;
     if (phase === "catching up" && this.#slot?.isQueued !== true) return;
@@ -532,12 +579,17 @@ export class LiveRun implements LogRun, StepsRun {
 
   #startAgent(): void {
     this.#clearStart = undefined;
-    if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
+    if (this.#isPaused && !this.log.lost) this.#waitForResume(() => this.begin());
+    else if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
     else this.execute();
   }
 
   withSlot(callback: () => void): void {
     if (this.log.lost || isFinal(this.log.state.status)) return;
+    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) {
+      this.#waitForResume(() => this.withSlot(callback));
+      return;
+    }
     // What continues during a question needs no slot either.
     if (this.#slot === undefined || isWaiting(this.log.state)) callback();
     else {

@@ -73,7 +73,8 @@ export class MessageRouter {
     return false;
   }
 
-  async #giveTo({ log, residence }: LiveRun, entry: ReceivedEntry): Promise<boolean> {
+  async #giveTo(run: LiveRun, entry: ReceivedEntry): Promise<boolean> {
+    const { log, residence } = run;
     const { settings } = this.#runs.shared;
     // What was sent before elsewhere comes before it.
     await residence?.sync("unless writing");
@@ -87,6 +88,7 @@ export class MessageRouter {
         checkWaiting(state.run_id, waitingMessages(state), entry.bytes ?? 0, settings);
         isNew = true;
       }
+      run.holdIfPaused();
       log.decide(command);
       // A refusal reveals the state, so the state is committed first.
       await log.acknowledge();

@@ -71,6 +71,9 @@ export class Runs implements LiveRuns {
     this.sessions = new SessionEntries(store, clock, (key) => this.find(key));
     this.#pruning = new Pruning(options);
     this.#admission = new Admission(options, shared.slots);
+    shared.pauses.onChange.push(() => {
+      for (const run of [...this]) run.onPauses();
+    });
     this.remote = engine?.(this);
     this.#pruning.start();
   }
@@ -131,7 +134,7 @@ export class Runs implements LiveRuns {
    */
   create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | RunElsewhere> {
     const agent = this.registry.get(request.agent_name);
-    const ready = this.shared.clock.ready();
+    const ready = this.shared.clock.ready() ?? this.shared.pauses.ready();
     if (ready !== undefined) return ready.then(() => this.create(request));
     const checked = checkInput(agent, request.input, this.shared);
     return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
@@ -141,13 +144,15 @@ export class Runs implements LiveRuns {
     this.#admit(agent, request.tenant);
     const { session_id, idempotencyKey, session } = request;
     const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
-    if (isPlain && this.begins(agent)) return { run: this.#accept({ agent, request, runId: this.ids.uuid() }) };
+    if (isPlain && this.begins(agent, request.tenant))
+      return { run: this.#accept({ agent, request, runId: this.ids.uuid() }) };
     return this.#createWithCare(agent, request);
   }
 
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined> {
     const agent = this.registry.get(request.agent_name);
-    if (!this.registry.executes(agent)) return this.#handOver({ agent, request, runId, parent });
+    if (!this.registry.executes(agent) || this.#isLeft(agent, request.tenant))
+      return this.#handOver({ agent, request, runId, parent });
     this.#checkLiveRuns(request.tenant);
     return this.#accept({ agent, request, runId, parent });
   }
@@ -239,6 +244,7 @@ export class Runs implements LiveRuns {
     this.#apart.delete(key);
     this.#waiting.delete(run);
     this.#idle.delete(run);
+    this.shared.pauses.forget(run);
     this.#pruning.onEnded(key.tenant);
     this.shared.onProgress?.();
   }
@@ -280,7 +286,7 @@ export class Runs implements LiveRuns {
 
   #admit(agent: Agent, tenant: string): void {
     if (this.shared.isClosed) throw closedError();
-    if (this.begins(agent)) this.#checkLiveRuns(tenant);
+    if (this.begins(agent, tenant)) this.#checkLiveRuns(tenant);
   }
 
   /** Runs that the store has given to this process, and idle ones, do not count. Those that were answered here do. */
@@ -291,11 +297,19 @@ export class Runs implements LiveRuns {
 
   /**
    * Whether new runs of an agent begin in this process as soon as they are accepted. Those that need a slot of the store
-   * are taken from it, by this process or another one, in the order in which they were accepted.
+   * are taken from it, by this process or another one, in the order in which they were accepted. So are paused ones.
    */
-  begins(agent: Agent): boolean {
+  begins(agent: Agent, tenant: string): boolean {
     const sharesSlots = this.remote !== undefined && this.shared.store.persistent;
-    return this.registry.executes(agent) && !(sharesSlots && isCountedByStore(agent.options.concurrency));
+    if (!this.registry.executes(agent) || this.#isLeft(agent, tenant)) return false;
+    return !(sharesSlots && isCountedByStore(agent.options.concurrency));
+  }
+
+  /** Whether new runs of an agent are paused, and left to the store until they are resumed. */
+  #isLeft({ name, options }: Agent, tenant: string): boolean {
+    const { store, pauses } = this.shared;
+    if (this.remote === undefined || !store.persistent) return false;
+    return pauses.cover({ agent_name: name, version: options.version }, tenant);
   }
 
   #accept(parts: NewRunParts): LiveRun {
@@ -366,7 +380,7 @@ export class Runs implements LiveRuns {
     this.#admit(agent, tenant);
     const parts: NewRunParts = { agent, request, runId, session };
     try {
-      if (!this.begins(agent)) {
+      if (!this.begins(agent, tenant)) {
         await this.#handOver(parts);
         const of = { agent_name: agent.name, session_id: request.session_id ?? runId };
         return { elsewhere: { tenant, run_id: runId }, of };

@@ -43,6 +43,8 @@ describe("a store that answers late", () => {
       yield "shown";
       await never();
     });
+    // From the first run on the pauses of a persistent store are known.
+    await runtime.register("first", () => undefined).createRun({ agent_name: "first", input: "" });
     const creating = runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
     const [run] = await runtime.listRuns();
     expect(run?.run_id).toBe((await creating).run_id);

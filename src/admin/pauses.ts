@@ -1,0 +1,66 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Pause, PausedRuns } from "../core/pauses.ts";
+import type { Store } from "../core/ports.ts";
+import { isoTime } from "../core/time.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import { badArgument, checkKeys, checkObject, checkText } from "../runtime/agent/check.ts";
+
+/** Which runs to pause or to resume: those that match everything that is named. An agent or a tenant is named. */
+export interface AdminPauseQuery extends PausedRuns {
+  /** Who asks for it: JSON, which `pauses` and `onAudit` have as `by`. Default: the principal of the `Admin`. */
+  readonly by?: JsonValue | undefined;
+}
+
+/** A pause: what it names, since when, and who has asked for it. */
+export interface AdminPause extends PausedRuns {
+  readonly since: string;
+  /** Null: it is not known. */
+  readonly by: JsonValue;
+}
+
+/** How many pauses there may be: each process knows all of them. */
+const MAX_PAUSES = 1_000;
+/** How many runs come back in one statement. */
+const BACK_AT_ONCE = 1_000;
+
+/** Reads which runs are meant. Throws `invalid_argument`, also if neither an agent nor a tenant is named. */
+export function readPauseQuery(query: AdminPauseQuery): {
+  readonly runs: PausedRuns;
+  readonly by: JsonValue | undefined;
+} {
+  checkObject("query", query);
+  checkKeys("query", query, ["agent_name", "version", "tenant", "by"]);
+  const { agent_name, version, tenant, by } = query;
+  if (agent_name === undefined && tenant === undefined)
+    throw badArgument("query", "an `agent_name`, a `tenant`, or both", query);
+  if (agent_name !== undefined) checkText("query.agent_name", agent_name);
+  if (version !== undefined && agent_name === undefined)
+    throw badArgument("query.version", "an `agent_name` beside it", version);
+  if (version !== undefined && version !== null) checkText("query.version", version);
+  if (tenant !== undefined && typeof tenant !== "string") throw badArgument("query.tenant", "a string", tenant);
+  const runs: PausedRuns = {
+    ...(agent_name !== undefined && { agent_name }),
+    ...(version !== undefined && { version }),
+    ...(tenant !== undefined && { tenant }),
+  };
+  return { runs, by };
+}
+
+/** Whether the runs were not paused before. */
+export async function pauseRuns(store: Store, runs: PausedRuns, by: JsonValue): Promise<boolean> {
+  const { length } = await store.pauses();
+  if (length >= MAX_PAUSES)
+    throw new CadenzaError("limit_reached", `There are ${length} pauses already. Resume what needs none.`);
+  return store.pause(runs, by);
+}
+
+/** Whether the runs were paused before. What was set aside has come back then, also after an earlier call that was interrupted. */
+export async function resumeRuns(store: Store, runs: PausedRuns): Promise<boolean> {
+  const isResumed = await store.resume(runs);
+  while ((await store.comeBack(BACK_AT_ONCE)) > 0);
+  return isResumed;
+}
+
+export function adminPause({ at, ...pause }: Pause): AdminPause {
+  return { ...pause, since: isoTime(at) };
+}

@@ -1,0 +1,338 @@
+import type { AgentRuntime, AuditRecord } from "cadenza";
+import { createAdmin } from "cadenza/admin";
+import { describe, expect, it } from "vitest";
+import type { Replica } from "../../harness/world/replicas.ts";
+import { inMemory, onFile } from "../../harness/world/replicas.ts";
+
+/** By then each process knows of a pause or a resume: `scanMs` and a second. */
+const KNOWN_MS = 1_100;
+
+function registerAll(runtime: AgentRuntime, began: string[] = []): void {
+  for (const version of ["1", "2"])
+    runtime.register("agent", { durable: true, version }, async (input, { ask, step }) => {
+      const name = input[0]?.parts[0]?.content ?? "";
+      await step("begin", () => void began.push(name));
+      return name.startsWith("asks") ? JSON.stringify(await ask("Well?")) : name;
+    });
+  runtime.register("other", { durable: true }, (input) => input[0]?.parts[0]?.content);
+  runtime.register("plain", async (_input, { ask }) => JSON.stringify(await ask("Well?")));
+}
+
+const create = async (runtime: Pick<AgentRuntime, "createRun">, agent_name: string, input: string): Promise<string> =>
+  (await runtime.createRun({ agent_name, input, mode: "async" })).run_id;
+
+const answer = (run_id: string) =>
+  ({
+    run_id,
+    await_resume: { type: "message", message: { role: "user", parts: [{ content: "yes" }] } },
+    mode: "async",
+  }) as const;
+
+describe.each([
+  ["in memory", () => inMemory()],
+  ["on a file", () => onFile()],
+] as const)("pauses, of processes %s", (_where, open) => {
+  const begin = () => {
+    const processes = open();
+    const began: string[] = [];
+    const start = (): Replica => {
+      const process = processes.start();
+      registerAll(process.runtime, began);
+      return process;
+    };
+    const { clock } = processes;
+    const statusOf = async ({ runtime }: Replica, run_id: string, tenant = "") =>
+      (await runtime.scope({ tenant }).getRun(run_id)).status;
+    return { start, clock, began, statusOf };
+  };
+
+  it("a run of a paused agent is begun nowhere until it is resumed, also after a restart, and then all go on in order", async () => {
+    const { start, clock, began, statusOf } = begin();
+    const [first, second] = [start(), start()];
+    expect(await createAdmin(first.runtime).pause({ agent_name: "agent" })).toEqual({ changed: true });
+    await clock.advance(KNOWN_MS);
+    const runs = [
+      await create(first.runtime, "agent", "a"),
+      await create(second.runtime, "agent", "b"),
+      await create(first.runtime, "agent", "c"),
+    ];
+    const other = await create(second.runtime, "other", "free");
+    await clock.advance(KNOWN_MS);
+    for (const run of runs) expect(await statusOf(second, run)).toBe("created");
+    expect(await statusOf(second, other)).toBe("completed");
+    first.kill();
+    second.kill();
+    const third = start();
+    runs.push(await create(third.runtime, "agent", "d"));
+    await clock.advance(3_000);
+    expect(began).toEqual([]);
+    expect(await createAdmin(third.runtime).backlog()).toMatchObject([
+      { agent_name: "agent", version: "2", due: 4, paused: true },
+    ]);
+    expect(await createAdmin(third.runtime).resume({ agent_name: "agent" })).toEqual({ changed: true });
+    await clock.advance(KNOWN_MS);
+    expect(began).toEqual(["a", "b", "c", "d"]);
+    for (const run of runs) expect(await statusOf(third, run)).toBe("completed");
+  });
+
+  it("a run of a paused version waits, and runs of other versions and of no version go on", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ agent_name: "agent", version: "1" });
+    await admin.pause({ agent_name: "agent", version: null });
+    const run = await create(first.runtime, "agent", "x");
+    await clock.advance(100);
+    await admin.pause({ agent_name: "agent", version: "2" });
+    const paused = await create(first.runtime, "agent", "y");
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, run)).toBe("completed");
+    expect(await statusOf(first, paused)).toBe("created");
+    expect(await admin.pauses()).toMatchObject([{ version: "1" }, { version: null }, { version: "2" }]);
+  });
+
+  it("a run of a paused tenant is set aside once, and goes on when the tenant is resumed", async () => {
+    const { start, clock, began, statusOf } = begin();
+    const [first, second] = [start(), start()];
+    await createAdmin(first.runtime).pause({ tenant: "acme" });
+    await clock.advance(KNOWN_MS);
+    const acme = second.runtime.scope({ tenant: "acme" });
+    const runs: string[] = [];
+    for (const name of ["a", "b", "c"]) runs.push(await create(acme, "agent", name));
+    const free = await create(second.runtime, "agent", "free");
+    await clock.advance(KNOWN_MS);
+    expect(began).toEqual(["free"]);
+    expect(await statusOf(second, free)).toBe("completed");
+    const heads = await Promise.all(runs.map((run_id) => second.store.find({ tenant: "acme", run_id })));
+    await clock.advance(5_000);
+    expect(await Promise.all(runs.map((run_id) => second.store.find({ tenant: "acme", run_id })))).toEqual(heads);
+    first.kill();
+    await createAdmin(second.runtime).resume({ tenant: "acme" });
+    await clock.advance(KNOWN_MS);
+    expect(began).toEqual(["free", "a", "b", "c"]);
+    for (const run of runs) expect(await statusOf(second, run, "acme")).toBe("completed");
+  });
+
+  it("an agent of a tenant is paused alone", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    await createAdmin(first.runtime).pause({ agent_name: "agent", tenant: "acme" });
+    const acme = first.runtime.scope({ tenant: "acme" });
+    const runs = [await create(acme, "agent", "a"), await create(acme, "other", "b")];
+    const free = await create(first.runtime, "agent", "c");
+    await clock.advance(KNOWN_MS);
+    const statuses = await Promise.all(runs.map((run) => statusOf(first, run, "acme")));
+    expect([...statuses, await statusOf(first, free)]).toEqual(["created", "completed", "completed"]);
+  });
+
+  it.each(["agent", "tenant"] as const)(
+    "a run of a paused %s that is answered has its answer, and goes on when it is resumed",
+    async (what) => {
+      const { start, clock, statusOf } = begin();
+      const first = start();
+      const scope = first.runtime.scope({ tenant: "acme" });
+      const run = await create(scope, "agent", "asks");
+      const plain = await create(scope, "plain", "");
+      await clock.advance(500);
+      expect(await statusOf(first, run, "acme")).toBe("awaiting");
+      const admin = createAdmin(first.runtime);
+      const queries = what === "tenant" ? [{ tenant: "acme" }] : [{ agent_name: "agent" }, { agent_name: "plain" }];
+      for (const query of queries) await admin.pause(query);
+      await scope.resume(answer(run));
+      await scope.resume(answer(plain));
+      await clock.advance(5_000);
+      expect(await statusOf(first, run, "acme")).toBe("in-progress");
+      expect(await statusOf(first, plain, "acme")).toBe("in-progress");
+      for (const query of queries) await admin.resume(query);
+      await clock.advance(KNOWN_MS);
+      expect(await statusOf(first, run, "acme")).toBe("completed");
+      expect(await statusOf(first, plain, "acme")).toBe("completed");
+    },
+  );
+
+  it.each(["created", "awaiting", "answered"] as const)("a paused run that is %s can be cancelled", async (which) => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    const admin = createAdmin(first.runtime);
+    const pause = async (): Promise<void> => {
+      await admin.pause({ agent_name: "agent" });
+      await clock.advance(KNOWN_MS);
+    };
+    if (which === "created") await pause();
+    const run = await create(first.runtime, "agent", "asks");
+    await clock.advance(KNOWN_MS);
+    if (which !== "created") await pause();
+    if (which === "answered") await first.runtime.resume(answer(run));
+    await clock.advance(KNOWN_MS);
+    await first.runtime.cancel(run);
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, run)).toBe("cancelled");
+  });
+
+  it("a run at work goes on to its next rest, and a question expires when the run is resumed", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    first.runtime.register("slow", { durable: true }, async (_input, { ask, step }) => {
+      await step("work", () => new Promise<void>((resolve) => clock.setTimeout(resolve, 3_000)));
+      return JSON.stringify(await ask("Well?", { timeoutMs: 1_000, default: { n: 1 } }));
+    });
+    const run = await create(first.runtime, "slow", "");
+    await clock.advance(500);
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ agent_name: "slow" });
+    await clock.advance(3_000);
+    expect(await statusOf(first, run)).toBe("awaiting");
+    await clock.advance(10_000);
+    expect(await statusOf(first, run)).toBe("awaiting");
+    await admin.resume({ agent_name: "slow" });
+    await clock.advance(KNOWN_MS);
+    const { status, output } = await first.runtime.getRun(run);
+    expect([status, output[0]?.parts[0]?.content]).toEqual(["completed", '{"n":1}']);
+  });
+
+  it("a sleep ends, and a message is received, when the run is resumed", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    first.runtime.register("waits", { durable: true }, async (_input, { sleep, receive }) => {
+      await sleep(1_000);
+      return JSON.stringify(await receive("news"));
+    });
+    const sleeping = await create(first.runtime, "waits", "");
+    await clock.advance(500);
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ agent_name: "waits" });
+    await first.runtime.send({ to: sleeping, name: "news", data: 1 });
+    await clock.advance(5_000);
+    expect(await statusOf(first, sleeping)).toBe("in-progress");
+    await admin.resume({ agent_name: "waits" });
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, sleeping)).toBe("completed");
+  });
+
+  it("a paused sub-run waits, and so does its parent", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    first.runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("other", "done")).status);
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ agent_name: "other" });
+    const parent = await create(first.runtime, "parent", "");
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, parent)).toBe("in-progress");
+    await admin.resume({ agent_name: "other" });
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, parent)).toBe("completed");
+  });
+
+  it("a paused version leaves the slot that it shares to the others", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    for (const version of ["1", "2"])
+      first.runtime.register(
+        "narrow",
+        { durable: true, version, concurrency: { max: 1 } },
+        async (_input, { ask, step }) => {
+          await ask("Well?");
+          await step("work", () => 1);
+        },
+      );
+    first.runtime.register(
+      "narrow",
+      { durable: true, version: "1", concurrency: { max: 1 }, replace: true },
+      () => "one",
+    );
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ agent_name: "narrow", version: "1" });
+    const held = await Promise.all([1, 2, 3].map(() => create(first.runtime, "narrow", "")));
+    first.runtime.register(
+      "narrow",
+      { durable: true, version: "2", concurrency: { max: 1 }, replace: true },
+      () => "two",
+    );
+    const free = await create(first.runtime, "narrow", "");
+    await clock.advance(5_000);
+    expect(await Promise.all(held.map((run) => statusOf(first, run)))).toEqual(["created", "created", "created"]);
+    expect(await statusOf(first, free)).toBe("completed");
+    await admin.resume({ agent_name: "narrow", version: "1" });
+    await clock.advance(KNOWN_MS);
+    expect(await Promise.all(held.map((run) => statusOf(first, run)))).toEqual(["completed", "completed", "completed"]);
+  });
+
+  it("the runs of a paused tenant leave the slot that they share with other tenants", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    first.runtime.register("narrow", { durable: true, concurrency: { max: 1 } }, () => "done");
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ tenant: "acme" });
+    const acme = first.runtime.scope({ tenant: "acme" });
+    const held = await Promise.all([1, 2, 3].map(() => create(acme, "narrow", "")));
+    const free = await create(first.runtime, "narrow", "");
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, free)).toBe("completed");
+    expect(await Promise.all(held.map((run) => statusOf(first, run, "acme")))).toEqual([
+      "created",
+      "created",
+      "created",
+    ]);
+    await admin.resume({ tenant: "acme" });
+    await clock.advance(KNOWN_MS);
+    expect(await Promise.all(held.map((run) => statusOf(first, run, "acme")))).toEqual([
+      "completed",
+      "completed",
+      "completed",
+    ]);
+  });
+});
+
+it("a process that takes a run of a tenant that was just resumed gives it back, and it comes back", async () => {
+  const processes = inMemory();
+  const first = processes.start();
+  registerAll(first.runtime);
+  const second = processes.start();
+  registerAll(second.runtime);
+  await createAdmin(first.runtime).pause({ tenant: "acme" });
+  await processes.clock.advance(KNOWN_MS);
+  const run = await create(second.runtime.scope({ tenant: "acme" }), "agent", "a");
+  // The other process does not know yet.
+  await first.store.resume({ tenant: "acme" });
+  await processes.clock.advance(KNOWN_MS);
+  expect((await first.runtime.scope({ tenant: "acme" }).getRun(run)).status).toBe("completed");
+});
+
+it("onAudit gets each pause and each resume", async () => {
+  const records: AuditRecord[] = [];
+  const { runtime } = inMemory().start({ onAudit: (record) => void records.push(record) });
+  const admin = createAdmin(runtime, { principal: { user: "ann" } });
+  await admin.pause({ agent_name: "agent", version: null });
+  expect(await admin.pause({ agent_name: "agent", version: null, by: "ben" })).toEqual({ changed: false });
+  await admin.resume({ agent_name: "agent", version: null });
+  expect(await admin.resume({ tenant: "acme" })).toEqual({ changed: false });
+  expect(records).toMatchObject([
+    { action: "pause", outcome: "done", agent_name: "agent", version: null, tenant: null, by: { user: "ann" } },
+    { action: "pause", repeated: true, by: "ben" },
+    { action: "resume", outcome: "done", by: { user: "ann" } },
+    { action: "resume", repeated: true, tenant: "acme" },
+  ]);
+  expect(records[0]).not.toHaveProperty("repeated");
+});
+
+it.each([
+  [{}, "query: expected an `agent_name`, a `tenant`, or both"],
+  [{ version: "1", tenant: "a" }, "query.version: expected an `agent_name` beside it"],
+  [{ agent_name: "" }, "query.agent_name"],
+  [{ tenant: 1 as never }, "query.tenant"],
+  [{ agent: "a" } as never, "agent"],
+])("the query %j is refused", async (query, message) => {
+  const { runtime } = inMemory().start();
+  for (const call of ["pause", "resume"] as const)
+    await expect(createAdmin(runtime)[call](query)).rejects.toMatchObject({
+      code: "invalid_argument",
+      message: expect.stringContaining(message),
+    });
+});
+
+it("what was made of a store alone pauses nothing", async () => {
+  const { store } = inMemory().start();
+  const admin = createAdmin({ store });
+  await expect(admin.pause({ agent_name: "a" })).rejects.toMatchObject({ code: "invalid_argument" });
+  expect(await admin.pauses()).toEqual([]);
+});
