@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { FiguresEvent } from "../inspector/api.ts";
 import { useFeed } from "./feed.ts";
 import { hrefTo, hrefToRun } from "./place.ts";
-import { addressOf } from "./server.ts";
+import { act, addressOf, messageOf, start } from "./server.ts";
 import { Age, duration, Notice } from "./words.tsx";
 
 /** How many figures of each kind are kept, one a second. */
@@ -82,17 +82,54 @@ function Spark({ values }: { readonly values: readonly number[] }) {
   );
 }
 
-function Tables({ figures: { versions, backlog, lines, workers, stats } }: { readonly figures: FiguresEvent }) {
+/** Pauses a version of an agent, or resumes it. */
+function PauseButton({
+  agent_name,
+  version,
+  isPaused,
+}: Pick<FiguresEvent["versions"][number], "agent_name" | "version"> & { readonly isPaused: boolean }) {
+  const [said, setSaid] = useState("");
+  if (start.value?.may_write !== true) return <>{isPaused ? "paused" : ""}</>;
+  const change = (): void =>
+    void act(isPaused ? "resume" : "pause", { agent_name, version }).then(
+      () => setSaid(""),
+      (error: unknown) => setSaid(messageOf(error)),
+    );
+  return (
+    <>
+      <button type="button" class="quiet" onClick={change}>
+        {isPaused ? "Resume" : "Pause"}
+      </button>
+      {said !== "" && <span role="alert"> {said}</span>}
+    </>
+  );
+}
+
+function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } }: { readonly figures: FiguresEvent }) {
   return (
     <>
       <h2>Agents</h2>
       <div class="wide">
         <table>
           <Heads
-            names={["Agent", "Version", "Code", "Live", "In progress", "Awaiting", "Due", "Waiting", "Due since"]}
+            names={[
+              "Agent",
+              "Version",
+              "Code",
+              "Live",
+              "In progress",
+              "Awaiting",
+              "Due",
+              "Waiting",
+              "Due since",
+              "Paused",
+            ]}
           />
           <tbody>
             {versions.map(({ agent_name, version, code, total, live }) => {
+              const isPaused = pauses.some(
+                (pause) => pause.agent_name === agent_name && pause.version === version && pause.tenant === undefined,
+              );
               const queue = backlog.find((one) => one.agent_name === agent_name && one.version === version);
               return (
                 <tr key={`${agent_name} ${version}`}>
@@ -109,12 +146,38 @@ function Tables({ figures: { versions, backlog, lines, workers, stats } }: { rea
                   <td>{queue?.due ?? 0}</td>
                   <td>{queue?.waiting ?? 0}</td>
                   <td>{queue?.since != null && <Age of={queue.since} />}</td>
+                  <td>
+                    <PauseButton agent_name={agent_name} version={version} isPaused={isPaused} />
+                  </td>
                 </tr>
               );
             })}
           </tbody>
         </table>
       </div>
+      {pauses.length > 0 && (
+        <>
+          <h2>Paused</h2>
+          <div class="wide">
+            <table>
+              <Heads names={["Agent", "Version", "Tenant", "Since", "By"]} />
+              <tbody>
+                {pauses.map(({ agent_name, version, tenant, since, by }) => (
+                  <tr key={JSON.stringify([agent_name, version, tenant])}>
+                    <th scope="row">{agent_name ?? "all agents"}</th>
+                    <td>{version === undefined ? "all" : (version ?? "none")}</td>
+                    <td>{tenant ?? "all"}</td>
+                    <td>
+                      <Age of={since} />
+                    </td>
+                    <td>{by === null ? "" : JSON.stringify(by)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
       {lines.length > 0 && (
         <>
           <h2>Waiting for slots</h2>

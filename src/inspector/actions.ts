@@ -1,3 +1,4 @@
+import { createAdmin } from "../admin/admin.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { Speaker } from "../http/claims.ts";
@@ -110,7 +111,24 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
     await scope.send({ to: run_id, name: text("name", name), data });
     return none;
   }),
+  pause: onVersion("pause"),
+  resume: onVersion("resume"),
 };
+
+/** Pauses or resumes a version of an agent, for all tenants. Who may cancel the runs of all tenants may do so. */
+function onVersion(what: "pause" | "resume"): InspectorAction {
+  return {
+    action: "cancel",
+    takes: ["agent_name", "version"],
+    act: async ({ runtime, access, body }) => {
+      const agent_name = text("agent_name", body["agent_name"]);
+      const version = body["version"] === null ? null : text("version", body["version"]);
+      const user = await askedAgain(access, { action: "cancel", agent_name });
+      if (user.tenant !== null) throw refusedTo(user, "forbidden", "The user may not pause the agents of all tenants.");
+      return createAdmin(runtime, { principal: user.principal })[what]({ agent_name, version });
+    },
+  };
+}
 
 /** Creates a run, and does not wait for it. The input of an agent with a schema is the value for that schema. */
 async function create({ runtime, access: before, body }: Deed): Promise<object> {

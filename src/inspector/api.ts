@@ -1,4 +1,5 @@
 import type { AdminTimeline } from "../admin/one-run.ts";
+import type { AdminPause } from "../admin/pauses.ts";
 import type {
   AdminBacklog,
   AdminBlocked,
@@ -29,6 +30,7 @@ import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
  *     the agent's schema; without one a text, a message or a list of messages
  *   api/answer { await_id, answer }: a text, or a value for the schema
  *   api/decline { await_id, reason? }, api/cancel { }, api/delete { }, api/send { name, data }
+ *   api/pause, api/resume { agent_name, version: text or null }, without `tenant` and `run_id`, give { changed }
  *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it
  *
  * A refusal has { code, message, data: { reason, issues? } }.
@@ -116,6 +118,7 @@ export interface FiguresEvent {
   readonly stats: RuntimeStats | null;
   readonly versions: readonly AdminVersion[];
   readonly backlog: readonly AdminBacklog[];
+  readonly pauses: readonly AdminPause[];
   /** Of the first 100 slots that runs wait for. */
   readonly lines: RuntimeStats["lines"];
   readonly workers: readonly AdminWorker[];

@@ -67,6 +67,7 @@ export function figuresFeed({ admin, runtime, clock }: Inspected): Feed {
         stats,
         versions: await admin.versions(),
         backlog: await admin.backlog(),
+        pauses: await admin.pauses(),
         lines: stats?.lines ?? (await admin.lines({ limit: MOST_LINES })).items,
         workers: await admin.workers(),
       };

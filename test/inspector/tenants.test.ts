@@ -124,6 +124,14 @@ describe("a user of one tenant", () => {
     expect(await acme.listRuns()).toHaveLength(2);
   });
 
+  it("pauses no agent, which the others have too", async () => {
+    for (const name of ["pause", "resume"])
+      expect((await blue.post(name, { agent_name: "asks", version: null })).status).toBe(403);
+    expect((await made.runtime.scope({ tenant: "acme" }).createRun({ agent_name: "asks", input: "" })).status).toBe(
+      "awaiting",
+    );
+  });
+
   it("sees no figures, processes or unregistered code, which are counted over all", async () => {
     expect((await blue.get("api/feed/figures")).status).toBe(403);
     expect(await (await blue.follow("runs")).next(made.clock)).toMatchObject({ workers: [] });
@@ -135,13 +143,31 @@ describe("a user of one tenant", () => {
 it("a user who may only look changes nothing", async () => {
   const { clock, runtime, waiting, handlerFor } = await world();
   const visitor = handlerFor({ allTenants: true, readOnly: true });
-  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send"]) {
+  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume"]) {
     const refused = await visitor.post(name, { tenant: "acme", run_id: waiting.run_id });
     expect([name, refused.status]).toEqual([name, 403]);
   }
   const log = `api/log?tenant=acme&run_id=${waiting.run_id}`;
   expect(await (await visitor.get(log)).text()).toContain(SECRET);
   await clock.settle();
+  await runtime.close({ drainMs: 0 });
+});
+
+it("a user of all tenants pauses a version of an agent, and resumes it", async () => {
+  const { clock, runtime, handlerFor } = await world();
+  const ada = handlerFor({ allTenants: true, principal: { name: "Ada" } });
+  const version = { agent_name: "asks", version: null };
+  expect(await ada.act("pause", version)).toEqual({ changed: true });
+  expect(await ada.act("pause", version)).toEqual({ changed: false });
+  const figures = await (await ada.follow("figures")).next(clock);
+  expect(figures).toMatchObject({ pauses: [{ ...version, by: { name: "Ada" } }] });
+  const { run_id } = await runtime.createRun({ agent_name: "asks", input: "", mode: "async" });
+  await clock.settle();
+  expect((await runtime.getRun(run_id)).status).toBe("created");
+  expect(await ada.act("resume", version)).toEqual({ changed: true });
+  await clock.settle();
+  expect((await runtime.getRun(run_id)).status).toBe("awaiting");
+  expect((await ada.post("pause", { version: null })).status).toBe(422);
   await runtime.close({ drainMs: 0 });
 });
 
