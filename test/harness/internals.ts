@@ -29,6 +29,7 @@ export type {
   StepEntry,
 } from "../../src/core/log.ts";
 export { resultKey } from "../../src/core/operation-keys.ts";
+export { ASIDE_MS } from "../../src/core/pauses.ts";
 export type { AgentVersion, FeedItem, Mismatch, SessionChange, SessionHead, Slot } from "../../src/core/ports.ts";
 export { project } from "../../src/core/project.ts";
 export type { MaybePromise } from "../../src/core/promises.ts";

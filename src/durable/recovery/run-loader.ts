@@ -150,13 +150,14 @@ export class RunLoader {
     const due_at = isAside ? ASIDE_MS + this.#lastAside : (head.due_at ?? clock.now());
     const left: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at, holds_slot: false };
     const write = { entries: [], head: left, takes: "all" } as const;
-    let wakes = 0;
-    for (;;) {
+    for (let wakes = 0; ; ) {
       const conflict = await store.append(key, { epoch: head.epoch, position, owner, wakes }, write);
       // The process that takes the run when it is resumed checks everything.
-      if (conflict?.conflict !== "woken") return;
+      if (conflict?.conflict !== "woken") break;
       ({ wakes } = conflict);
     }
+    // The next in line has the permit, and may be paused as well.
+    if (head.holds_slot) this.#worker.onSlotFree();
   }
 
   /** The blocked runs of an agent are to be tried with the code that was just registered. */

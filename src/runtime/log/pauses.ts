@@ -18,7 +18,7 @@ interface PausedAgent {
 interface HeldRun {
   readonly of: PausedAgent;
   readonly tenant: string;
-  /** What goes on then, in this order. */
+  /** What to call then, in this order. */
   readonly goOn: (() => void)[];
 }
 
@@ -51,7 +51,7 @@ export class Pauses {
     return this.#known;
   }
 
-  /** Whether a pause covers the runs of an agent and a version: those of a tenant, or of all tenants. */
+  /** Whether a pause covers the runs of an agent and a version, of one tenant, or else of every tenant. */
   cover({ agent_name, version = null }: PausedAgent, tenant?: string): boolean {
     if (this.#known.length === 0) return false;
     return this.#known.some((pause) =>

@@ -22,7 +22,7 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import { quoteName } from "../../harness/internals.ts";
+import { ASIDE_MS, quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
@@ -102,6 +102,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["sessionHead", () => store.sessionHead(sessionKey(1))],
     ["backlog", () => store.backlog()],
     ["lines", () => store.lines({ limit: 9 })],
+    ["comeBack", () => store.comeBack(9)],
     ["take, with nothing due", () => store.take(owner)],
     ["take, with cancelled ones", () => store.take({ ...owner, cancelledForMs: 5 })],
     ["deleteSession", () => store.deleteSession(sessionKey(2))],
@@ -184,6 +185,27 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
     await Promise.all([post(9), append(store, runKey(9), 1, write(parts("a")))]);
     await append(store, runKey(9), 2, write([ended()], { head: over() }));
     expect((await readOf(pool, name)) - before).toBeLessThan(100);
+    await store.close();
+    await pool.end();
+  });
+
+  it("runs that are set aside are in the way of no take, and of none that comes back", async () => {
+    const pool = newPool(18, { max: 1 });
+    const name = newSchema();
+    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    await create(store, 0, { head: waiting(ASIDE_MS + NOW - 1) });
+    await pool.query(
+      `INSERT INTO ${quoteName(name)}.runs (tenant, run_id, agent_name, version, session_id, slot, slot_max, status, epoch,
+         due_at, holds_slot, takeovers, position, created_at)
+       SELECT 'paused', 'aside ' || n, agent_name, version, session_id, '', 0, 'created', 1, due_at, false, 0, 1, ${NOW}
+       FROM ${quoteName(name)}.runs, generate_series(1, 5000) n`,
+    );
+    await store.pause({ tenant: "paused" }, null);
+    const before = await readOf(pool, name);
+    expect(await take(store)).toEqual([]);
+    expect(await store.comeBack(100)).toBe(1);
+    expect(await take(store)).toEqual([runId(0)]);
+    expect((await readOf(pool, name)) - before).toBeLessThan(200);
     await store.close();
     await pool.end();
   });

@@ -22,6 +22,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { firstId } from "../../../src/stores/sqlite/entries.ts";
+import { ASIDE_MS } from "../../harness/internals.ts";
 import { RecordingDatabase } from "../../harness/recording-database.ts";
 import { openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
 
@@ -312,6 +313,8 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN json_each VIRTUAL TABLE/, "the runs that a survey looks at, up to a limit"],
   [/^SCAN \(subquery-[2-9]\)$/, "the runs of a status that a survey looks at, up to a limit"],
   [/^SCAN \(subquery-1\)$/, "the runs with a label, counted up to a limit"],
+  [/^SCAN cadenza_pauses$/, "one row for each pause"],
+  [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_aside$/, "the first of the runs that are set aside"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_(by_status|due)$/, "the backlog, which counts them"],
   [/^SCAN cadenza_runs USING INDEX cadenza_runs_blocked$/, "the backlog, which counts them"],
@@ -345,6 +348,10 @@ async function askEverything(): Promise<void> {
   await store.claim(key, { epoch: 1, position: 2 }, head({ epoch: 2, owner: "dead" }));
   await look(store, key, sessionKey(1));
   store.sessionHead(sessionKey(1));
+  await create(store, RUNS + 4, { created: { version: "2" }, head: waiting(ASIDE_MS) });
+  await store.pause({ tenant: "other" }, null);
+  await store.comeBack(9);
+  await store.resume({ tenant: "other" });
   await store.makeSession(sessionKey(1), { history: [], state: null }, NOW);
   await store.putSession(sessionKey(1), { history: [], state: null }, NOW);
   store.moved([{ key, epoch: 1, position: 1 }]);
