@@ -122,7 +122,7 @@ export class Admin {
 
   /**
    * What waits, by agent and version: `due` runs wait for a worker or a slot, `waiting` ones for a time or an event, and
-   * `blocked` ones of these for other code. `paused`: a pause covers all of them.
+   * `blocked` ones of these for other code. More than 1,000 are told as 1,001. `paused`: a pause covers all of them.
    */
   async backlog(): Promise<readonly records.AdminBacklog[]> {
     const found = await this.#store.backlog();
@@ -191,7 +191,7 @@ export class Admin {
 
   /**
    * The live runs by agent, version and status, and each version that this process executes. Code may go when its
-   * `total` is 0. Ended runs are not counted here, since they need no code: `runtime.stats()` counts them by agent.
+   * `total` is 0. More than 1,000 are told as 1,001. Ended runs need no code: `runtime.stats()` counts them by agent.
    */
   async versions(): Promise<readonly records.AdminVersion[]> {
     const counted = new Map<string, records.AdminVersion>();

@@ -97,11 +97,11 @@ export interface AdminVersion {
   /** Whether this process executes it, only declares it, or has not registered it. Without a runtime it is unknown. */
   readonly code: "executed" | "declared" | "unregistered" | "unknown";
   readonly live: Readonly<Record<"created" | "in-progress" | "awaiting" | "cancelling", number>>;
-  /** The sum of `live`. At 0 no run needs the code any more. */
+  /** The sum of `live`, of which each is at most 1,001: that stands for more than 1,000. At 0 no run needs the code any more. */
   readonly total: number;
 }
 
-/** What waits for a worker or a slot, and what waits for a time or an event. */
+/** What waits for a worker or a slot, and what waits for a time or an event. Each count is at most 1,001: more than 1,000. */
 export interface AdminBacklog extends Omit<Backlog, "since"> {
   /** Since when the first due run waits; null if there is none, or it is unknown. */
   readonly since: string | null;

@@ -257,7 +257,10 @@ export interface TakeRequest {
   readonly onPauses?: ((pauses: readonly Pause[]) => void) | undefined;
 }
 
-/** The runs of one agent and version that have not ended and have no living owner. Each is counted once. */
+/**
+ * The runs of one agent and version that have not ended and have no living owner. Each is counted once, and of each kind no
+ * more than 1,001: what a count costs does not depend on how many there are.
+ */
 export interface Backlog extends AgentVersion {
   /** How many need work now, whether or not a slot is free for them. */
   readonly due: number;
@@ -274,8 +277,8 @@ export interface Backlog extends AgentVersion {
 /** How many posts in an inbox a store gives at once, but where it gives all of them. */
 export const MOST_ARRIVED = 256;
 
-/** How far a store counts the runs that wait for a slot. */
-export const COUNTED_IN_LINE = 1_001;
+/** How far a store counts live runs. This number stands for a thousand and more. */
+export const COUNTED = 1_001;
 
 /** Which lines of slots to give. */
 export interface LinesQuery {

@@ -14,7 +14,7 @@ export interface Surveys<Run, Key> {
    * one of these entries is damaged.
    */
   tails(runs: readonly Key[], count: number): MaybePromise<readonly (LogTail | undefined)[]>;
-  /** How many runs have not ended, by agent, version and status, in no particular order. */
+  /** How many runs have not ended, by agent, version and status, in no particular order. Of each no more than 1,001. */
   census(): MaybePromise<readonly LiveCount[]>;
   /** All owners that have a lease or a live run, in no particular order. Changes nothing. */
   workers(): MaybePromise<readonly WorkerLease[]>;

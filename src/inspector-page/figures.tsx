@@ -33,7 +33,7 @@ export function FiguresView() {
       <ul class="sparks">
         {lines.map(({ name, values }) => (
           <li key={name}>
-            <b>{values.at(-1)?.toLocaleString()}</b> {name}
+            <b>{shown(values.at(-1) ?? 0)}</b> {name}
             <Spark values={values} />
           </li>
         ))}
@@ -53,6 +53,11 @@ function totals({ versions, backlog, stats }: FiguresEvent): Readonly<Record<str
     "due without a worker": backlog.reduce((sum, { due }) => sum + due, 0),
     ...(stats !== null && { "queued here": stats.queued }),
   };
+}
+
+/** Of each kind no more than 1,001 runs are counted. */
+function shown(count: number): string {
+  return count > 1_000 ? "more than 1,000" : String(count);
 }
 
 function Heads({ names }: { readonly names: readonly string[] }) {
@@ -140,11 +145,11 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
                   </th>
                   <td>{version}</td>
                   <td>{code}</td>
-                  <td>{total}</td>
-                  <td>{live["in-progress"]}</td>
-                  <td>{live.awaiting}</td>
-                  <td>{queue?.due ?? 0}</td>
-                  <td>{queue?.waiting ?? 0}</td>
+                  <td>{shown(total)}</td>
+                  <td>{shown(live["in-progress"])}</td>
+                  <td>{shown(live.awaiting)}</td>
+                  <td>{shown(queue?.due ?? 0)}</td>
+                  <td>{shown(queue?.waiting ?? 0)}</td>
                   <td>{queue?.since != null && <Age of={queue.since} />}</td>
                   <td>
                     <PauseButton agent_name={agent_name} version={version} isPaused={isPaused} />
@@ -195,7 +200,7 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
                     <td>
                       {held} of {max}
                     </td>
-                    <td>{waiting > 1_000 ? "more than 1,000" : waiting}</td>
+                    <td>{shown(waiting)}</td>
                     <td>
                       <Age of={since} />
                     </td>

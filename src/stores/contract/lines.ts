@@ -1,5 +1,5 @@
 import type { RunHead, Store } from "../../core/ports.ts";
-import { COUNTED_IN_LINE } from "../../core/ports.ts";
+import { COUNTED } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectSame, expectWritten, NOW } from "./check.ts";
 import { append, create, ended, head, over, parts, runKey, waiting, write } from "./samples.ts";
@@ -72,10 +72,10 @@ export const lineChecks: readonly StoreCheck[] = [
   check("lines: waiting runs are counted up to a thousand and one", async ({ first }) => {
     const slot = { key: "session 1", max: 1 };
     await create(first, 0, { slot, head: holding });
-    const numbers = Array.from({ length: COUNTED_IN_LINE + 1 }, (_, n) => n + 1);
+    const numbers = Array.from({ length: COUNTED + 1 }, (_, n) => n + 1);
     await create(first, numbers.length, { slot, head: queued });
     await Promise.all(numbers.slice(0, -1).map((n) => create(first, n, { slot, head: queued })));
-    expectSame(await nextOf(first), [1, COUNTED_IN_LINE, runKey(numbers.length)], "the line of one more than that");
+    expectSame(await nextOf(first), [1, COUNTED, runKey(numbers.length)], "the line of one more than that");
   }),
 ];
 

@@ -1,4 +1,5 @@
 import type { Store } from "../../core/ports.ts";
+import { COUNTED } from "../../core/ports.ts";
 import type { SurveyQuery } from "../../core/survey.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectSame, NOW } from "./check.ts";
@@ -127,6 +128,21 @@ export const surveyChecks: readonly StoreCheck[] = [
       runs,
     }));
     expectSame(sorted(plain), sorted(counted), "the counts");
+  }),
+
+  check("census, backlog: live runs are counted up to a thousand and one", async ({ first, clock }) => {
+    const numbers = Array.from({ length: COUNTED + 1 }, (_, n) => n);
+    await Promise.all(numbers.map((n) => create(first, n, { head: waiting(NOW + 1 + n) })));
+    const counted = { agent_name: "echo", version: null, status: "awaiting" };
+    expectSame(await first.census(), [{ ...counted, runs: COUNTED }], "the counts of one more than that");
+    const backlog = { agent_name: "echo", version: null, due: 0, since: null, waiting: COUNTED, blocked: 0 };
+    expectSame(await first.backlog(), [backlog], "the backlog of one more than that");
+    clock.set(NOW + 10);
+    const later = { ...backlog, due: 10, since: NOW + 1, waiting: COUNTED + 1 - 10 };
+    expectSame(await first.backlog(), [later], "the backlog when ten of them are due");
+    clock.set(NOW + 2 * COUNTED);
+    const due = { ...backlog, due: COUNTED, since: NOW + 1, waiting: 0 };
+    expectSame(await first.backlog(), [due], "the backlog when all of them are due");
   }),
 
   check("workers: each owner with its lease and the number of its live runs", async ({ first, clock }) => {

@@ -1,7 +1,7 @@
 import type { Pause } from "../../core/pauses.ts";
 import { ASIDE_MS, covers } from "../../core/pauses.ts";
 import type { AgentVersion, Backlog, Clock, LinesQuery, RunHead, SlotLine, TakeRequest } from "../../core/ports.ts";
-import { COUNTED_IN_LINE } from "../../core/ports.ts";
+import { COUNTED } from "../../core/ports.ts";
 import type { LiveCount, WorkerLease } from "../../core/survey.ts";
 import { Choice, distinctAgents } from "../choice.ts";
 import { Chain } from "./chain.ts";
@@ -167,12 +167,13 @@ export class MemoryWork {
       const counts = counted.get(name) ?? { agent_name, version, due: 0, since: null, waiting: 0, blocked: 0 };
       counted.set(name, counts);
       const since = this.#dueSince(head);
-      if (since > now) {
-        counts.waiting += 1;
-        if (head.blocked !== null) counts.blocked += 1;
+      // What stands in line needs work, also after the clock was set back.
+      if (since > now && (head.owner !== null || (run.extras?.slot?.line ?? null) === null)) {
+        counts.waiting = oneMore(counts.waiting);
+        if (head.blocked !== null) counts.blocked = oneMore(counts.blocked);
         continue;
       }
-      counts.due += 1;
+      counts.due = oneMore(counts.due);
       if (since !== NEVER) counts.since = Math.min(counts.since ?? since, since);
     }
     return [...counted.values()];
@@ -215,7 +216,7 @@ export class MemoryWork {
       const { agent_name, version = null } = run.created;
       const { status } = run.head;
       const name = JSON.stringify([agent_name, version, status]);
-      counted.set(name, { agent_name, version, status, runs: (counted.get(name)?.runs ?? 0) + 1 });
+      counted.set(name, { agent_name, version, status, runs: oneMore(counted.get(name)?.runs ?? 0) });
     }
     return [...counted.values()];
   }
@@ -414,6 +415,11 @@ export class MemoryWork {
   }
 }
 
+/** Counts on, as far as a store counts. */
+function oneMore(count: number): number {
+  return Math.min(count + 1, COUNTED);
+}
+
 interface Owner {
   /** When the owner's lease expires. */
   until: number;
@@ -436,7 +442,7 @@ function lineOf(key: string, line: Line | undefined): SlotLine | undefined {
   if (line === undefined || first === undefined || !slot) return undefined;
   const { agent_name, version = null } = first.created;
   const { held } = line;
-  const waiting = Math.min(line.waiting.size, COUNTED_IN_LINE);
+  const waiting = Math.min(line.waiting.size, COUNTED);
   return {
     key,
     max: slot.max,

@@ -41,7 +41,6 @@ import { DuePlaces, FRONT } from "./due-places.ts";
 import { firstOf, inboxOf } from "./inbox-sql.ts";
 import { selectPage } from "./list.ts";
 import { pausesIn, selectPauses } from "./pauses.ts";
-import { deadOwners } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
 
 const END = Number.MAX_SAFE_INTEGER;
@@ -187,27 +186,7 @@ export class Reads {
   }
 
   async backlog(): Promise<readonly Backlog[]> {
-    const waiting = `SELECT r.agent_name, r.version, coalesce(r.due_at, 'Infinity') AS since, r.blocked
-          FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NULL`;
-    const rows = await this.#query(
-      `WITH RECURSIVE clock (now) AS (
-          SELECT coalesce($1::float8, floor(extract(epoch FROM now()) * 1000)::float8)
-        ),${deadOwners(this.#schema, "(SELECT now FROM clock)")},
-        found AS (
-          ${waiting} AND r.status = 'awaiting'
-          UNION ALL ${waiting} AND r.status <> 'awaiting'
-          UNION ALL
-          SELECT r.agent_name, r.version, d.until, NULL FROM dead d JOIN ${this.#schema}.runs r ON r.owner = d.owner
-          WHERE r.finished_at IS NULL AND r.owner IS NOT NULL
-        )
-        SELECT f.agent_name, f.version,
-          count(*) FILTER (WHERE f.since <= c.now) AS due,
-          min(f.since) FILTER (WHERE f.since <= c.now AND f.since > '-Infinity') AS since,
-          count(*) FILTER (WHERE f.since > c.now) AS waiting,
-          count(*) FILTER (WHERE f.since > c.now AND f.blocked IS NOT NULL) AS blocked
-        FROM found f CROSS JOIN clock c GROUP BY f.agent_name, f.version`,
-      [this.#now()],
-    );
+    const rows = await this.#query(`SELECT * FROM ${this.#schema}.backlog_v1($1::float8)`, [this.#now()]);
     return rows.map((row) => ({
       agent_name: fromText(String(row["agent_name"])),
       version: fromMarked(String(row["version"])),

@@ -1,6 +1,7 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { Connection } from "./connection.ts";
 import { pause } from "./connection.ts";
+import { counts } from "./counts.ts";
 import { deleteFunctions, pruneSlots, pruneWithParents } from "./delete-sql.ts";
 import { isLocked, storeFailed } from "./errors.ts";
 import { feed } from "./feed.ts";
@@ -32,6 +33,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   tryWriteFunctions,
   (schema) => [inbox, freeUnused, plainRuns, linesFunction].map((part) => part(schema)).join("\n"),
   pauses,
+  counts,
 ];
 
 /** A name in SQL, whatever it contains. */

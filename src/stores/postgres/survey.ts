@@ -1,5 +1,5 @@
 import type { FoundRun, LinesQuery, RunKey, SlotLine } from "../../core/ports.ts";
-import { COUNTED_IN_LINE } from "../../core/ports.ts";
+import { COUNTED } from "../../core/ports.ts";
 import { isFinal } from "../../core/state.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { RunStatus } from "../../protocol/run.ts";
@@ -45,7 +45,7 @@ CREATE FUNCTION ${schema}.lines_v1(after_key text, most bigint) RETURNS TABLE (
     UNION ALL
     SELECT ${next("k.key")}, k.n + 1 FROM keys k WHERE k.key IS NOT NULL AND k.n < most
   )
-  SELECT k.key, s.held, f.*, (SELECT count(*) FROM (SELECT 1 ${ofLine} ${COUNTED_IN_LINE}) counted)
+  SELECT k.key, s.held, f.*, (SELECT count(*) FROM (SELECT 1 ${ofLine} ${COUNTED}) counted)
   FROM keys k
   CROSS JOIN LATERAL (SELECT s.held, s.first FROM ${schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1) s
   CROSS JOIN LATERAL (
@@ -175,13 +175,7 @@ export class SurveyReads {
   }
 
   async census(): Promise<readonly LiveCount[]> {
-    const live = `SELECT r.agent_name, r.version, r.status FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL`;
-    const rows = await this.#connection.query(
-      `SELECT f.agent_name, f.version, f.status, count(*) AS runs
-       FROM (${live} AND r.status = 'awaiting' UNION ALL ${live} AND r.status <> 'awaiting') f
-       GROUP BY f.agent_name, f.version, f.status`,
-      [],
-    );
+    const rows = await this.#connection.query(`SELECT * FROM ${this.#schema}.census_v1()`, []);
     return rows.map((row) => ({
       agent_name: fromText(String(row["agent_name"])),
       version: fromMarked(String(row["version"])),

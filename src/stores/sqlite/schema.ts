@@ -1,5 +1,6 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { ASIDE_MS } from "../../core/pauses.ts";
+import { counts } from "./counts.ts";
 import type { Connection } from "./database.ts";
 import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
 
@@ -285,6 +286,7 @@ const migrations: readonly string[] = [
   lines,
   `${inbox}${reservations}${plainRuns}`,
   pauses,
+  counts,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

@@ -37,6 +37,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
 import { toLines } from "../stored-rows.ts";
+import * as counts from "./counts.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
 import { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
@@ -167,7 +168,7 @@ export class SqliteStore implements DurableStore {
   }
 
   backlog(): readonly Backlog[] {
-    return work.readBacklog(this.#connection, this.#now());
+    return counts.readBacklog(this.#connection, this.#now());
   }
 
   lines(query: LinesQuery): readonly SlotLine[] {
@@ -199,7 +200,7 @@ export class SqliteStore implements DurableStore {
   }
 
   census(): readonly LiveCount[] {
-    return survey.readCensus(this.#connection);
+    return counts.readCensus(this.#connection);
   }
 
   living(): readonly string[] {

@@ -1,7 +1,7 @@
 import type { FoundRun, LinesQuery, RunKey, SlotLine } from "../../core/ports.ts";
-import { COUNTED_IN_LINE } from "../../core/ports.ts";
+import { COUNTED } from "../../core/ports.ts";
 import { isFinal } from "../../core/state.ts";
-import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import type { LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { isDamage } from "../damage.ts";
 import { afterPrefix, countable, fromText, toNumber, toSlotLine, toText, toTextOrNull } from "../stored-rows.ts";
@@ -29,7 +29,7 @@ const selectLines = `
     LIMIT ? + 0
   )
   SELECT k.key, (SELECT held FROM cadenza_slots s WHERE s.key = k.key) AS held,
-    (SELECT count(*) FROM (SELECT 1 FROM ${inLine} AND line = k.key LIMIT ${COUNTED_IN_LINE})) AS waiting,
+    (SELECT count(*) FROM (SELECT 1 FROM ${inLine} AND line = k.key LIMIT ${COUNTED})) AS waiting,
     r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) AS due_at
   FROM keys k JOIN cadenza_runs r
   ON r.id = (SELECT id FROM ${inLine} AND line = k.key ORDER BY rank, id LIMIT 1)
@@ -141,25 +141,6 @@ export function readTails(
       throw error;
     }
   });
-}
-
-/** Reads only the index entries of live runs. */
-export function readCensus(connection: Connection): readonly LiveCount[] {
-  const select = (index: string, which: string): string =>
-    `SELECT agent_name, version, status, count(*) AS runs FROM cadenza_runs INDEXED BY ${index}
-     WHERE finished_at IS NULL AND ${which} GROUP BY agent_name, version, status`;
-  const waiting = select("cadenza_runs_by_status", "owner IS NULL");
-  const executed = select("cadenza_runs_by_owner", "owner IS NOT NULL");
-  const rows = connection.all(
-    `SELECT agent_name, version, status, sum(runs) AS runs FROM (${waiting} UNION ALL ${executed})
-     GROUP BY agent_name, version, status`,
-  );
-  return rows.map((row) => ({
-    agent_name: fromText(String(row["agent_name"])),
-    version: typeof row["version"] === "string" ? fromText(row["version"]) : null,
-    status: row["status"] as RunStatus,
-    runs: Number(row["runs"]),
-  }));
 }
 
 export function readLiving(connection: Connection, now: number): readonly string[] {

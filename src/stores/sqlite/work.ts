@@ -1,6 +1,6 @@
-import type { AgentVersion, Backlog, TakeRequest } from "../../core/ports.ts";
+import type { AgentVersion, TakeRequest } from "../../core/ports.ts";
 import { Choice, distinctAgents } from "../choice.ts";
-import { countable, fromText, toKey, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
+import { countable, toKey, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { emptyInbox } from "./inbox.ts";
 import { runRow } from "./reads.ts";
@@ -210,63 +210,6 @@ function leaveInbox(connection: Connection, id: number, now: () => number): void
   connection.run("UPDATE cadenza_runs SET position = position + ?, arrived = 0 WHERE id = ?", added, id);
 }
 
-/**
- * The runs without a living owner, by agent and version. Reads only the index entries of live runs without an owner, of
- * blocked runs and of runs of dead owners.
- */
-export function readBacklog(connection: Connection, now: number): readonly Backlog[] {
-  const counted = new Map<string, Growing>();
-  const countsOf = (row: SqliteRow): Growing => {
-    const agent_name = fromText(String(row["agent_name"]));
-    const version = typeof row["version"] === "string" ? fromText(row["version"]) : null;
-    const name = JSON.stringify([agent_name, version]);
-    const counts = counted.get(name) ?? { agent_name, version, due: 0, since: null, waiting: 0, blocked: 0 };
-    counted.set(name, counts);
-    return counts;
-  };
-  const ownerless = connection.all(
-    `SELECT agent_name, version, count(*) AS runs, 0 AS due, NULL AS first
-     FROM cadenza_runs INDEXED BY cadenza_runs_by_status
-     WHERE finished_at IS NULL AND owner IS NULL GROUP BY agent_name, version
-     UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_due
-     WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at <= ? GROUP BY agent_name, version
-     UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_in_line
-     WHERE finished_at IS NULL AND line IS NOT NULL AND owner IS NULL AND due_at <= ? GROUP BY agent_name, version`,
-    now,
-    now,
-  );
-  for (const row of ownerless) {
-    const counts = countsOf(row);
-    const due = Number(row["due"]);
-    counts.due += due;
-    counts.waiting += Number(row["runs"]) - due;
-    const first = toNumber(row["first"]);
-    if (first !== null) counts.since = Math.min(counts.since ?? first, first);
-  }
-  const blocked = connection.all(
-    `SELECT agent_name, version, count(*) AS runs FROM cadenza_runs INDEXED BY cadenza_runs_blocked
-     WHERE finished_at IS NULL AND owner IS NULL AND blocked IS NOT NULL AND (due_at IS NULL OR due_at > ?)
-     GROUP BY agent_name, version`,
-    now,
-  );
-  for (const row of blocked) countsOf(row).blocked = Number(row["runs"]);
-  for (const { owner, until } of deadOwners(connection, now)) {
-    const left = connection.all(
-      `SELECT agent_name, version, count(*) AS runs FROM cadenza_runs
-       WHERE finished_at IS NULL AND owner = ? GROUP BY agent_name, version`,
-      owner,
-    );
-    for (const row of left) {
-      const counts = countsOf(row);
-      counts.due += Number(row["runs"]);
-      if (until !== null) counts.since = Math.min(counts.since ?? until, until);
-    }
-  }
-  return [...counted.values()];
-}
-
-type Growing = { -readonly [Name in keyof Backlog]: Backlog[Name] };
-
 interface DeadOwner {
   /** As it is stored. */
   readonly owner: string;
@@ -274,7 +217,7 @@ interface DeadOwner {
   readonly until: number | null;
 }
 
-function deadOwners(connection: Connection, now: number): readonly DeadOwner[] {
+export function deadOwners(connection: Connection, now: number): readonly DeadOwner[] {
   const owners = connection
     .all(selectOwners)
     .map((row) => ({ owner: String(row["owner"]), until: toNumber(row["until"]) }));

@@ -1,5 +1,14 @@
 import { MemoryStore } from "cadenza";
-import type { LiveCount, LogTail, RunKey, StoredRun, SurveyPage, SurveyQuery, WorkerLease } from "cadenza/store";
+import type {
+  Backlog,
+  LiveCount,
+  LogTail,
+  RunKey,
+  StoredRun,
+  SurveyPage,
+  SurveyQuery,
+  WorkerLease,
+} from "cadenza/store";
 import type { BrokenStore } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 
@@ -7,10 +16,11 @@ const PAGES = "survey: the runs of all tenants, the newest first, each once in p
 const CONTINUED = "survey: a page continues behind a run that is deleted, while others are added";
 const CONDITIONS = "survey: by every condition, and by several";
 const CENSUS = "census: counts live runs by agent, version and status";
+const COUNTS = "census, backlog: live runs are counted up to a thousand and one";
 const LIVING = "living: the owners whose lease lasts, also those without runs";
 const WORKERS = "workers: each owner with its lease and the number of its live runs";
 
-/** Faults in `survey`, `tails`, `census` and `workers`. */
+/** Faults in `survey`, `tails`, `census`, `backlog` and `workers`. */
 export const surveyFaults: readonly BrokenStore[] = [
   surveying("survey gives the runs of the first tenant alone", PAGES, (query) => ({ tenant: "", ...query })),
   surveying("survey ignores the tenant", CONDITIONS, ({ tenant: _, ...query }) => query),
@@ -75,6 +85,24 @@ export const surveyFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       override census(): readonly LiveCount[] {
         return super.census().map((count) => ({ ...count, version: null }));
+      }
+    },
+  ),
+  broken(
+    "census counts no more than a thousand runs",
+    COUNTS,
+    class extends MemoryStore {
+      override census(): readonly LiveCount[] {
+        return super.census().map((count) => ({ ...count, runs: Math.min(count.runs, 1_000) }));
+      }
+    },
+  ),
+  broken(
+    "backlog takes due runs for waiting ones where it counts many",
+    COUNTS,
+    class extends MemoryStore {
+      override backlog(): readonly Backlog[] {
+        return super.backlog().map((one) => (one.due > 1_000 ? { ...one, waiting: one.due } : one));
       }
     },
   ),
