@@ -52,8 +52,12 @@ export class Pauses {
   }
 
   /** Whether a pause covers the runs of an agent and a version, of one tenant, or else of every tenant. */
-  cover({ agent_name, version = null }: PausedAgent, tenant?: string): boolean {
-    if (this.#known.length === 0) return false;
+  cover(of: PausedAgent, tenant?: string): boolean {
+    return this.#known.length > 0 && this.#covers(of, tenant);
+  }
+
+  /** A function of its own: its closure takes memory at each call. */
+  #covers({ agent_name, version = null }: PausedAgent, tenant: string | undefined): boolean {
     return this.#known.some((pause) =>
       tenant === undefined
         ? pause.tenant === undefined && covers(pause, agent_name, version, "")

@@ -193,7 +193,7 @@ export class LiveRun implements LogRun, StepsRun {
       this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
       return;
     }
-    if (this.#isPaused) this.#waitForResume(() => this.begin());
+    if (this.#isPaused) this.#beginLater();
     else if (this.#slot?.isQueued === true) this.#slot.take(() => this.#startAgent());
     else this.withSlot(() => this.#startAgent());
   }
@@ -304,6 +304,10 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.#execution === undefined || this.log.lost) return;
     measureAgain(this.#execution);
     this.#lookAtMail();
+  }
+
+  #beginLater(): void {
+    this.#waitForResume(() => this.begin());
   }
 
   /** Waits until the run is resumed: in the store if any process may go on with it then, or here. */
@@ -579,7 +583,7 @@ export class LiveRun implements LogRun, StepsRun {
 
   #startAgent(): void {
     this.#clearStart = undefined;
-    if (this.#isPaused && !this.log.lost) this.#waitForResume(() => this.begin());
+    if (this.#isPaused && !this.log.lost) this.#beginLater();
     else if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
     else this.execute();
   }

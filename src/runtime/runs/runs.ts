@@ -308,7 +308,7 @@ export class Runs implements LiveRuns {
   /** Whether new runs of an agent are paused, and left to the store until they are resumed. */
   #isLeft({ name, options }: Agent, tenant: string): boolean {
     const { store, pauses } = this.shared;
-    if (this.remote === undefined || !store.persistent) return false;
+    if (pauses.known.length === 0 || this.remote === undefined || !store.persistent) return false;
     return pauses.cover({ agent_name: name, version: options.version }, tenant);
   }
 
