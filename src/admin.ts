@@ -1,3 +1,4 @@
+export type { AdminAct } from "./admin/acts.ts";
 export { Admin, createAdmin } from "./admin/admin.ts";
 export type { AdminTimeline } from "./admin/one-run.ts";
 export type {

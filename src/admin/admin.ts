@@ -3,6 +3,7 @@ import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
 import { covers } from "../core/pauses.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
+import { OPERATORS } from "../core/tenants.ts";
 import { waitingLine } from "../core/waiting-line.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
@@ -17,6 +18,8 @@ import { machineClock, silentLogger } from "../runtime/log/system.ts";
 import type { Watch, WatchedType, WatchOptions } from "../runtime/log/watch.ts";
 import { Feed } from "../runtime/log/watch.ts";
 import type { CancelOptions } from "../runtime/runs/requests.ts";
+import type { AdminAct, ManyQuery } from "./acts.ts";
+import { ACT_AGENT, Acts, readActOptions } from "./acts.ts";
 import { cursorOf, readLimit, readPair, readText } from "./cursors.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
@@ -30,7 +33,7 @@ import type { StepItem } from "./timeline.ts";
 
 /** The part of an `AgentRuntime` that its operators use. */
 export interface OperatedRuntime {
-  readonly [insideKey]: Inside;
+  readonly [insideKey]: Inside<Scope>;
   scope(options: { readonly tenant: string; readonly principal: JsonValue }): Pick<Scope, "fork" | "cancel" | "delete">;
 }
 
@@ -55,6 +58,7 @@ export class Admin {
   readonly #store: Store;
   readonly #feed: Feed;
   readonly #several: SeveralRuns;
+  readonly #acts: Acts;
   readonly #principal: JsonValue;
 
   /** For `createAdmin`. */
@@ -67,6 +71,7 @@ export class Admin {
         ? operated[insideKey].feed
         : new Feed(this.#store, machineClock(silentLogger), silentLogger);
     this.#several = new SeveralRuns(this.#store);
+    this.#acts = new Acts(this.#store, insideKey in operated ? () => operated[insideKey] : undefined);
   }
 
   /**
@@ -204,7 +209,7 @@ export class Admin {
     };
     for (const agent of this.#runtime?.[insideKey].registry.versions ?? []) add(agent);
     for (const { status, runs, ...agent } of await this.#store.census()) add(agent, status, runs);
-    return [...counted.values()];
+    return [...counted.values()].filter(({ agent_name }) => agent_name !== ACT_AGENT);
   }
 
   /**
@@ -286,6 +291,53 @@ export class Admin {
     return this.#scope(tenant).cancel(run_id, options);
   }
 
+  /**
+   * Cancels all runs that meet a query, in the background: resolves when the store has recorded that. A run counts if it
+   * existed when the act began, and meets the query when the act comes to it, the newest runs first. {@link act} tells how
+   * far it is, and `cancel` of the act stops it. On a durable store another process with an `Admin` goes on with it when
+   * this one is gone. Rejects with `invalid_argument` for a query without a condition, or with one that no such run meets.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   * import { createAdmin } from "cadenza/admin";
+   *
+   * const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund 40 €?"));
+   * for (const input of ["A", "B", "C"]) await runtime.createRun({ agent_name: "refund", input });
+   * const admin = createAdmin(runtime);
+   * const begun = await admin.cancelMany({ agent_name: "refund", status: "awaiting" });
+   * const { status, done, left, refused } = await admin.act(begun, { wait: true });
+   * console.log(status, done, left, refused); // → completed 3 0 0
+   * await runtime.close();
+   * ```
+   */
+  async cancelMany(query: ManyQuery): Promise<AdminAct> {
+    return this.#acts.begin(this.#inside, "cancel", query, this.#principal);
+  }
+
+  /**
+   * Tries all failed runs again that meet a query and have no parent, as {@link cancelMany} cancels: forks each before the
+   * operation that failed. A run that such a call has tried again before is left alone, as long as its fork is stored; a
+   * fork that has failed is a failed run of its own. The process that does it knows the agents of the runs, whose forks
+   * begin in any process that has room.
+   */
+  async retryMany(query: ManyQuery): Promise<AdminAct> {
+    return this.#acts.begin(this.#inside, "retry", query, this.#principal);
+  }
+
+  /**
+   * How far {@link cancelMany} or {@link retryMany} is. With `wait: true` it resolves when the act has ended; a `signal`
+   * ends that wait. Rejects with `run_not_found`.
+   */
+  async act(
+    act: string | Pick<AdminAct, "run_id">,
+    options: { readonly wait?: boolean; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<AdminAct> {
+    const { run_id } = readRef(act);
+    const { wait, signal } = readActOptions(options);
+    return wait ? this.#acts.end(this.#inside, run_id, signal) : this.#acts.read(run_id);
+  }
+
   /** As `delete` of the run's tenant. */
   async delete(run: RunRef): Promise<void> {
     const { tenant, run_id } = readRef(run);
@@ -293,7 +345,16 @@ export class Admin {
   }
 
   #scope(tenant: string): ReturnType<OperatedRuntime["scope"]> {
-    if (this.#runtime !== undefined) return this.#runtime.scope({ tenant, principal: this.#principal });
+    if (tenant === OPERATORS) return this.#inside.scope(tenant, this.#principal);
+    return this.#operated.scope({ tenant, principal: this.#principal });
+  }
+
+  get #inside(): Inside<Scope> {
+    return this.#operated[insideKey];
+  }
+
+  get #operated(): OperatedRuntime {
+    if (this.#runtime !== undefined) return this.#runtime;
     throw withoutRuntime();
   }
 

@@ -44,7 +44,7 @@ export interface AdminRunQuery extends PageQuery {
 }
 
 /** Which runs a caller wants, as it was read. */
-interface Wanted extends SurveyQuery {
+export interface Wanted extends SurveyQuery {
   readonly among?: readonly RunKey[] | undefined;
 }
 
@@ -231,7 +231,7 @@ function questionOf({ key, created }: StoredRun, root_run_id: string, asked: Awa
 }
 
 /** Reads which runs to list. Throws `invalid_argument`. */
-function readQuery(query: AdminRunQuery): Wanted {
+export function readQuery(query: AdminRunQuery): Wanted {
   checkObject("query", query);
   checkKeys("query", query, known);
   const { tenant, agent_name, version, status, labels, id, roots, createdAfter, createdBefore, among } = query;

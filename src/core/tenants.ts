@@ -26,3 +26,6 @@ export class TenantCounts {
 export function shareOf(tenant: string, given: number | undefined, total: number): number {
   return given ?? (tenant === "" ? total : Math.ceil(total / 2));
 }
+
+/** The tenant of the runs that work for operators. No scope that an application makes has it. */
+export const OPERATORS = "cadenza:operators";

@@ -1,13 +1,14 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground, warningOnce } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import type { Clock, Logger } from "../../core/ports.ts";
+import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { noCounters } from "../../core/statistics.ts";
+import { OPERATORS } from "../../core/tenants.ts";
 import { userOf } from "../../core/user.ts";
 import { eventTypes } from "../../protocol/event.ts";
-import type { JsonValue } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Agent, AgentDeclaration, AgentFunction, AgentOptions, Registration } from "../agent/agent.ts";
 import { newAgent } from "../agent/agent.ts";
@@ -35,7 +36,9 @@ import { engineOf } from "../runs/remote-runs.ts";
 import { Runs } from "../runs/runs.ts";
 import type { Inside } from "./inside.ts";
 import { insideKey } from "./inside.ts";
+import { readNewRun } from "./read-new-run.ts";
 import { Scope } from "./scope.ts";
+import type { ScopeParts } from "./scope-reads.ts";
 
 /** The state of a runtime, as `stats()` reports it. */
 export interface RuntimeStats extends RunsReport, RemoteReport {
@@ -123,10 +126,39 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   }
 
   /** For the entries of this package. */
-  get [insideKey](): Inside {
+  get [insideKey](): Inside<Scope> {
     const { store, pauses, isClosed } = this.#runs.shared;
-    const { feed, onAudit: audit, perTenant } = this.#settings;
-    return { store, registry: this.#registry, feed, pauses, audit, isClosed, readersPerTenant: perTenant.readers };
+    const { feed, onAudit: audit, perTenant, clock } = this.#settings;
+    return {
+      ...{ store, registry: this.#registry, feed, pauses, audit, isClosed, readersPerTenant: perTenant.readers, clock },
+      scope: (tenant, principal) => new Scope({ ...this.#parts, forks: "anywhere" }, tenant, principal),
+      register: (agent) => this.#registerForOperators(agent),
+      begin: (agent, principal, metadata) => this.#beginForOperators(agent, principal, metadata),
+    };
+  }
+
+  #registerForOperators(agent: Agent): void {
+    const { name, options } = agent;
+    if (this.#registry.known(name, options.version) !== undefined) return;
+    this.#registry.add([agent]);
+    if (this.#registry.executes(agent)) this.#runs.remote?.onRegistered(agent);
+  }
+
+  async #beginForOperators(agent: Agent, principal: JsonValue, metadata: JsonObject): Promise<RunKey> {
+    const request = readNewRun({ agent_name: agent.name, input: "" }, { metadata }, OPERATORS, principal, undefined);
+    const created = await this.#runs.create(request, agent);
+    if ("elsewhere" in created) return created.elsewhere;
+    const { run } = created;
+    try {
+      await run.log.acknowledge();
+    } finally {
+      run.begin();
+    }
+    return run.log.key;
+  }
+
+  get #parts(): ScopeParts {
+    return { settings: this.#settings, registry: this.#registry, runs: this.#runs };
   }
 
   /** The clock of the runtime. */
@@ -232,12 +264,12 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkKeys("options", options, ["tenant", "principal", "owns"]);
     const { tenant = "", principal = null, owns = false } = options;
     if (tenant !== "") checkKey("options.tenant", tenant, maxLengths.tenant);
-    const parts = { settings: this.#settings, registry: this.#registry, runs: this.#runs };
+    if (tenant === OPERATORS) throw badArgument("options.tenant", "a name that is not reserved", tenant);
     const by = recordedValue("options.principal", principal) ?? null;
     if (typeof owns !== "boolean") throw badArgument("options.owns", "true or false", owns);
     const onlyOf = owns ? userOf(by) : undefined;
     if (owns && onlyOf === undefined) throw badArgument("options.principal", "a text or an object with an id", by);
-    return new Scope(parts, tenant, by, onlyOf);
+    return new Scope(this.#parts, tenant, by, onlyOf);
   }
 
   /**

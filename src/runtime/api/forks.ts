@@ -69,9 +69,12 @@ const options: readonly (keyof ForkOptions)[] = [
 /** Makes new runs that begin with the recorded results of others. */
 export class Forks {
   readonly #runs: Runs;
+  readonly #begin: "here" | "anywhere";
 
-  constructor(runs: Runs) {
+  /** `begin`: see {@link ScopeParts.forks}. */
+  constructor(runs: Runs, begin: "here" | "anywhere" = "here") {
     this.#runs = runs;
+    this.#begin = runs.isDurable && runs.shared.store.persistent ? begin : "here";
   }
 
   /**
@@ -103,7 +106,7 @@ export class Forks {
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
     const entries = forkedLog(first, log, origin.position, runId);
     try {
-      if (!this.#runs.begins(agent, key.tenant)) {
+      if (this.#begin === "anywhere" || !this.#runs.begins(agent, key.tenant)) {
         if (this.#runs.shared.isClosed) throw closedError();
         const { idempotencyKey } = given;
         const { concurrency } = agent.options;

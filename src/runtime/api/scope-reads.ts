@@ -40,6 +40,8 @@ export interface ScopeParts {
   readonly settings: Settings;
   readonly registry: Registry;
   readonly runs: Runs;
+  /** Where forks begin. `anywhere`: in a store that processes share they wait until one has room. Default: `here`. */
+  readonly forks?: "here" | "anywhere";
 }
 
 /** What can be read of the agents, and of the runs and sessions of one tenant. */

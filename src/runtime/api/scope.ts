@@ -72,7 +72,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     const { onAudit, logger } = parts.settings;
     this.#trail = onAudit && new Trail(onAudit, logger, tenant, principal);
     this.#answers = new AnswerRouter(parts.runs);
-    this.#forks = new Forks(parts.runs);
+    this.#forks = new Forks(parts.runs, parts.forks);
     this.#messages = new MessageRouter(parts.runs);
   }
 

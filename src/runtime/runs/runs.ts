@@ -130,12 +130,14 @@ export class Runs implements LiveRuns {
   /**
    * Accepts a run; the caller lets it begin. `elsewhere`: a run that is in the store, because its idempotency key has
    * made it before, or because it does not begin here. Most runs need nothing from the store to be accepted,
-   * and are accepted at once.
+   * and are accepted at once. `agent`: by default the one for new runs of that name. Throws `agent_not_found`.
    */
-  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | RunElsewhere> {
-    const agent = this.registry.get(request.agent_name);
+  create(
+    request: NewRun,
+    agent = this.registry.get(request.agent_name),
+  ): MaybePromise<{ readonly run: LiveRun } | RunElsewhere> {
     const ready = this.shared.clock.ready() ?? this.shared.pauses.ready();
-    if (ready !== undefined) return ready.then(() => this.create(request));
+    if (ready !== undefined) return ready.then(() => this.create(request, agent));
     const checked = checkInput(agent, request.input, this.shared);
     return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
   }

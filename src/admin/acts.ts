@@ -1,0 +1,386 @@
+import { onceAborted } from "../core/background.ts";
+import { CadenzaError, notFound } from "../core/errors.ts";
+import type { Entry } from "../core/log.ts";
+import type { RunKey, Store, StoredRun } from "../core/ports.ts";
+import { OPERATORS } from "../core/tenants.ts";
+import { isoTime } from "../core/time.ts";
+import type { ProtocolError } from "../protocol/error.ts";
+import type { JsonObject, JsonValue } from "../protocol/json.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import type { Agent, AgentFunction, Registration } from "../runtime/agent/agent.ts";
+import type { DurableContext } from "../runtime/agent/agent-context.ts";
+import type { StepScope } from "../runtime/agent/agent-steps.ts";
+import { badArgument, checkKeys, checkObject, checkSignal } from "../runtime/agent/check.ts";
+import type { Inside as InsideOf } from "../runtime/api/inside.ts";
+import type { Scope } from "../runtime/api/scope.ts";
+import { silentLogger } from "../runtime/log/system.ts";
+import { timeOrNull } from "./records.ts";
+import type { AdminRunQuery } from "./several-runs.ts";
+import { readQuery } from "./several-runs.ts";
+
+/** Which runs an operator acts on: a query of {@link Admin.runs}, but for its pages. */
+export type ManyQuery = Omit<AdminRunQuery, "cursor" | "limit" | "among">;
+
+/** What an operator does to all runs that meet a query, and how far it is. Its `run_id` names it. */
+export interface AdminAct {
+  /** The tenant of the act's own run. `cancel`, `delete`, `log` and `timeline` of an {@link Admin} take the act as a run. */
+  readonly tenant: string;
+  readonly run_id: string;
+  readonly act: "cancel" | "retry";
+  /** The query, as JSON. */
+  readonly query: JsonObject;
+  /** The principal of the operator; null for none. */
+  readonly by: JsonValue;
+  /** `completed`: each run that met the query is in one of the groups below. */
+  readonly status: RunStatus;
+  /** Why it has failed; null unless it has. */
+  readonly error: ProtocolError | null;
+  readonly created_at: string;
+  readonly finished_at: string | null;
+  /** How many runs it has found so far. It is the sum of the three below, and of the page at which it works. */
+  readonly matched: number;
+  /** How many it has cancelled, or tries again. */
+  readonly done: number;
+  /** How many it has left alone: they ended, changed or were deleted after they were found, or were tried again before. */
+  readonly left: number;
+  /** How many have refused. */
+  readonly refused: number;
+  /** The first 100 of these, with the error of each. */
+  readonly errors: readonly RefusedRun[];
+}
+
+interface RefusedRun {
+  readonly tenant: string;
+  readonly run_id: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+type Inside = InsideOf<Scope>;
+
+/** The runs of a page are found, recorded, and acted on. */
+const PAGE = 200;
+/** How many of them at a time. After each the event loop has a turn. */
+const AT_ONCE = 8;
+/** How often the store is asked for a page in one step, where few of the runs match. */
+const MAX_SURVEYS = 20;
+/** How often a page is tried with a store that fails. After that, the runs whose calls still fail have refused. */
+const PATIENCE = 5;
+const MAX_ERRORS = 100;
+/** How many entries of an act's log are read at a time. */
+const CHUNK = 20;
+
+/** No agent of an application has a name with a colon. */
+export const ACT_AGENT = "cadenza:act";
+
+/** The statuses of the runs on which something can be done. */
+const statusesOf: Readonly<Record<AdminAct["act"], readonly RunStatus[]>> = {
+  cancel: ["created", "in-progress", "awaiting"],
+  retry: ["failed"],
+};
+
+/** The metadata of an act's run. */
+interface Recorded {
+  readonly act: AdminAct["act"];
+  readonly query: ManyQuery & JsonObject;
+}
+
+interface Figures {
+  readonly done: number;
+  readonly left: number;
+  readonly refused: number;
+}
+
+/** The result of a step `find`: a page of runs, how many there are so far, and where the next page begins. */
+interface Found {
+  readonly runs: readonly (readonly [tenant: string, run_id: string])[];
+  readonly matched: number;
+  readonly next: number | null;
+}
+
+/** The result of a step `act`: the figures so far, and the runs of its page that have refused, as far as they are kept. */
+interface Acted extends Figures {
+  readonly errors: readonly RefusedRun[];
+}
+
+type Outcome = "done" | "left" | RefusedRun;
+
+/** Begins acts on many runs, and tells how far they are. */
+export class Acts {
+  readonly #store: Store;
+
+  /** `inside`: of the runtime that may execute them. Undefined: there is only a store. */
+  constructor(store: Store, inside: (() => Inside) | undefined) {
+    this.#store = store;
+    inside?.().register(actAgent(inside));
+  }
+
+  /** Resolves when the store has the act. Throws `invalid_argument`. */
+  async begin(inside: Inside, act: AdminAct["act"], query: ManyQuery, by: JsonValue): Promise<AdminAct> {
+    const metadata = { act, query: readMany(act, query) };
+    const { run_id } = await inside.begin(
+      actAgent(() => inside),
+      by,
+      metadata,
+    );
+    return this.read(run_id);
+  }
+
+  /** How far an act is, by its id. Throws `run_not_found`. */
+  async read(run_id: string): Promise<AdminAct> {
+    const key = { tenant: OPERATORS, run_id };
+    const stored = await this.#store.find(key);
+    if (stored === undefined) throw notFound(run_id);
+    const { created, head } = stored;
+    const { act, query } = created.metadata as unknown as Recorded;
+    const { found, acted, error } = await this.#last(stored);
+    const { done, left, refused } = acted ?? nothing;
+    return {
+      ...key,
+      ...{ act, query, by: created.principal ?? null, status: head.status, error },
+      ...{ created_at: isoTime(created.at), finished_at: timeOrNull(head.finished_at) },
+      ...{ matched: found?.matched ?? 0, done, left, refused },
+      errors: refused === 0 ? [] : await this.#errorsOf(stored, Math.min(refused, MAX_ERRORS)),
+    };
+  }
+
+  /** Waits for the end of an act, and tells what it has done. */
+  async end(inside: Inside, run_id: string, signal: AbortSignal | undefined): Promise<AdminAct> {
+    signal?.throwIfAborted();
+    const events = inside.scope(OPERATORS, null).events(run_id, { until: "end" });
+    const unfollow = signal && onceAborted(silentLogger, signal, () => events.return?.());
+    try {
+      for await (const _ of events) {
+        // The loop ends with the act, or with the wait.
+      }
+    } finally {
+      unfollow?.();
+    }
+    signal?.throwIfAborted();
+    return this.read(run_id);
+  }
+
+  /** The last results of both steps, and how the act ended. The log is read backwards until they are found. */
+  async #last({ key, position }: StoredRun) {
+    let found: Found | undefined;
+    let acted: Acted | undefined;
+    let error: ProtocolError | null = null;
+    for (let end = position; end > 0 && (found === undefined || acted === undefined); end -= CHUNK) {
+      const from = Math.max(0, end - CHUNK);
+      const entries = (await this.#store.read(key, from, end - from)) ?? [];
+      for (const entry of entries.toReversed()) {
+        if (entry.type === "ended") error = entry.error ?? null;
+        found ??= resultOf<Found>(entry, "find#");
+        acted ??= resultOf<Acted>(entry, "act#");
+      }
+    }
+    return { found, acted, error };
+  }
+
+  async #errorsOf({ key, position }: StoredRun, most: number): Promise<readonly RefusedRun[]> {
+    const errors: RefusedRun[] = [];
+    for (let from = 0; from < position && errors.length < most; from += CHUNK) {
+      const entries = (await this.#store.read(key, from, Math.min(CHUNK, position - from))) ?? [];
+      for (const entry of entries) errors.push(...(resultOf<Acted>(entry, "act#")?.errors ?? []));
+    }
+    return errors.slice(0, most);
+  }
+}
+
+const nothing: Figures = { done: 0, left: 0, refused: 0 };
+
+function resultOf<Result>(entry: Entry, key: string): Result | undefined {
+  const isResult = entry.type === "step" && entry.key.startsWith(key) && entry.error === null;
+  return isResult ? (entry.result as Result) : undefined;
+}
+
+const conditions: readonly (keyof ManyQuery)[] = [
+  ...(["tenant", "agent_name", "version", "status", "labels", "id", "roots"] as const),
+  ...(["createdAfter", "createdBefore"] as const),
+];
+
+/** The query as JSON. Throws `invalid_argument` if it has no condition, or one that no run can meet. */
+function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
+  checkObject("query", query);
+  checkKeys("query", query, conditions);
+  const { statuses, labels, createdAfter, createdBefore, ...wanted } = readQuery(query);
+  const { tenant, agent_name, version, idPrefix: id, roots } = wanted;
+  const may = statusesOf[act];
+  if (statuses?.length === 0 || statuses?.some((status) => !may.includes(status)))
+    throw badArgument("query.status", `one of ${may.join(", ")}, on which a ${act} can act`, query.status);
+  if (tenant === OPERATORS) throw badArgument("query.tenant", "a tenant of the application", tenant);
+  if (createdAfter !== undefined && createdBefore !== undefined && createdAfter >= createdBefore)
+    throw badArgument("query.createdBefore", "a time after query.createdAfter", query.createdBefore);
+  const given = {
+    ...{ tenant, agent_name, version, id, roots: roots === true ? roots : undefined },
+    status: statuses && [...new Set(statuses)],
+    labels: labels !== undefined && Object.keys(labels).length > 0 ? labels : undefined,
+    createdAfter: createdAfter === undefined ? undefined : isoTime(createdAfter),
+    createdBefore: createdBefore === undefined ? undefined : isoTime(createdBefore),
+  };
+  const known = Object.entries(given).filter(([, value]) => value !== undefined);
+  if (known.length === 0) throw badArgument("query", "at least one condition, so that not all runs are meant", query);
+  return Object.fromEntries(known) as JsonObject;
+}
+
+/**
+ * The agent that acts on many runs: step by step it finds a page of runs, and acts on them. What was found is in its log,
+ * so that a process which goes on after a crash acts on the same runs.
+ */
+function actAgent(inside: () => Inside): Agent {
+  const fn = async (_input: unknown, { step, metadata, principal, now }: DurableContext): Promise<void> => {
+    const { act, query } = metadata as unknown as Recorded;
+    const beganAt = now();
+    let figures: Figures = nothing;
+    for (let after: number | null | undefined, matched = 0; after !== null; ) {
+      const from = after;
+      const before = matched;
+      const find = () => findPage(inside(), act, query, { after: from, beganAt, matched: before });
+      const found = await step("find", find, { retry });
+      if (found.runs.length > 0) {
+        const page: Page = { act, query, principal, beganAt, found, figures };
+        figures = await step("act", (scope) => actOn(inside(), page, scope), { retry });
+      }
+      ({ next: after, matched } = found);
+    }
+  };
+  const options: Agent["options"] & Registration = {
+    // New runs are given the agent: no name leads to it.
+    ...{ durable: true, version: "1", current: false },
+    timeoutMs: Number.POSITIVE_INFINITY,
+  };
+  return { name: ACT_AGENT, options, fn: fn as AgentFunction };
+}
+
+/** An act outlasts a store that fails, and waits in a process that is closed or full. */
+const retry = { attempts: Number.MAX_SAFE_INTEGER, backoffMs: 1_000, maxBackoffMs: 60_000, when: isPassing };
+const passing: ReadonlySet<string> = new Set(["store_failed", "lost_ownership", "runtime_closed"]);
+const fullness: ReadonlySet<string | undefined> = new Set([
+  ...["maxLiveRuns", "maxQueuedRuns", "perTenant.liveRuns", "perTenant.queuedRuns"],
+]);
+
+function isPassing(error: unknown): boolean {
+  return CadenzaError.is(error) && (passing.has(error.code) || fullness.has(error.limit));
+}
+
+/** Runs that were created later than the act are not found: neither are the forks that it makes. */
+async function findPage(
+  { store, clock }: Inside,
+  act: AdminAct["act"],
+  query: ManyQuery,
+  {
+    after,
+    beganAt,
+    matched,
+  }: { readonly after: number | undefined; readonly beganAt: number; readonly matched: number },
+): Promise<Found> {
+  const { createdBefore = Number.POSITIVE_INFINITY, statuses = statusesOf[act], ...wanted } = readQuery(query);
+  // A sub-run is tried again by the run above it.
+  const roots = act === "retry" ? true : wanted.roots;
+  let next: number | null | undefined = after;
+  for (let asked = 0; asked < MAX_SURVEYS && next !== null; asked++) {
+    if (asked > 0) await clock.turn();
+    const before = Math.min(createdBefore, beganAt + 1);
+    const page = await store.survey({ ...wanted, statuses, roots, createdBefore: before, after: next, limit: PAGE });
+    next = page.next;
+    const runs = page.runs.flatMap(({ key }) => (key.tenant === OPERATORS ? [] : [[key.tenant, key.run_id] as const]));
+    if (runs.length > 0) return { runs, matched: matched + runs.length, next };
+  }
+  return { runs: [], matched, next: next ?? null };
+}
+
+/** A page of runs, and what is to be done to them. */
+interface Page extends Recorded {
+  readonly principal: JsonValue;
+  readonly beganAt: number;
+  readonly found: Found;
+  readonly figures: Figures;
+}
+
+async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope): Promise<Acted> {
+  const { act, figures } = page;
+  const actOnOne = act === "cancel" ? cancelOne : retryOne;
+  const outcomes: Outcome[] = [];
+  const { runs } = page.found;
+  for (let from = 0; from < runs.length; from += AT_ONCE) {
+    signal.throwIfAborted();
+    const some = runs.slice(from, from + AT_ONCE);
+    const tried = await Promise.allSettled(
+      some.map(([tenant, run_id]) => actOnOne(inside, { tenant, run_id }, page, attempt)),
+    );
+    for (const [index, one] of tried.entries()) {
+      if (one.status === "fulfilled") outcomes.push(one.value);
+      else outcomes.push(await refusalOf(some[index] ?? ["", ""], one.reason, attempt, inside.store));
+    }
+    await inside.clock.turn();
+  }
+  const errors = outcomes.filter((one) => typeof one === "object");
+  return {
+    done: figures.done + outcomes.filter((one) => one === "done").length,
+    left: figures.left + outcomes.filter((one) => one === "left").length,
+    refused: figures.refused + errors.length,
+    errors: errors.slice(0, Math.max(0, MAX_ERRORS - figures.refused)).map((error) => ({ ...error })),
+  };
+}
+
+/** Throws what may pass, unless the store fails this run alone. */
+async function refusalOf(
+  [tenant, run_id]: Found["runs"][number],
+  error: unknown,
+  attempt: number,
+  store: Store,
+): Promise<RefusedRun> {
+  const mayPass = isPassing(error);
+  const isOfStore = CadenzaError.is(error) && error.code !== "runtime_closed" && error.code !== "limit_reached";
+  if (mayPass && !(isOfStore && attempt >= PATIENCE)) throw error;
+  // It throws while the store fails all runs.
+  if (mayPass) await store.living();
+  if (!CadenzaError.is(error)) throw error;
+  return { tenant, run_id, code: error.code, message: error.message };
+}
+
+/** An earlier attempt may have cancelled the run. */
+async function cancelOne(inside: Inside, key: RunKey, page: Page, attempt: number): Promise<Outcome> {
+  const stored = await inside.store.find(key);
+  if (stored === undefined) return "left";
+  const { status } = stored.head;
+  if (status === "cancelling" || status === "cancelled") return attempt > 1 ? "done" : "left";
+  const { statuses = statusesOf.cancel } = readQuery(page.query);
+  if (!statuses.includes(status)) return "left";
+  return unlessGone(() => inside.scope(key.tenant, page.principal).cancel(key.run_id));
+}
+
+/**
+ * A run is tried again once, whatever act does it: the key is made of the run alone. An earlier attempt may have
+ * made the fork.
+ */
+async function retryOne(inside: Inside, key: RunKey, page: Page, attempt: number): Promise<Outcome> {
+  const { store } = inside;
+  const stored = await store.find(key);
+  if (stored === undefined || stored.head.status !== "failed") return "left";
+  const idempotencyKey = `cadenza:retry:${key.run_id}`;
+  const made = await store.findByIdempotencyKey(key.tenant, idempotencyKey);
+  if (made?.created.origin?.run_id === key.run_id)
+    return attempt > 1 && made.created.at >= page.beganAt ? "done" : "left";
+  return unlessGone(() => inside.scope(key.tenant, page.principal).fork(key.run_id, { idempotencyKey, mode: "async" }));
+}
+
+async function unlessGone(call: () => Promise<unknown>): Promise<Outcome> {
+  try {
+    await call();
+    return "done";
+  } catch (error) {
+    if (CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found")) return "left";
+    throw error;
+  }
+}
+
+/** Reads how to tell of an act. Throws `invalid_argument`. */
+export function readActOptions(options: { readonly wait?: boolean; readonly signal?: AbortSignal | undefined }) {
+  checkObject("options", options);
+  checkKeys("options", options, ["wait", "signal"]);
+  const { wait = false, signal } = options;
+  if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
+  checkSignal("options.signal", signal);
+  return { wait, signal };
+}

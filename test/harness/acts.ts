@@ -1,0 +1,361 @@
+import type { AuditRecord, RuntimeOptions } from "cadenza";
+import { AgentRuntime as Runtime } from "cadenza";
+import type { AdminAct } from "cadenza/admin";
+import { createAdmin } from "cadenza/admin";
+import { durable } from "cadenza/store";
+import { expect, it } from "vitest";
+import { FakeClock } from "./clock.ts";
+import type { Open } from "./operator-cases.ts";
+import { deferred, never } from "./promises.ts";
+import type { Hook } from "./store-proxy.ts";
+import { hookedStore } from "./store-proxy.ts";
+
+/** A process with an operator. `audit` has what `onAudit` was told. */
+export interface OperatedProcess {
+  readonly runtime: Runtime;
+  readonly admin: ReturnType<typeof createAdmin>;
+  readonly audit: readonly AuditRecord[];
+  /** As by `kill -9`: its store answers nothing any more. */
+  kill(): void;
+  /** Gives back what the store of a process that was killed still has. */
+  bury(): Promise<void>;
+}
+
+/** How long the lease of a dead process lasts, and a while. */
+const LEASE_MS = 11_000;
+const operator = { id: "olga" };
+
+interface ProcessOptions extends RuntimeOptions {
+  readonly hook?: Hook;
+  /** Default: one that is down. */
+  readonly bank?: Bank;
+}
+
+/** What the agent `fails` needs. */
+interface Bank {
+  isUp: boolean;
+  /** How often the account was looked up. */
+  looks: number;
+}
+
+const down: Bank = Object.freeze({ isUp: false, looks: 0 });
+
+/**
+ * A process of the store. Its agent `asks` asks a question, and `fails` fails in its step `pay` while the bank is down.
+ * `hook` gets each call of its store.
+ */
+export async function startProcess(
+  open: Open,
+  clock: FakeClock,
+  { hook = (call) => call(), bank = { ...down }, ...options }: ProcessOptions = {},
+): Promise<OperatedProcess> {
+  let isDead = false;
+  const opened = await open(clock);
+  const lives: Hook = (call, method, parameters) => (isDead ? never() : hook(call, method, parameters));
+  const audit: AuditRecord[] = [];
+  const onAudit = (record: AuditRecord) => audit.push(record);
+  const runtime = new Runtime({ store: durable(hookedStore(lives, opened)), clock, onAudit, ...options });
+  runtime.register("asks", { durable: true }, (_input, { ask }) => ask("Well?"));
+  runtime.register("fails", { durable: true }, async (_input, { step }) => {
+    await step("look up", () => {
+      bank.looks += 1;
+    });
+    return step("pay", () => (bank.isUp ? "Paid." : Promise.reject(new Error("The bank is down."))));
+  });
+  const kill = (): void => {
+    isDead = true;
+  };
+  return {
+    runtime,
+    admin: createAdmin(runtime, { principal: operator }),
+    audit,
+    kill,
+    bury: async () => opened.close(),
+  };
+}
+
+/** Waits for the end of an act, while time passes: its pauses are those of the clock. */
+export async function endOf(
+  { admin }: Pick<OperatedProcess, "admin">,
+  act: Pick<AdminAct, "run_id">,
+  clock: FakeClock,
+): Promise<AdminAct> {
+  for (;;) {
+    const now = await admin.act(act);
+    if (now.finished_at !== null) return now;
+    // In small steps: on a slow database a lease must not end meanwhile.
+    await clock.advance(50);
+  }
+}
+
+async function create({ runtime }: OperatedProcess, tenant: string, agent_name: string, count: number) {
+  const scope = runtime.scope({ tenant });
+  const made: string[] = [];
+  while (made.length < count) {
+    const some = new Array<object>(Math.min(20, count - made.length)).fill({});
+    const runs = await Promise.all(some.map(() => scope.createRun({ agent_name, input: "" })));
+    made.push(...runs.map(({ run_id }) => run_id));
+  }
+  return made;
+}
+
+const statusesOf = async ({ runtime }: OperatedProcess, tenant: string, agent_name: string) =>
+  (await runtime.scope({ tenant }).listRuns({ agent_name, limit: 1_000 })).map(({ status }) => status);
+
+/** Lets time pass until all runs of the store have ended. */
+async function untilEnded({ admin }: OperatedProcess, clock: FakeClock): Promise<void> {
+  const status = ["created", "in-progress", "awaiting", "cancelling"] as const;
+  while ((await admin.runs({ status, limit: 1 })).items.length > 0) await clock.advance(50);
+}
+
+/**
+ * What an operator does to many runs, whatever the store. `withStore` gives a test data of its own. `many`: of how many
+ * runs an act is interrupted, and `dies`: at which cancel. A page has 200 runs.
+ */
+export function actCases(
+  withStore: (act: (open: Open) => Promise<void>) => Promise<void>,
+  { many, dies }: { readonly many: number; readonly dies: number } = { many: 220, dies: 210 },
+): void {
+  it("cancels the runs of a tenant that wait, and no other ones", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const process = await startProcess(open, clock);
+      const { admin, runtime, audit } = process;
+      const ids = await create(process, "acme", "asks", 5);
+      await create(process, "other", "asks", 2);
+      await create(process, "acme", "fails", 1);
+      const begun = await admin.cancelMany({ tenant: "acme", status: "awaiting" });
+      expect(begun).toMatchObject({
+        ...{ act: "cancel", by: operator, query: { tenant: "acme", status: ["awaiting"] } },
+        ...{ error: null, finished_at: null },
+      });
+      const ended = await endOf(process, begun, clock);
+      expect(ended).toMatchObject({ status: "completed", matched: 5, done: 5, left: 0, refused: 0, errors: [] });
+      expect(await statusesOf(process, "acme", "asks")).toEqual(new Array(5).fill("cancelled"));
+      expect(await statusesOf(process, "acme", "fails")).toEqual(["failed"]);
+      expect(await statusesOf(process, "other", "asks")).toEqual(["awaiting", "awaiting"]);
+      const cancels = audit.filter(({ action }) => action === "cancel");
+      expect(cancels.map((record) => "run_id" in record && record.run_id).toSorted()).toEqual(ids.toSorted());
+      for (const record of cancels) expect(record).toMatchObject({ outcome: "done", by: operator, tenant: "acme" });
+
+      const again = await endOf(process, await admin.cancelMany({ tenant: "acme" }), clock);
+      expect(again).toMatchObject({ status: "completed", matched: 0, done: 0, left: 0, refused: 0 });
+      await runtime.close();
+    }));
+
+  it("goes on in another process when its process is killed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let cancels = 0;
+      const first = await startProcess(open, clock, {
+        hook: (call, method, parameters) => {
+          const entries = JSON.stringify(parameters);
+          if ((method === "append" || method === "post") && entries.includes('"cancel-requested"')) {
+            cancels += 1;
+            if (cancels === dies) first.kill();
+          }
+          return cancels >= dies ? never() : call();
+        },
+      });
+      await create(first, "acme", "asks", many);
+      const begun = await first.admin.cancelMany({ agent_name: "asks" });
+      while (cancels < dies) await clock.advance(20);
+
+      await clock.advance(LEASE_MS);
+      const second = await startProcess(open, clock);
+      const ended = await endOf(second, begun, clock);
+      expect(ended).toMatchObject({ status: "completed", matched: many, done: many, left: 0, refused: 0 });
+      await clock.advance(2_000);
+      const { items } = await second.admin.runs({ agent_name: "asks", limit: 500 });
+      for (const { status } of items) expect(["cancelling", "cancelled"]).toContain(status);
+      expect(items).toHaveLength(many);
+      await first.bury();
+      await second.runtime.close();
+    }));
+
+  it("is in no list of an application", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const process = await startProcess(open, clock);
+      const { admin, runtime } = process;
+      const heard: string[] = [];
+      for (const type of ["run.created", "run.completed"] as const)
+        runtime.on(type, (_event, { agent_name }) => heard.push(agent_name));
+      await create(process, "", "asks", 1);
+      const act = await endOf(process, await admin.cancelMany({ agent_name: "asks" }), clock);
+      const names = (await runtime.listAgents()).map(({ name }) => name);
+      expect(names).toEqual(["asks", "fails"]);
+      expect((await admin.versions()).map(({ agent_name }) => agent_name)).toEqual(names);
+      expect(Object.keys((await runtime.stats()).agents)).toEqual(names);
+      expect((await runtime.listRuns()).map(({ agent_name }) => agent_name)).toEqual(["asks"]);
+      expect(heard).toEqual(["asks"]);
+      const { items } = await admin.runs({ tenant: act.tenant });
+      expect(items).toMatchObject([{ run_id: act.run_id, status: "completed" }]);
+      expect(() => runtime.scope({ tenant: act.tenant })).toThrow(/not reserved/);
+      const agent_name = items[0]?.created?.agent_name ?? "";
+      await expect(runtime.createRun({ agent_name, input: "" })).rejects.toMatchObject({ code: "agent_not_found" });
+      await admin.delete(act);
+      await expect(admin.act(act)).rejects.toMatchObject({ code: "run_not_found" });
+      await runtime.close();
+    }));
+
+  it("tries failed runs again, each once, until one of their forks fails again", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const bank: Bank = { ...down };
+      const process = await startProcess(open, clock, { bank });
+      const { admin, runtime, audit } = process;
+      runtime.register("plain", () => Promise.reject(new Error("It never lasts.")));
+      runtime.register("above", { durable: true }, async (_input, context) => {
+        const { status } = await context.run("fails", "");
+        if (status === "failed") throw new Error("The run below has failed.");
+      });
+      const ids = [...(await create(process, "acme", "fails", 3)), ...(await create(process, "other", "fails", 2))];
+      const plain = await create(process, "acme", "plain", 1);
+      await create(process, "acme", "above", 1);
+      expect(bank.looks).toBe(6);
+      await clock.advance(10);
+      const first = await endOf(process, await admin.retryMany({ status: "failed" }), clock);
+      expect(first).toMatchObject({ status: "completed", matched: 7, done: 6, left: 0, refused: 1 });
+      expect(first.errors).toMatchObject([{ tenant: "acme", run_id: plain[0], code: "not_forkable" }]);
+      const forks = audit.filter(({ action, outcome }) => action === "fork" && outcome === "done");
+      expect(forks).toHaveLength(6);
+      for (const record of forks) expect(record).toMatchObject({ by: operator });
+
+      // The forks have failed too, and are failed runs of their own. Those that were tried again are left alone.
+      await untilEnded(process, clock);
+      bank.isUp = true;
+      const second = await endOf(process, await admin.retryMany({ agent_name: "fails", tenant: "other" }), clock);
+      expect(second).toMatchObject({ status: "completed", matched: 4, done: 2, left: 2, refused: 0 });
+      await untilEnded(process, clock);
+      // What was looked up before the failure is taken over.
+      expect(bank.looks).toBe(7);
+      const third = await endOf(process, await admin.retryMany({ agent_name: "fails", tenant: "other" }), clock);
+      expect(third).toMatchObject({ status: "completed", matched: 4, done: 0, left: 4, refused: 0 });
+      const statuses = await statusesOf(process, "other", "fails");
+      expect(statuses.toSorted()).toEqual([...new Array(2).fill("completed"), ...new Array(4).fill("failed")]);
+      const { items } = await admin.runs({ tenant: "other", status: "completed" });
+      for (const { created } of items) expect(ids).not.toContain(created?.origin?.run_id);
+      await runtime.close();
+    }));
+
+  it("forks no run twice when its process is killed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const bank: Bank = { ...down };
+      let forks = 0;
+      const first = await startProcess(open, clock, {
+        bank,
+        hook: (call, method, parameters) => {
+          if (method !== "create" || !`${parameters[2]}`.startsWith("cadenza:retry:")) return call();
+          forks += 1;
+          if (forks !== 13) return forks > 13 ? never() : call();
+          // The store has the fork, and the process never learns of it.
+          first.kill();
+          return Promise.resolve(call()).then(never);
+        },
+      });
+      await create(first, "acme", "fails", 30);
+      await clock.advance(10);
+      bank.isUp = true;
+      const begun = await first.admin.retryMany({ agent_name: "fails" });
+      while (forks < 13) await clock.advance(20);
+
+      await clock.advance(LEASE_MS);
+      const second = await startProcess(open, clock, { bank });
+      const ended = await endOf(second, begun, clock);
+      expect(ended).toMatchObject({ status: "completed", matched: 30, done: 30, left: 0, refused: 0 });
+      await untilEnded(second, clock);
+      expect(await statusesOf(second, "acme", "fails")).toHaveLength(60);
+      const { items } = await second.admin.runs({ agent_name: "fails", status: "completed", limit: 500 });
+      expect(new Set(items.map(({ created }) => created?.origin?.run_id)).size).toBe(30);
+      await first.bury();
+      await second.runtime.close();
+    }));
+
+  it("counts each run once that ends, goes on or is deleted after it was found", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let meddle: (() => Promise<void>) | undefined;
+      const process = await startProcess(open, clock, {
+        hook: async (call, method) => {
+          const answer = await call();
+          if (method === "survey") await meddle?.();
+          return answer;
+        },
+      });
+      const { admin, runtime } = process;
+      const acme = runtime.scope({ tenant: "acme" });
+      runtime.register("asks-twice", { durable: true }, async (_input, { ask, step }) => {
+        await ask("First?");
+        await step("work", () => gate.promise);
+      });
+      const gate = deferred();
+      const [answered = "", cancelled = "", deleted = ""] = await create(process, "acme", "asks", 6);
+      const [goesOn = ""] = await create(process, "acme", "asks-twice", 1);
+      meddle = async () => {
+        meddle = undefined;
+        const await_resume = { ok: true };
+        for (const run_id of [answered, deleted]) await acme.resume({ run_id, await_resume });
+        await acme.delete(deleted);
+        await acme.cancel(cancelled, { wait: true });
+        await acme.resume({ run_id: goesOn, await_resume, mode: "async" });
+        while ((await acme.getRun(goesOn)).status !== "in-progress") await clock.advance(10);
+      };
+      const act = await endOf(process, await admin.cancelMany({ tenant: "acme", status: ["awaiting"] }), clock);
+      expect(act).toMatchObject({ status: "completed", matched: 7, done: 3, left: 4, refused: 0 });
+      expect((await acme.getRun(goesOn)).status).toBe("in-progress");
+      gate.resolve();
+      await runtime.close();
+    }));
+
+  it("outlasts a store that fails, but for a run of which it always fails", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let fails: ((method: string, key: { tenant?: string; run_id?: string }) => boolean) | undefined;
+      const process = await startProcess(open, clock, {
+        hook: (call, method, parameters) => {
+          if (fails?.(method, Object(parameters[0])) !== true) return call();
+          return Promise.reject(new Error("The connection broke."));
+        },
+      });
+      const { admin, runtime } = process;
+      for (const failing of ["survey", "find", "append"]) {
+        await create(process, "acme", "asks", 10);
+        fails = (method, { tenant }) => {
+          const isNow = method === failing && tenant === "acme";
+          if (isNow) fails = undefined;
+          return isNow;
+        };
+        const act = await endOf(process, await admin.cancelMany({ tenant: "acme" }), clock);
+        expect(act).toMatchObject({ status: "completed", matched: 10, done: 10, left: 0, refused: 0 });
+        expect(fails).toBe(undefined);
+      }
+      const [, bad] = await create(process, "acme", "asks", 3);
+      fails = (method, { run_id }) => method === "find" && run_id === bad;
+      const act = await endOf(process, await admin.cancelMany({ tenant: "acme" }), clock);
+      expect(act).toMatchObject({ status: "completed", matched: 3, done: 2, left: 0, refused: 1 });
+      expect(act.errors).toEqual([{ tenant: "acme", run_id: bad, code: "store_failed", message: expect.any(String) }]);
+      fails = undefined;
+      const statuses = await statusesOf(process, "acme", "asks");
+      expect(statuses.filter((status) => status === "awaiting")).toHaveLength(1);
+      await runtime.close();
+    }));
+
+  it("is begun in a process that executes nothing, and handed on by one that is closed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const web = await startProcess(open, clock, { work: false });
+      const worker = await startProcess(open, clock);
+      await create(worker, "acme", "asks", many);
+      const begun = await web.admin.cancelMany({ tenant: "acme" });
+      while ((await web.admin.act(begun)).matched === 0) await clock.advance(20);
+      const closing = worker.runtime.close({ drainMs: 0 });
+      const other = await startProcess(open, clock);
+      const ended = await endOf(web, begun, clock);
+      expect(ended).toMatchObject({ status: "completed", matched: many, done: many, left: 0, refused: 0 });
+      await closing;
+      await other.runtime.close();
+      await web.runtime.close();
+    }));
+}
