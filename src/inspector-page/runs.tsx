@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
 import { runItemId } from "../inspector/api.ts";
 import { useList } from "./feed.ts";
+import { ManyActions } from "./many.tsx";
 import { hrefToRun, place, setQuery } from "./place.ts";
 import { addressOf, start } from "./server.ts";
 import { Age, Counted, Status, shortId, shownStatus } from "./words.tsx";
@@ -37,6 +38,7 @@ export function RunsView() {
       <h1>Runs</h1>
       <Filters filters={filters} set={set} />
       <Counted list={list} one="run" none="No runs." />
+      <ManyActions filters={{ ...filters, id }} items={items ?? []} more={more} />
       {items !== null && (
         <Window items={items} idOf={runItemId} row={(run) => <Row run={run} workers={workers} />} label="Runs" />
       )}

@@ -1,18 +1,23 @@
+import type { AdminAct } from "../admin/acts.ts";
+import type { Admin } from "../admin/admin.ts";
 import { createAdmin } from "../admin/admin.ts";
-import { CadenzaError } from "../core/errors.ts";
+import { CadenzaError, notFound } from "../core/errors.ts";
 import type { RunKey } from "../core/ports.ts";
+import { OPERATORS } from "../core/tenants.ts";
 import type { Speaker } from "../http/claims.ts";
 import { createRunFor, resumeFor } from "../http/claims.ts";
 import { unfitAt, WireError } from "../http/errors.ts";
 import type { Action } from "../http/options.ts";
 import { markRefused } from "../http/refusals.ts";
+import { runIdSchema } from "../protocol/identifier.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { jsonInputFor } from "../runtime/agent/agent-schemas.ts";
 import { resumeOf } from "../runtime/agent/answer.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import { insideKey } from "../runtime/api/inside.ts";
+import type { Scope } from "../runtime/api/scope.ts";
 import type { Access, InspectorAbout } from "./access.ts";
-import { isForeign, readTenant, runKeyOf } from "./queries.ts";
+import { isForeign, readListQuery, readTenant, runKeyOf } from "./queries.ts";
 
 /** What a user does: its arguments, and in whose name. */
 export interface Deed {
@@ -43,9 +48,45 @@ function onRun(
       const named = action === "send" ? { ...about, message_name: text("name", body["name"]) } : about;
       const user = action === "answer" ? access : await askedAgain(access, named);
       const key = runKeyOf(body["tenant"], body["run_id"], user);
-      return act(speakerOf(runtime, user, key.tenant), key, body);
+      const { principal } = user;
+      const isAct = key.tenant === OPERATORS;
+      const scope = isAct
+        ? runtime[insideKey].scope(OPERATORS, principal)
+        : runtime.scope({ tenant: key.tenant, principal });
+      return act(speakerOf(scope, user, key.tenant), key, body);
     },
   };
+}
+
+/** An action on all runs that the filters of the list select. Its answer is the act. */
+function onMany(
+  action: "cancel" | "fork",
+  act: (admin: Admin, query: ReturnType<typeof readListQuery>) => Promise<AdminAct>,
+): InspectorAction {
+  return {
+    action,
+    takes: ["filters"],
+    act: async ({ runtime, access, body }) => {
+      const { filters } = body;
+      if (typeof filters !== "string") throw unfitAt(["filters"], "expected the parameters of a list, as a text");
+      const search = new URLSearchParams(filters);
+      // The tenant of a user would be a condition: all of its runs are not what a list without filters means.
+      if (![...search].some(([name, value]) => name !== "roots" && value !== ""))
+        throw unfitAt(["filters"], "expected at least one filter");
+      const { tenant, agent_name } = readListQuery(search, access);
+      const user = await askedAgain(access, { action, tenant, agent_name });
+      return act(createAdmin(runtime, { principal: user.principal }), readListQuery(search, user));
+    },
+  };
+}
+
+/** An act on many runs. Who sees one tenant sees the acts on runs of that tenant. */
+export async function actOf(admin: Admin, run_id: unknown, { tenant }: Access): Promise<AdminAct> {
+  const { data, success } = runIdSchema.safeParse(run_id);
+  if (!success) throw unfitAt(["run_id"], "expected the id of an act");
+  const act = await admin.act(data);
+  if (tenant !== null && act.query["tenant"] !== tenant) throw notFound(data);
+  return act;
 }
 
 /** The user with the rights that the host gives now that the body has said what the request is about. */
@@ -107,6 +148,18 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
     await scope.delete(run_id);
     return none;
   }),
+  "cancel-many": onMany("cancel", (admin, query) => admin.cancelMany(query)),
+  "retry-many": onMany("fork", (admin, query) => admin.retryMany(query)),
+  "stop-many": {
+    action: "cancel",
+    takes: ["run_id"],
+    act: async ({ runtime, access, body }) => {
+      const user = await askedAgain(access, { action: "cancel", tenant: access.tenant ?? undefined });
+      const admin = createAdmin(runtime, { principal: user.principal });
+      await admin.cancel(await actOf(admin, body["run_id"], user));
+      return none;
+    },
+  },
   send: onRun("send", ["name", "data"], async ({ scope }, { run_id }, { name, data }) => {
     await scope.send({ to: run_id, name: text("name", name), data });
     return none;
@@ -148,15 +201,18 @@ async function create({ runtime, access: before, body }: Deed): Promise<object> 
     session_id: session ?? null,
     mode: "async",
   } as const;
-  const run = await createRunFor(speakerOf(runtime, access, tenant), request, {});
+  const run = await createRunFor(
+    speakerOf(runtime.scope({ tenant, principal: access.principal }), access, tenant),
+    request,
+    {},
+  );
   return { tenant, run_id: run.run_id, session_id: run.session_id };
 }
 
 /** Who operates a runtime is a user of its agents. */
-function speakerOf(runtime: AgentRuntime, { principal, isReader, ask }: Access, tenant: string): Speaker {
+function speakerOf(scope: Scope, { principal, isReader, ask }: Access, tenant: string): Speaker {
   return {
-    ...{ tenant, principal, isReader },
-    scope: runtime.scope({ tenant, principal }),
+    ...{ tenant, principal, isReader, scope },
     speaksAs: (role) => role === "user",
     ask: ask && ((about) => ask({ ...about, tenant })),
   };

@@ -18,7 +18,7 @@ import { insideKey } from "../runtime/api/inside.ts";
 import { randomSecret } from "../runtime/log/system.ts";
 import type { Access, Visitor } from "./access.ts";
 import { byHost, byNothing, byToken } from "./access.ts";
-import { actions, checkMayDo, readOnly, refusedTo } from "./actions.ts";
+import { actions, actOf, checkMayDo, readOnly, refusedTo } from "./actions.ts";
 import type { InspectedAgent, Start } from "./api.ts";
 import { questionItemId, runItemId } from "./api.ts";
 import type { Feed } from "./feed.ts";
@@ -172,6 +172,7 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
       },
       oneRun,
     ),
+    get("api/many", "list", async ({ search, access }) => json(200, await actOf(admin, search.get("run_id"), access))),
     get(
       "api/cassette",
       "read",

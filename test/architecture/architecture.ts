@@ -95,7 +95,8 @@ const RULES: readonly Rule[] = [
   {
     place: "inspector/",
     imports: [
-      ...["http/", "admin/", "durable/replay/cassette", "core/background", "core/error", "core/time", "protocol/"],
+      ...["http/", "admin/", "durable/replay/cassette", "protocol/"],
+      ...["core/background", "core/error", "core/tenants", "core/time"],
       ...["runtime/agent/agent-schemas", "runtime/agent/answer", "runtime/api/inside", "runtime/log/store-failures"],
       "runtime/log/system",
     ],

@@ -256,6 +256,23 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await runtime.cancel(run_id, { wait: true });
   });
 
+  it("cancels all runs that the filters select, when it was told so with their number", async () => {
+    const runs = [await start(), await start()];
+    await go("#/runs");
+    await sees(runs[1]?.run_id.slice(0, 8) ?? "");
+    expect(await page.evaluate("document.body.innerText.includes('Cancel all that match')")).toBe(false);
+    await go("#/runs?agent=refund&status=awaiting");
+    await press("Cancel all that match");
+    await sees("The filters match 2 runs.");
+    await press("Leave them");
+    await press("Cancel all that match");
+    await press("Cancel 2 runs");
+    await sees("Done: 2 of 2 cancelled, 0 left alone, 0 refused.");
+    for (const { run_id } of runs) expect(await ended(run_id)).toMatchObject({ status: "cancelled" });
+    await press("Close");
+    await until(page, "!document.body.innerText.includes('Done: 2 of 2')");
+  });
+
   it("shows forms for schemas that contain themselves, and the other questions beside them", async () => {
     const { run_id } = await runtime.createRun({ agent_name: "endlessly", input: "" });
     const other = await start();

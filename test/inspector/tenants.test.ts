@@ -1,4 +1,5 @@
 import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
+import type { AdminAct } from "cadenza/admin";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
@@ -6,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { stuckFeed } from "../../src/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
-import { Visitor } from "./visitor.ts";
+import { manyActions, Visitor } from "./visitor.ts";
 
 const UNKNOWN = "11111111-1111-4111-8111-111111111111";
 const SECRET = "the secret of acme";
@@ -143,7 +144,7 @@ describe("a user of one tenant", () => {
 it("a user who may only look changes nothing", async () => {
   const { clock, runtime, waiting, handlerFor } = await world();
   const visitor = handlerFor({ allTenants: true, readOnly: true });
-  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume"]) {
+  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume", ...manyActions]) {
     const refused = await visitor.post(name, { tenant: "acme", run_id: waiting.run_id });
     expect([name, refused.status]).toEqual([name, 403]);
   }
@@ -257,4 +258,83 @@ it("a user of one tenant sees which of its runs need an operator", async () => {
   const [acme, blue] = runs;
   expect(await seen("blue")).toMatchObject({ blocked: [blue], lost: [blue], unregistered: null });
   expect(await seen(undefined)).toMatchObject({ blocked: [acme, blue], lost: [acme, blue], unregistered: [{}] });
+});
+
+describe("acts on many runs", () => {
+  it("cancel and retry what the filters select, and tell how far they are", async () => {
+    const { clock, runtime, waiting, failed, handlerFor } = await world();
+    const ada = handlerFor({ allTenants: true, principal: { name: "Ada" } });
+    const begun = await ada.act<AdminAct>("cancel-many", {
+      filters: "tenant=acme&agent=asks&status=awaiting&roots=true",
+    });
+    expect(begun).toMatchObject({ act: "cancel", by: { name: "Ada" }, query: { tenant: "acme", agent_name: "asks" } });
+    await clock.advance(1_000);
+    const path = `api/many?run_id=${begun.run_id}`;
+    expect(await (await ada.get(path)).json()).toMatchObject({ status: "completed", done: 1, left: 0, refused: 0 });
+    expect((await runtime.scope({ tenant: "acme" }).getRun(waiting.run_id)).status).toBe("cancelled");
+
+    const retried = await ada.act<AdminAct>("retry-many", { filters: `id=${failed.run_id}` });
+    await clock.advance(1_000);
+    const end = await (await ada.get(`api/many?run_id=${retried.run_id}`)).json();
+    expect(end).toMatchObject({ act: "retry", status: "completed", matched: 1, done: 1 });
+    // Those who see all tenants see the run of the act, and may delete it.
+    await ada.act("delete", { tenant: begun.tenant, run_id: begun.run_id });
+    expect((await ada.get(path)).status).toBe(404);
+    await runtime.close({ drainMs: 0 });
+  });
+
+  it("of a user of one tenant are on runs of that tenant, and so are those that the user sees", async () => {
+    const { clock, runtime, waiting, own, handlerFor } = await world();
+    const blue = handlerFor({ tenant: "blue" });
+    const begun = await blue.act<AdminAct>("cancel-many", { filters: "agent=asks" });
+    expect(begun.query).toEqual({ tenant: "blue", agent_name: "asks" });
+    const foreign = await blue.post("cancel-many", { filters: "tenant=acme" });
+    expect(foreign.status).toBe(422);
+    expect((await blue.post("cancel-many", { filters: "" })).status).toBe(422);
+    await clock.advance(1_000);
+    expect((await runtime.scope({ tenant: "blue" }).getRun(own.run_id)).status).toBe("cancelled");
+    expect((await runtime.scope({ tenant: "acme" }).getRun(waiting.run_id)).status).toBe("awaiting");
+    expect((await blue.get(`api/many?run_id=${begun.run_id}`)).status).toBe(200);
+
+    const ada = handlerFor({ allTenants: true });
+    const ofAll = await ada.act<AdminAct>("retry-many", { filters: "status=failed" });
+    const answers = [ofAll.run_id, UNKNOWN].map(async (run_id) => {
+      const seen = await blue.get(`api/many?run_id=${run_id}`);
+      const stopped = await blue.post("stop-many", { run_id });
+      return [seen.status, stopped.status, (await seen.text()).replaceAll(run_id, "")];
+    });
+    const [one, other] = await Promise.all(answers);
+    expect(one).toEqual(other);
+    expect(one?.slice(0, 2)).toEqual([404, 404]);
+    expect((await blue.get("api/many?run_id=x")).status).toBe(422);
+    await runtime.close({ drainMs: 0 });
+  });
+
+  it("are refused without a filter, and stop when the user says so", async () => {
+    const { clock, runtime, handlerFor } = await world();
+    const ada = handlerFor({ allTenants: true });
+    for (const filters of ["", "roots=false", "status=completed", "id=x", undefined])
+      expect([filters, (await ada.post("cancel-many", { filters })).status]).toEqual([filters, 422]);
+    const begun = await ada.act<AdminAct>("cancel-many", { filters: "agent=asks" });
+    await ada.act("stop-many", { run_id: begun.run_id });
+    await clock.advance(1_000);
+    expect(await (await ada.get(`api/many?run_id=${begun.run_id}`)).json()).toMatchObject({ status: "cancelled" });
+    await runtime.close({ drainMs: 0 });
+  });
+
+  it("ask the host with what the filters name", async () => {
+    const { runtime, waiting } = await world();
+    const asked: object[] = [];
+    const handler = createInspectorHandler(runtime, {
+      authorize: ({ action, tenant, agent_name, run_id }) => {
+        asked.push({ action, tenant, agent_name, run_id });
+        return agent_name === undefined ? { allTenants: true } : { allTenants: true, readOnly: true };
+      },
+    });
+    const refused = await new Visitor(handler).post("cancel-many", { filters: "tenant=acme&agent=asks" });
+    expect(refused.status).toBe(403);
+    expect(asked.at(-1)).toEqual({ action: "cancel", tenant: "acme", agent_name: "asks", run_id: undefined });
+    expect((await runtime.scope({ tenant: "acme" }).getRun(waiting.run_id)).status).toBe("awaiting");
+    await runtime.close({ drainMs: 0 });
+  });
 });

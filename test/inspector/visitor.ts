@@ -1,5 +1,8 @@
 import type { FakeClock } from "../harness/clock.ts";
 
+/** What acts on all runs that the filters of a list select. */
+export const manyActions = ["cancel-many", "retry-many", "stop-many"];
+
 /** Answers requests: a fetch handler, or `fetch` itself. */
 export type Send = (request: Request) => Promise<Response>;
 
