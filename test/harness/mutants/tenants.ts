@@ -17,6 +17,7 @@ const postgres = ["test/postgres/contract/contract.test.ts"];
 const http = ["test/http/same-ids.test.ts", "test/http/tenants.test.ts"];
 const inspector = ["test/inspector/tenants.test.ts"];
 const admin = ["test/admin/tenants.test.ts", "test/admin/admin.test.ts"];
+const acts = ["test/admin/acts.test.ts"];
 const traces = ["test/otel/traces.test.ts"];
 
 /** A map like `RunMap`, whose keys are the ids of runs alone. */
@@ -589,10 +590,17 @@ const faces: readonly Mutant[] = [
   ),
   mutant(
     "src/inspector/actions.ts",
-    "scope: runtime.scope({ tenant, principal }),",
-    'scope: runtime.scope({ tenant: "", principal }),',
+    "runtime.scope({ tenant: key.tenant, principal })",
+    'runtime.scope({ tenant: "", principal })',
     inspector,
   ),
+  mutant(
+    "src/inspector/actions.ts",
+    "runtime.scope({ tenant, principal: access.principal })",
+    'runtime.scope({ tenant: "", principal: access.principal })',
+    inspector,
+  ),
+  mutant("src/inspector/actions.ts", 'if (tenant !== null && act.query["tenant"] !== tenant)', "if (false)", inspector),
   mutant(
     "src/inspector/actions.ts",
     "if (isForeign(tenant, access)) throw refusedTo(",
@@ -654,10 +662,23 @@ const faces: readonly Mutant[] = [
   ),
   mutant(
     "src/admin/admin.ts",
-    "this.#runtime.scope({ tenant, principal",
-    'this.#runtime.scope({ tenant: "", principal',
+    "this.#operated.scope({ tenant, principal",
+    'this.#operated.scope({ tenant: "", principal',
     admin,
   ),
+  mutant(
+    "src/admin/acts.ts",
+    "inside.scope(key.tenant, page.principal).cancel(",
+    'inside.scope("", page.principal).cancel(',
+    acts,
+  ),
+  mutant(
+    "src/admin/acts.ts",
+    "inside.scope(key.tenant, page.principal).fork(",
+    'inside.scope("", page.principal).fork(',
+    acts,
+  ),
+  mutant("src/admin/acts.ts", "findByIdempotencyKey(key.tenant,", 'findByIdempotencyKey("",', acts),
   mutant("src/admin/one-run.ts", "return { tenant, run_id: read(", 'return { tenant: "", run_id: read(', admin),
   mutant(
     "src/admin/one-run.ts",
