@@ -239,6 +239,37 @@ export function actCases(
       await runtime.close();
     }));
 
+  it("has forks wait until their process has room", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const process = await startProcess(open, clock, { work: { max: 2 } });
+      const { admin, runtime } = process;
+      const gate = deferred();
+      let isUp = false;
+      let [atWork, most] = [0, 0];
+      runtime.register("slow", { durable: true }, (_input, { step }) =>
+        step("work", async () => {
+          if (!isUp) throw new Error("It is down.");
+          atWork += 1;
+          most = Math.max(most, atWork);
+          await gate.promise;
+          atWork -= 1;
+        }),
+      );
+      await create(process, "acme", "slow", 6);
+      await clock.advance(10);
+      isUp = true;
+      const act = await endOf(process, await admin.retryMany({ agent_name: "slow" }), clock);
+      expect(act).toMatchObject({ status: "completed", matched: 6, done: 6 });
+      while (atWork < 2) await clock.advance(50);
+      await clock.advance(1_000);
+      expect(most).toBe(2);
+      gate.resolve();
+      await untilEnded(process, clock);
+      expect((await admin.runs({ agent_name: "slow", status: "completed" })).items).toHaveLength(6);
+      await runtime.close();
+    }));
+
   it("forks no run twice when its process is killed", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
