@@ -230,7 +230,18 @@ it("the fetch handler without authorize refuses everything", async () => {
   const handler = createInspectorHandler(runtime);
   for (const path of ["", "?token=x", "api/start", "api/feed/runs", "api/feed/figures", "api/log", "api/cassette"])
     expect([path, (await handler(new Request(`http://localhost/${path}`))).status]).toEqual([path, 403]);
-  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume", ...manyActions]) {
+  for (const name of [
+    "create",
+    "answer",
+    "decline",
+    "cancel",
+    "fork",
+    "delete",
+    "send",
+    "pause",
+    "resume",
+    ...manyActions,
+  ]) {
     const init = { method: "POST", headers: { "content-type": "application/json" }, body: "{}" };
     expect([name, (await handler(new Request(`http://localhost/api/${name}`, init))).status]).toEqual([name, 403]);
   }

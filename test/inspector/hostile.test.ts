@@ -68,7 +68,18 @@ it(
     const visitor = new Visitor(createInspectorHandler(runtime, { ...everything, limits: { maxBodyBytes: 20_000 } }));
     const { run_id } = await runtime.createRun({ agent_name: "asks", input: "me" });
     const feeds = ["runs", "questions", "failures", "stuck", "figures", "run", "session"].map((name) => `feed/${name}`);
-    const posts = ["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume", ...manyActions];
+    const posts = [
+      "create",
+      "answer",
+      "decline",
+      "cancel",
+      "fork",
+      "delete",
+      "send",
+      "pause",
+      "resume",
+      ...manyActions,
+    ];
     const statuses = new Map<number, number>();
     for (let count = 0; count < amount(50_000, 1_500); count++) {
       const isPost = random.chance(0.5);

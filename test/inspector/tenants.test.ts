@@ -144,7 +144,18 @@ describe("a user of one tenant", () => {
 it("a user who may only look changes nothing", async () => {
   const { clock, runtime, waiting, handlerFor } = await world();
   const visitor = handlerFor({ allTenants: true, readOnly: true });
-  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume", ...manyActions]) {
+  for (const name of [
+    "create",
+    "answer",
+    "decline",
+    "cancel",
+    "fork",
+    "delete",
+    "send",
+    "pause",
+    "resume",
+    ...manyActions,
+  ]) {
     const refused = await visitor.post(name, { tenant: "acme", run_id: waiting.run_id });
     expect([name, refused.status]).toEqual([name, 403]);
   }
