@@ -84,8 +84,19 @@ export async function endOf(
     const now = await admin.act(act);
     if (now.finished_at !== null) return now;
     // In small steps: on a slow database a lease must not end meanwhile.
-    await clock.advance(50);
+    await clock.advance(20);
   }
+}
+
+/** Lets a process work until it dies. Another one asks meanwhile, so that a slow database has time and a lease does not end. */
+async function untilDead(open: Open, clock: FakeClock, act: Pick<AdminAct, "run_id">, isDead: () => boolean) {
+  const store = await open(clock);
+  const admin = createAdmin({ store });
+  while (!isDead()) {
+    await admin.act(act);
+    await clock.advance(1);
+  }
+  await store.close();
 }
 
 async function create({ runtime }: OperatedProcess, tenant: string, agent_name: string, count: number) {
@@ -159,7 +170,7 @@ export function actCases(
       });
       await create(first, "acme", "asks", many);
       const begun = await first.admin.cancelMany({ agent_name: "asks" });
-      while (cancels < dies) await clock.advance(20);
+      await untilDead(open, clock, begun, () => cancels >= dies);
 
       await clock.advance(LEASE_MS);
       const second = await startProcess(open, clock);
@@ -290,7 +301,7 @@ export function actCases(
       await clock.advance(10);
       bank.isUp = true;
       const begun = await first.admin.retryMany({ agent_name: "fails" });
-      while (forks < 13) await clock.advance(20);
+      await untilDead(open, clock, begun, () => forks >= 13);
 
       await clock.advance(LEASE_MS);
       const second = await startProcess(open, clock, { bank });
