@@ -52,3 +52,4 @@ export { clock as postgresClock } from "../../src/stores/postgres/connection.ts"
 export type { PostgresClient, PostgresResult } from "../../src/stores/postgres/options.ts";
 export { quoteName } from "../../src/stores/postgres/schema.ts";
 export type { SqliteStatement } from "../../src/stores/sqlite/database.ts";
+export { POSITION_BITS } from "../../src/stores/sqlite/entries.ts";

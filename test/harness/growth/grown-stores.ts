@@ -5,7 +5,7 @@ import { openPostgresStore } from "cadenza/postgres";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import pg from "pg";
-import { POSITION_BITS } from "../../../src/stores/sqlite/entries.ts";
+import { POSITION_BITS } from "../internals.ts";
 import { startServer } from "../postgres-server.ts";
 import { openDatabase } from "../sqlite-files.ts";
 
