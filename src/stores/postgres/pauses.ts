@@ -6,6 +6,8 @@ import { markedText } from "./writes.ts";
 
 /** The runs that a pause of their tenant has set aside. They are the last in their index of due runs. */
 const isAside = `r.finished_at IS NULL AND r.owner IS NULL AND r.due_at >= ${ASIDE_MS}`;
+/** The same of a run that is found by its id: written so that no index of runs without an owner has the condition. */
+const isStillAside = `r.finished_at IS NULL AND coalesce(r.owner, '') = '' AND r.due_at >= ${ASIDE_MS}`;
 
 /**
  * Pauses, and the way back for runs that they have set aside. A run that comes back stands in the index of due runs by the
@@ -53,7 +55,7 @@ BEGIN
         AND (p.agent_name IS NULL OR p.agent_name = g.agent_name) AND (p.version IS NULL OR p.version = g.version))
     LIMIT most) y ORDER BY y.due_at, y.id);
   WITH locked AS (
-    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (found_runs) AND ${isAside} FOR NO KEY UPDATE SKIP LOCKED
+    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (found_runs) AND ${isStillAside} FOR NO KEY UPDATE SKIP LOCKED
   )
   UPDATE ${schema}.runs r SET
     due_at = least(r.due_at - ${ASIDE_MS}, clock),
