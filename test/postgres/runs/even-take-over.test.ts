@@ -29,16 +29,18 @@ it.skipIf(missing !== undefined)(
     const begun = [0, 0, 0];
     const own: string[] = [];
     const touched = new Set<string>();
-    // Its lease expires while the workers wait for work.
+    // Its lease expires when all workers wait for work.
+    const asked = new Set<number>();
     const dying = await open();
     const agents = ["task", "lacking"].map((agent_name) => ({ agent_name, version: null }));
-    await dying.renew("dying", 1_500);
+    await dying.renew("dying", 60_000);
     expect(await dying.take({ owner: "dying", agents, limit: MANY + 50 })).toHaveLength(MANY + 50);
     const workers = await Promise.all(
       begun.map(async (_, index) => {
         const store = hookedStore(
           (call, method, [key]) => {
             const { run_id } = (key ?? {}) as { readonly run_id?: string };
+            if (method === "take") asked.add(index);
             if (run_id !== undefined && lacking.has(run_id)) touched.add(`${method} ${run_id}`);
             return call();
           },
@@ -55,6 +57,8 @@ it.skipIf(missing !== undefined)(
         return runtime;
       }),
     );
+    await vi.waitFor(() => expect(asked.size).toBe(workers.length), WAIT);
+    await dying.renew("dying", 500);
     await vi.waitFor(() => expect(begun.reduce((sum, each) => sum + each)).toBe(MANY), WAIT);
     // Each comes in time for a page at least.
     expect(Math.min(...begun)).toBeGreaterThanOrEqual(8);
