@@ -3,7 +3,7 @@ import { createAdmin } from "cadenza/admin";
 import { record } from "cadenza/testing";
 import { expect, it } from "vitest";
 import { deferred } from "../../harness/promises.ts";
-import { questionOf, refusal, reply, setUp, textOf } from "../../harness/runtimes.ts";
+import { questionOf, refusal, reply, setUp, textOf, textsOf } from "../../harness/runtimes.ts";
 import { hookedStore, lastingStore, persistent } from "../../harness/store-proxy.ts";
 import { inMemory } from "../../harness/world/replicas.ts";
 
@@ -156,6 +156,20 @@ it("a cancel, an answer and a message reach the tenant's own run", async () => {
   const answered = await scopes.blue.resume({ run_id: RUN, await_resume: reply("@blue") });
   expect(namesIn(answered)).toEqual(["@blue"]);
   expect((await scopes.red.getRun(RUN)).status).toBe("cancelled");
+});
+
+it("the question of a sub-run, answered in the run above it, is that of the tenant", async () => {
+  const { runtime, next, scopes } = await world();
+  runtime.register("office", async (input, { run }) => (await run("asker", input)).output);
+  runtime.register("asker", async (input, { ask }) => `${nameIn(input)}: ${textOf((await ask("?")) as Message)}`);
+  for (const tenant of TENANTS) {
+    next.splice(0, Number.POSITIVE_INFINITY, RUN, CHILD);
+    await scopes[tenant].createRun({ agent_name: "office", input: `@${tenant}` });
+  }
+  for (const tenant of TENANTS) {
+    const run = await scopes[tenant].resume({ run_id: RUN, await_resume: reply(`yes @${tenant}`) });
+    expect(textsOf(run)).toEqual([`@${tenant}: yes @${tenant}`]);
+  }
 });
 
 it("a fork begins with the tenant's own results, joins its session, and has a key of its own", async () => {
