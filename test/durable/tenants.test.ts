@@ -22,6 +22,7 @@ import { inMemory } from "../harness/world/replicas.ts";
 /* Tenants whose runs have the same id, in processes that load, wake, find and lose these runs. */
 
 const ID = "00000000-0000-4000-8000-000000000001";
+const CHILD = "00000000-0000-4000-8000-000000000002";
 const TENANTS = ["red", "blue"];
 const sameIds = { uuid: () => ID, token: () => "token" };
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 200 };
@@ -82,6 +83,31 @@ it("runs with the same id are loaded side by side, each for its tenant", async (
   const answers = TENANTS.map((tenant) => answer(runtime.scope({ tenant }), `of ${tenant}`));
   await replicas.clock.settle();
   expect(await Promise.all(answers)).toEqual([["the secret of red: of red"], ["the secret of blue: of blue"]]);
+});
+
+it("a sub-run that asks is loaded for the answer to its parent, each for its tenant", async () => {
+  const replicas = inMemory();
+  const start = (): Replica => {
+    let ids = 0;
+    const uuid = (): string => (ids++ % 2 === 0 ? ID : CHILD);
+    const replica = replicas.start({ durability, ids: { ...sameIds, uuid } });
+    register(replica.runtime);
+    replica.runtime.register("office", { durable: true }, async (input, { run }) => {
+      const { status, output } = await run("desk", input);
+      return `${status}, ${output.map(textOf).join("")}`;
+    });
+    return replica;
+  };
+  const first = start();
+  for (const tenant of TENANTS)
+    await first.runtime.scope({ tenant }).createRun({ agent_name: "office", input: `the secret of ${tenant}` });
+  await replicas.clock.advance(1_000);
+  first.kill();
+  const { runtime } = start();
+  for (const tenant of TENANTS)
+    expect(await answer(runtime.scope({ tenant }), `of ${tenant}`)).toEqual([
+      `completed, the secret of ${tenant}: of ${tenant}`,
+    ]);
 });
 
 it("runs with the same id are read by readers in another process, each for its tenant", async () => {
