@@ -3,6 +3,7 @@ import type { FoundRun, RunKey, Store, StoredRun, StoreHint } from "cadenza/stor
 import { expect, it } from "vitest";
 import { newerFormatError } from "../../src/core/format.ts";
 import { DamagedRuns } from "../../src/durable/recovery/damaged-runs.ts";
+import { DueHints } from "../../src/durable/recovery/due-hints.ts";
 import { Follower } from "../../src/durable/recovery/follower.ts";
 import { UnloadedRuns } from "../../src/durable/recovery/heartbeat.ts";
 import { Unreceived } from "../../src/durable/recovery/remote-posts.ts";
@@ -317,6 +318,21 @@ it("each of the followed runs is looked at, at a hint and at a poll", async () =
   expect(asked).toEqual([[RED, BLUE]]);
   expect(told).toEqual(["red", "blue"]);
   for (const end of ends) end();
+});
+
+it.each([
+  { when: "the first to ask for them", others: [] },
+  { when: "the last to ask for them", others: Array.from({ length: 100 }, (_, n) => `other-${n}`) },
+])("a due run is asked for when another one was taken, by the worker that is $when", async ({ others }) => {
+  const clock = new FakeClock();
+  const hints = new DueHints(partOf({ name: "worker", others, clock, onRoom: () => {} }));
+  hints.hear({ due: true, moved: [RED, BLUE] });
+  expect(hints.areDue).toBe(others.length === 0);
+  hints.hear({ moved: [RED] });
+  await clock.advance(1_000);
+  expect(hints.areDue).toBe(true);
+  hints.hear({ moved: [BLUE] });
+  expect(hints.areDue).toBe(false);
 });
 
 it("the messages that wait for one run leave the room of another one", async () => {
