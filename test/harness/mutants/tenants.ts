@@ -476,9 +476,14 @@ const inPostgres: readonly Mutant[] = [
     "WHERE s.tenant = its_tenant AND s.session_id = its_id FOR UPDATE",
     "WHERE s.session_id = its_id FOR UPDATE",
   ),
-  byPostgres("postgres/delete-sql.ts", "WHERE p.tenant = r.tenant AND p.run_id", "WHERE p.run_id"),
+  // Only processes of older releases call this function.
+  mutant("src/stores/postgres/delete-sql.ts", "WHERE p.tenant = r.tenant AND p.run_id", "WHERE p.run_id", [
+    "test/postgres/statements/upgrades.test.ts",
+  ]),
   byPostgres("postgres/list.ts", "const found = [`r.tenant = ${tenant}`];", "const found = [`${tenant} IS NOT NULL`];"),
   byPostgres("postgres/list.ts", "WHERE a.tenant = ${tenant} AND a.run_id", "WHERE a.run_id"),
+  byPostgres("postgres/prune.ts", "WHERE p.tenant = n.tenant AND p.run_id", "WHERE p.run_id"),
+  byPostgres("postgres/reads.ts", "WHERE p.tenant = r.tenant AND p.run_id", "WHERE p.run_id"),
   byPostgres(
     "postgres/reads.ts",
     '"r.tenant = $1::text AND r.run_id = $2::text"',

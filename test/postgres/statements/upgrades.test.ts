@@ -5,6 +5,7 @@ import {
   append,
   create,
   created,
+  createEnded,
   ended,
   head,
   over,
@@ -92,6 +93,21 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     expect((await write(end)).rows).toEqual([{ answers: [null] }]);
     expect(await takeAll()).toEqual([runId(2)]);
     expect(await lineComplaints(pool, name)).toEqual([]);
+  });
+
+  it("deletes for processes of its release no sub-run of a live run, after the upgrade", async () => {
+    const schema = newSchema();
+    await pool.query(sqlUpTo(schema, 1));
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
+    await create(store, 1);
+    // The parent of the other tenant's run is of another tenant: it has none.
+    for (const tenant of ["acme", "other"]) await createEnded(store, 2, 10, { tenant, created: { parent } });
+    const call = `SELECT ${quoteName(schema)}.prune_runs_v1(NULL, 20, 9) AS deleted`;
+    expect((await pool.query(call)).rows).toEqual([{ deleted: 1 }]);
+    expect(await store.find(runKey(2))).toBeDefined();
+    expect(await store.find(runKey(2, "other"))).toBeUndefined();
+    await store.close();
   });
 
   it("knows which runs are not durable, after the upgrade", async () => {
