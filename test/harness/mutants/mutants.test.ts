@@ -12,6 +12,19 @@ it.each(tenantMutants)("the mutant finds its place: $name", ({ edits }) => {
   }
 });
 
+it("no mutant is in a function that a later step of the schema replaces: no process calls that text", () => {
+  const folder = "src/stores/postgres/";
+  const sources = readdirSync(ROOT + folder).map((name) => readFileSync(ROOT + folder + name, "utf8"));
+  const edits = tenantMutants.flatMap((one) => one.edits).filter(({ file }) => file.startsWith(folder));
+  for (const { file, find } of edits) {
+    const source = readFileSync(ROOT + file, "utf8");
+    const above = source.slice(0, source.indexOf(find) + find.length);
+    const [, how, name] = [...above.matchAll(/^(.*)FUNCTION (\S+?)\(/gm)].at(-1) ?? [];
+    const isReplaced = sources.some((one) => one.includes(`CREATE OR REPLACE FUNCTION ${name}(`));
+    expect([file, find, how === "CREATE " && isReplaced]).toEqual([file, find, false]);
+  }
+});
+
 it("each map of runs has a mutant that leaves the tenant out, or holds the runs of one tenant", () => {
   const mutated = tenantMutants.flatMap(({ edits }) => edits.map(({ file }) => file));
   const files = readdirSync(`${ROOT}src`, { recursive: true, encoding: "utf8" })

@@ -518,7 +518,7 @@ const inPostgres: readonly Mutant[] = [
   ),
   byPostgres("postgres/survey.ts", "ON r.tenant = k.run ->> 0 AND r.run_id", "ON r.run_id"),
   byPostgres(
-    "postgres/write-sql.ts",
+    "postgres/line-sql.ts",
     "WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;",
     "WHERE r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;",
   ),
@@ -529,7 +529,7 @@ const inPostgres: readonly Mutant[] = [
   ),
   byPostgres("postgres/write-sql.ts", "WHERE r.tenant = added.tenant AND r.idempotency_key", "WHERE r.idempotency_key"),
   byPostgres(
-    "postgres/write-sql.ts",
+    "postgres/line-sql.ts",
     "WHERE r.tenant = its_tenant AND r.run_id = its_id AND r.finished_at IS NULL",
     "WHERE r.run_id = its_id AND r.finished_at IS NULL",
   ),
