@@ -48,6 +48,18 @@ export const inboxChecks: readonly StoreCheck[] = [
     expectSame(new Set(inbox?.map(({ id }) => id)).size, 2, "how many ids it has");
   }),
 
+  check("inbox: a run of another tenant with the same id has an inbox of its own", async ({ first, second }) => {
+    const keys = [await create(first, 1), await create(first, 1, { tenant: "other" })];
+    for (const key of keys) {
+      await post(second, key, `first of ${key.tenant}`);
+      await post(second, key, `second of ${key.tenant}`);
+    }
+    for (const key of keys) {
+      const expected = parts(`first of ${key.tenant}`, `second of ${key.tenant}`);
+      expectSame(await arrivedFor(first, key), expected, `the inbox of tenant ${key.tenant}`);
+    }
+  }),
+
   check("inbox: a run for which nothing has arrived has none", async ({ first }) => {
     const owned = await create(first, 1);
     const unowned = await create(first, 2, { head: waiting() });

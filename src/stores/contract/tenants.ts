@@ -4,6 +4,7 @@ import type { RunQuery } from "../../core/run-query.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectSame, NOW } from "./check.ts";
 import {
+  counters,
   create,
   created,
   ended,
@@ -155,7 +156,7 @@ function changesOf(names: Names): readonly Step[] {
   };
   const [order, team] = [{ order: names.label(0) }, { order: names.label(0), team: "a" }];
   const shared = names.session(0).session_id;
-  const end = (at: number): RunWrite => write([ended(at)], { head: over(at) });
+  const end = (at: number): RunWrite => write([ended(at)], { head: over(at), counters: counters({ completed: 1 }) });
   return [
     make(0, { session_id: shared, labels: team }, { session: entered(0, "first") }, names.key(0)),
     make(

@@ -480,6 +480,7 @@ const inPostgres: readonly Mutant[] = [
   mutant("src/stores/postgres/delete-sql.ts", "WHERE p.tenant = r.tenant AND p.run_id", "WHERE p.run_id", [
     "test/postgres/statements/upgrades.test.ts",
   ]),
+  byPostgres("postgres/gate-sql.ts", "WHERE r.tenant = w ->> 'tenant' AND r.run_id", "WHERE r.run_id"),
   byPostgres("postgres/list.ts", "const found = [`r.tenant = ${tenant}`];", "const found = [`${tenant} IS NOT NULL`];"),
   byPostgres("postgres/list.ts", "WHERE a.tenant = ${tenant} AND a.run_id", "WHERE a.run_id"),
   byPostgres("postgres/prune.ts", "WHERE p.tenant = n.tenant AND p.run_id", "WHERE p.run_id"),
@@ -532,6 +533,11 @@ const inPostgres: readonly Mutant[] = [
     "postgres/line-sql.ts",
     "WHERE r.tenant = its_tenant AND r.run_id = its_id AND r.finished_at IS NULL",
     "WHERE r.run_id = its_id AND r.finished_at IS NULL",
+  ),
+  byPostgres(
+    "postgres/write-sql.ts",
+    "WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') AS agent_name",
+    "WHERE r.run_id = w ->> 'run_id') AS agent_name",
   ),
   byPostgres("postgres/write-sql.ts", `${madeSession}s.tenant = its_tenant AND `, madeSession),
   byPostgres(

@@ -19,6 +19,16 @@ export const inboxFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  broken(
+    "a post goes into the inbox of another tenant's run",
+    "inbox: a run of another tenant with the same id has an inbox of its own",
+    class extends MemoryStore {
+      override post(key: RunKey, post: RunPost): Conflict {
+        const foreign = { ...key, tenant: "acme" };
+        return super.post(this.find(foreign, "with inbox")?.inbox === undefined ? key : foreign, post);
+      }
+    },
+  ),
   found("an empty inbox is given", "inbox: a run for which nothing has arrived has none", (run) => ({
     inbox: [],
     ...run,
