@@ -74,7 +74,7 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
   "test/durable/tenants.test.ts": [
     ...["core/format", "durable/recovery/damaged-runs", "durable/recovery/follower", "durable/recovery/heartbeat"],
     ...["durable/recovery/remote-posts", "durable/recovery/wakeups", "durable/recovery/worker"],
-    ...["durable/replay/history", "runtime/runs/committed-above"],
+    ...["durable/recovery/due-hints", "durable/replay/history", "runtime/runs/committed-above"],
   ],
   "test/http/docs.test.ts": ["faces/acp/options", "http/errors"],
   "test/http/event-text.test.ts": ["faces/acp/event-formats", "http/event-text"],
