@@ -18,9 +18,11 @@ export default defineConfig({
   external: [/^node:/],
   // It is an ES module only, and where `require` cannot load one, as in jest, neither could it load this library. Its browser form needs no Node.
   noExternal: ["nanoid"],
-  esbuildOptions: (options) => {
+  esbuildOptions: (options, { format }) => {
     options.conditions = ["browser"];
     options.metafile = true;
+    // Shorter by a thirtieth; names stay. What makes CommonJS of the same code does not understand the shorter syntax.
+    options.minifySyntax = format === "esm";
   },
   // Otherwise each entry gets its own copy of the shared classes, and `instanceof` fails between them.
   splitting: true,
