@@ -166,13 +166,13 @@ export class Admin {
 
   async #changePauses(action: "pause" | "resume", query: AdminPauseQuery): Promise<{ readonly changed: boolean }> {
     const { runs, by = this.#principal } = readPauseQuery(query);
-    if (this.#runtime === undefined) throw withoutRuntime();
     // The scope checks that it is JSON.
-    this.#runtime.scope({ tenant: "", principal: by });
-    const { audit, pauses } = this.#runtime[insideKey];
+    this.#operated.scope({ tenant: "", principal: by });
+    const { audit, pauses } = this.#inside;
     const told = { action, by, ...runs, tenant: runs.tenant ?? null };
     try {
-      const changed = await (action === "pause" ? pauseRuns(this.#store, runs, by) : resumeRuns(this.#store, runs));
+      const store = this.#store;
+      const changed = await (action === "pause" ? pauseRuns(store, runs, by) : resumeRuns(store, runs, pauses));
       audit?.tell({ ...told, outcome: "done", ...(!changed && { repeated: true }) });
       await pauses.read();
       return { changed };
@@ -355,7 +355,10 @@ export class Admin {
 
   get #operated(): OperatedRuntime {
     if (this.#runtime !== undefined) return this.#runtime;
-    throw withoutRuntime();
+    throw new CadenzaError(
+      "invalid_argument",
+      "This Admin was made of a store, which it only reads. To fork, cancel, delete and pause runs, make one of a runtime on that store: createAdmin(runtime).",
+    );
   }
 
   #codeOf({ agent_name, version }: AgentVersion): records.AdminVersion["code"] {
@@ -402,13 +405,6 @@ export function createAdmin(
   // The scope checks that it is JSON.
   if (insideKey in operated) operated.scope({ tenant: "", principal });
   return new Admin(operated, principal);
-}
-
-function withoutRuntime(): CadenzaError {
-  return new CadenzaError(
-    "invalid_argument",
-    "This Admin was made of a store, which it only reads. To fork, cancel, delete and pause runs, make one of a runtime on that store: createAdmin(runtime).",
-  );
 }
 
 function named({ agent_name, version }: AgentVersion): string {

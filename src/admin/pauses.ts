@@ -4,6 +4,7 @@ import type { Store } from "../core/ports.ts";
 import { isoTime } from "../core/time.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { badArgument, checkKeys, checkObject, checkText } from "../runtime/agent/check.ts";
+import type { Pauses } from "../runtime/log/pauses.ts";
 
 /** Which runs to pause or to resume: those that match everything that is named. An agent or a tenant is named. */
 export interface AdminPauseQuery extends PausedRuns {
@@ -20,8 +21,6 @@ export interface AdminPause extends PausedRuns {
 
 /** How many pauses there may be: each process knows all of them. */
 const MAX_PAUSES = 1_000;
-/** How many runs come back in one statement. */
-const BACK_AT_ONCE = 1_000;
 
 /** Reads which runs are meant. Throws `invalid_argument`, also if neither an agent nor a tenant is named. */
 export function readPauseQuery(query: AdminPauseQuery): {
@@ -55,9 +54,9 @@ export async function pauseRuns(store: Store, runs: PausedRuns, by: JsonValue): 
 }
 
 /** Whether the runs were paused before. What was set aside has come back then, also after an earlier call that was interrupted. */
-export async function resumeRuns(store: Store, runs: PausedRuns): Promise<boolean> {
+export async function resumeRuns(store: Store, runs: PausedRuns, pauses: Pauses): Promise<boolean> {
   const isResumed = await store.resume(runs);
-  while ((await store.comeBack(BACK_AT_ONCE)) > 0);
+  await pauses.comeBack();
   return isResumed;
 }
 

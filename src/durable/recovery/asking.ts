@@ -31,8 +31,6 @@ const OTHERS_COME_MS = 20;
  * so that the first question passed over its queue.
  */
 const SLOT_AGAIN_MS = 50;
-/** How many runs that a pause has set aside come back at a time. */
-const BACK_AT_ONCE = 1_000;
 /** How many runs that may crash the process are executed at a time. */
 const SUSPECTS_AT_ONCE = 1;
 
@@ -245,11 +243,9 @@ export class Asking {
 
   /** Makes runs due that pauses of their tenants have set aside, and that were resumed. */
   #comeBack(): void {
-    const { store, logger } = this.#worker;
+    const { logger } = this.#worker;
     const comeBack = async (): Promise<void> => {
-      let back = 0;
-      for (let more = 1; more > 0 && this.#isTaking; back += more) more = await store.comeBack(BACK_AT_ONCE);
-      if (back > 0) this.lookForWork();
+      if ((await this.#pauses.comeBack(() => this.#isTaking)) > 0) this.lookForWork();
     };
     const coming = (this.#comingBack ?? Promise.resolve()).then(comeBack).catch((error: unknown) => {
       logger.error("The store failed to make runs due that were resumed. It is tried again later.", { error });

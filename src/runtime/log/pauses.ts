@@ -7,6 +7,8 @@ import type { StoreClock } from "./store-clock.ts";
 
 /** How old the pauses that are known here may be where no scan of the store reads them, in milliseconds. */
 const STALE_MS = 1_000;
+/** How many runs that a pause has set aside come back at a time. */
+const BACK_AT_ONCE = 1_000;
 
 /** What a pause covers of a run besides its tenant. */
 interface PausedAgent {
@@ -28,7 +30,7 @@ export class Pauses {
   readonly onChange: ((before: readonly Pause[]) => void)[] = [];
   /** Whether a scan of the store reads the pauses. */
   isScanned = false;
-  readonly #store: Pick<Store, "pauses" | "persistent">;
+  readonly #store: Pick<Store, "pauses" | "comeBack" | "persistent">;
   readonly #clock: StoreClock;
   readonly #logger: Logger;
   #known: readonly Pause[] = [];
@@ -39,7 +41,7 @@ export class Pauses {
   /** Stops the timer of the next reading, where a run waits and no scan reads the pauses. */
   #clearTimer: (() => void) | undefined;
 
-  constructor(store: Pick<Store, "pauses" | "persistent">, clock: StoreClock, logger: Logger) {
+  constructor(store: Pick<Store, "pauses" | "comeBack" | "persistent">, clock: StoreClock, logger: Logger) {
     this.#store = store;
     this.#clock = clock;
     this.#logger = logger;
@@ -106,6 +108,16 @@ export class Pauses {
     this.#known = pauses;
     for (const [run, { of, tenant }] of [...this.#held]) if (!this.cover(of, tenant)) this.letGo(run);
     for (const tell of this.onChange) tell(before);
+  }
+
+  /**
+   * Makes runs due that pauses of their tenants have set aside and that no pause covers any more, until none is left or
+   * `mayGoOn` returns false. Resolves with the number of these runs. Rejects if the store fails.
+   */
+  async comeBack(mayGoOn: () => boolean = () => true): Promise<number> {
+    let back = 0;
+    for (let more = 1; more > 0 && mayGoOn(); back += more) more = await this.#store.comeBack(BACK_AT_ONCE);
+    return back;
   }
 
   /** Keeps a run, which a pause covers, and what it is to do when it is resumed. */
