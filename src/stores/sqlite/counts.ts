@@ -26,9 +26,12 @@ export const counts = `
 `;
 
 const waiting = `cadenza_runs INDEXED BY cadenza_runs_waiting WHERE ${isFree}`;
-const nextAgent = `SELECT agent_name FROM ${waiting} AND agent_name > ? ORDER BY agent_name LIMIT 1`;
-const nextVersion = `SELECT ${marked} AS version FROM ${waiting} AND agent_name = ? AND ${marked} >= ? AND ${marked} <> ?
-  ORDER BY ${marked} LIMIT 1`;
+const selectAgent = (after: string): string =>
+  `SELECT agent_name AS value FROM ${waiting} AND agent_name ${after} ORDER BY agent_name LIMIT 1`;
+const selectVersion = (after: string): string =>
+  `SELECT ${marked} AS value FROM ${waiting} AND agent_name = ? AND ${marked} ${after} ORDER BY ${marked} LIMIT 1`;
+const [firstAgent, nextAgent] = [selectAgent(">= ''"), selectAgent("> ?")];
+const [firstVersion, nextVersion] = [selectVersion(">= ''"), selectVersion("> ?")];
 const ofVersion = `${waiting} AND agent_name = a.name AND ${marked} = a.marked`;
 const isDue = `cadenza_runs INDEXED BY cadenza_runs_due
   WHERE ${isFree} AND line IS NULL AND due_at IS NOT NULL AND agent_name = a.name AND version IS a.version`;
@@ -102,19 +105,8 @@ type Agent = Pick<Backlog, "agent_name" | "version">;
 
 /** The agents and versions with live runs without an owner, as they are stored, versions marked. */
 function* waitingAgents(connection: Connection): Generator<readonly [agentName: string, version: string]> {
-  let agent = connection.get(nextAgent, "");
-  while (agent !== undefined) {
-    const name = String(agent["agent_name"]);
-    // No version is marked so.
-    let before = "-";
-    for (let from = ""; ; from = before) {
-      const found = connection.get(nextVersion, name, from, before);
-      if (found === undefined) break;
-      before = String(found["version"]);
-      yield [name, before];
-    }
-    agent = connection.get(nextAgent, name);
-  }
+  for (const name of connection.values(firstAgent, nextAgent))
+    for (const version of connection.values(firstVersion, nextVersion, name)) yield [String(name), String(version)];
 }
 
 function unmarked(version: string): string | null {

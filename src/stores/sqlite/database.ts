@@ -128,6 +128,18 @@ export class Connection {
     return this.#read(sql, (statement) => statement.all(...values)) as readonly SqliteRow[];
   }
 
+  /**
+   * The texts of a column, in order, each once, found by jumps in an index. Null comes first. The statements select the first
+   * `value`, and the one behind a text, which is the last parameter. `of`: the parameters before it.
+   */
+  *values(selectFirst: string, selectNext: string, ...of: readonly SqliteValue[]): Iterable<string | null> {
+    for (let row = this.get(selectFirst, ...of); row !== undefined; ) {
+      const value = row["value"] === null ? null : String(row["value"]);
+      yield value;
+      row = this.get(selectNext, ...of, value ?? "");
+    }
+  }
+
   /** Tries again while another process holds the lock. */
   patiently<T>(work: () => T): T {
     for (let attempt = 1; ; attempt++) {

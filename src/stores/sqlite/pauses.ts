@@ -2,7 +2,7 @@ import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import { ASIDE_MS, covers, pauseKey } from "../../core/pauses.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { countable, fromJson, fromText, toHead, toJson, toKey, toText } from "../stored-rows.ts";
-import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
+import type { Connection, SqliteRow } from "./database.ts";
 import { findRow } from "./run-row.ts";
 import { changeRun } from "./slots.ts";
 
@@ -42,11 +42,11 @@ export function removePause(connection: Connection, runs: PausedRuns): boolean {
 export function comeBack(connection: Connection, limit: number, now: () => number): number {
   const pauses = readPauses(connection).filter(({ tenant }) => tenant !== undefined);
   let left = limit;
-  for (const tenant of values(connection, selectFirstTenant, selectTenant)) {
+  for (const tenant of connection.values(selectFirstTenant, selectTenant)) {
     const its = pauses.filter((pause) => pause.tenant === fromText(String(tenant)));
     if (its.some(({ agent_name }) => agent_name === undefined)) continue;
-    for (const agent of values(connection, selectFirstAgent, selectAgent, tenant)) {
-      for (const version of values(connection, selectFirstVersion, selectVersion, tenant, agent)) {
+    for (const agent of connection.values(selectFirstAgent, selectAgent, tenant)) {
+      for (const version of connection.values(selectFirstVersion, selectVersion, tenant, agent)) {
         const [name, of] = [fromText(String(agent)), version === null ? null : fromText(String(version))];
         if (its.some((pause) => covers(pause, name, of, fromText(String(tenant))))) continue;
         for (const row of connection.all(selectAside, tenant, agent, version, countable(left))) {
@@ -58,20 +58,6 @@ export function comeBack(connection: Connection, limit: number, now: () => numbe
     }
   }
   return limit - left;
-}
-
-/** The values of a column, in order, each once. Null comes first. */
-function* values(
-  connection: Connection,
-  selectFirst: string,
-  selectNext: string,
-  ...of: readonly SqliteValue[]
-): Iterable<SqliteValue> {
-  for (let row = connection.get(selectFirst, ...of); row !== undefined; ) {
-    const value = row["value"] === null ? null : String(row["value"]);
-    yield value;
-    row = connection.get(selectNext, ...of, value ?? "");
-  }
 }
 
 function makeDue(connection: Connection, row: SqliteRow, now: () => number): void {
