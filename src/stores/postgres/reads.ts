@@ -259,9 +259,9 @@ export class Reads {
       ],
     );
     const texts = rows.map(({ run }) => String(run));
-    const pauses = texts.filter((text) => text.startsWith(PAUSES));
-    for (const text of pauses) request.onPauses?.(pausesIn(text.slice(PAUSES.length)));
-    const answers = texts.filter((text) => !pauses.includes(text)).map((text) => JSON.parse(text) as unknown);
+    const pauses = texts.find((text) => text.startsWith(PAUSES));
+    if (pauses !== undefined) request.onPauses?.(pausesIn(pauses.slice(PAUSES.length)));
+    const answers = texts.filter((text) => text !== pauses).map((text) => JSON.parse(text) as unknown);
     const seen = answers.pop() as readonly (number | string | null)[] | undefined;
     for (const [n, place] of places.entries()) place.onSeen(toNumber(seen?.[n]));
     return answers.map((row) => toFoundRun(row as StoredRow));
@@ -294,7 +294,7 @@ export class Reads {
 
 /** How many runs one call takes at most. */
 const MAX_TAKEN = 10_000;
-/** What the row of the pauses begins with, among those of runs. */
+/** Marks the row of the pauses among the rows of runs. */
 const PAUSES = "pauses ";
 /** The name of the place among the cancelled runs of other agents. */
 const CANCELLED = "cancelled";
