@@ -225,7 +225,7 @@ function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
 
 /**
  * The agent that acts on many runs: step by step it finds a page of runs, and acts on them. What was found is in its log,
- * so that a process which goes on after a crash acts on the same runs.
+ * so that a process which takes the act over after a crash acts on the same runs.
  */
 function actAgent(inside: () => Inside): Agent {
   const fn = async (_input: unknown, { step, metadata, principal, now }: DurableContext): Promise<void> => {

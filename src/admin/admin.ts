@@ -127,7 +127,7 @@ export class Admin {
 
   /**
    * What waits, by agent and version: `due` runs wait for a worker or a slot, `waiting` ones for a time or an event, and
-   * `blocked` ones of these for other code. More than 1,000 are told as 1,001. `paused`: a pause covers all of them.
+   * `blocked` ones of these for other code. A count of 1,001 stands for more than 1,000. `paused`: a pause covers all of them.
    */
   async backlog(): Promise<readonly records.AdminBacklog[]> {
     const found = await this.#store.backlog();
@@ -148,7 +148,7 @@ export class Admin {
   /**
    * Pauses an agent, a version of it (null: its runs without a version), a tenant, or a combination: no process begins or
    * takes such a run from a second after its next scan on, until it is resumed. New runs are accepted, and stay `created`.
-   * What is at work goes on to its next rest. `changed` is false if the same is paused already. Rejects with
+   * A run at work continues to its next rest. `changed` is false if the same is paused already. Rejects with
    * `invalid_argument`, also for a query that names neither an agent nor a tenant and without a runtime, and with
    * `limit_reached` beyond 1,000 pauses.
    */
@@ -196,7 +196,7 @@ export class Admin {
 
   /**
    * The live runs by agent, version and status, and each version that this process executes. Code may go when its
-   * `total` is 0. More than 1,000 are told as 1,001. Ended runs need no code: `runtime.stats()` counts them by agent.
+   * `total` is 0. A count of 1,001 stands for more than 1,000. Ended runs need no code: `runtime.stats()` counts them by agent.
    */
   async versions(): Promise<readonly records.AdminVersion[]> {
     const counted = new Map<string, records.AdminVersion>();
@@ -294,7 +294,7 @@ export class Admin {
   /**
    * Cancels all runs that meet a query, in the background: resolves when the store has recorded that. A run counts if it
    * existed when the act began, and meets the query when the act comes to it, the newest runs first. {@link act} tells how
-   * far it is, and `cancel` of the act stops it. On a durable store another process with an `Admin` goes on with it when
+   * far it is, and `cancel` of the act stops it. On a durable store another process with an `Admin` continues it when
    * this one is gone. Rejects with `invalid_argument` for a query without a condition, or with one that no such run meets.
    *
    * @example

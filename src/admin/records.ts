@@ -105,7 +105,7 @@ export interface AdminVersion {
 export interface AdminBacklog extends Omit<Backlog, "since"> {
   /** Since when the first due run waits; null if there is none, or it is unknown. */
   readonly since: string | null;
-  /** Whether a pause of the agent or the version covers them. Those of a paused tenant do not count. */
+  /** Whether a pause of the agent or the version covers them. A pause of a tenant does not count. */
   readonly paused: boolean;
 }
 

@@ -561,7 +561,7 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   pauses(): MaybePromise<readonly Pause[]>;
   /** Adds a pause from the store's now on. False: there is one of the same runs, and nothing changes. */
   pause(runs: PausedRuns, by: JsonValue): MaybePromise<boolean>;
-  /** Removes the pause of these same runs. False: there is none. */
+  /** Removes the pause of these same runs. False: the store has no such pause. */
   resume(runs: PausedRuns): MaybePromise<boolean>;
   /**
    * Makes runs due that were set aside, if no pause of their tenant covers them any more: runs without an owner whose

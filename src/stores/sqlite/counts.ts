@@ -6,7 +6,7 @@ import { fromText, toNumber } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
 import { deadOwners } from "./work.ts";
 
-/** A version as a text that sorts, also that of an agent without one. */
+/** The version of an agent as a text that sorts. Empty: the agent has none. */
 const marked = "ifnull('=' || version, '')";
 /** What a live run without an owner waits for: a permit, an event or a time. */
 const IN_LINE = 1;
