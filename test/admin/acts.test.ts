@@ -1,30 +1,13 @@
 import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import type { Admin } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
-import { SqliteStore } from "cadenza/sqlite";
-import type { Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { actCases, endOf, startProcess } from "../harness/acts.ts";
 import { FakeClock } from "../harness/clock.ts";
-import type { Open } from "../harness/operator-cases.ts";
-import { openDatabase, withFile } from "../harness/sqlite-files.ts";
-import { hookedStore, persistent } from "../harness/store-proxy.ts";
+import { operatorStores } from "../harness/operator-stores.ts";
+import { hookedStore } from "../harness/store-proxy.ts";
 
-function withMemory(act: (open: Open) => Promise<void>): Promise<void> {
-  let store: Store | undefined;
-  return act((clock) => {
-    store ??= persistent(new MemoryStore({ clock }));
-    return store;
-  });
-}
-
-const withSqlite = (act: (open: Open) => Promise<void>): Promise<void> =>
-  withFile((file) => act((clock) => new SqliteStore(openDatabase(file), { clock, closeDatabase: true })));
-
-describe.each([
-  ["in memory", withMemory],
-  ["on SQLite", withSqlite],
-])("%s, an operator who acts on many runs", (_name, withStore) => actCases(withStore));
+describe.each(operatorStores)("%s, an operator who acts on many runs", (_name, withStore) => actCases(withStore));
 
 type Refusal = readonly [what: string, query: object, message: string];
 

@@ -2,28 +2,12 @@ import { CadenzaError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
-import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { Open } from "../harness/operator-cases.ts";
 import { operatorCases } from "../harness/operator-cases.ts";
+import { operatorStores } from "../harness/operator-stores.ts";
 import { openDatabase, withFile } from "../harness/sqlite-files.ts";
-import { persistent } from "../harness/store-proxy.ts";
 
-function withMemory(act: (open: Open) => Promise<void>): Promise<void> {
-  let store: Store | undefined;
-  return act((clock) => {
-    store ??= durable(persistent(new MemoryStore({ clock })));
-    return store;
-  });
-}
-
-const withSqlite = (act: (open: Open) => Promise<void>): Promise<void> =>
-  withFile((file) => act((clock) => new SqliteStore(openDatabase(file), { clock, closeDatabase: true })));
-
-describe.each([
-  ["in memory", withMemory],
-  ["on SQLite", withSqlite],
-])("%s, an operator", (_name, withStore) => operatorCases(withStore));
+describe.each(operatorStores)("%s, an operator", (_name, withStore) => operatorCases(withStore));
 
 it.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, string]>([
   ["an unknown condition", (admin) => admin.runs({ states: [] } as object), "there is no option"],

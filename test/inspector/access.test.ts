@@ -5,7 +5,7 @@ import { AgentRuntime as Runtime } from "cadenza";
 import type { InspectorOptions } from "cadenza/inspector";
 import { createInspectorHandler, createInspectorNodeListener } from "cadenza/inspector";
 import { describe, expect, it } from "vitest";
-import { manyActions } from "./visitor.ts";
+import { actionNames } from "./visitor.ts";
 
 /** What proxies, tunnels and content networks add to what they pass on. */
 const proxyHeaders = [
@@ -230,18 +230,7 @@ it("the fetch handler without authorize refuses everything", async () => {
   const handler = createInspectorHandler(runtime);
   for (const path of ["", "?token=x", "api/start", "api/feed/runs", "api/feed/figures", "api/log", "api/cassette"])
     expect([path, (await handler(new Request(`http://localhost/${path}`))).status]).toEqual([path, 403]);
-  for (const name of [
-    "create",
-    "answer",
-    "decline",
-    "cancel",
-    "fork",
-    "delete",
-    "send",
-    "pause",
-    "resume",
-    ...manyActions,
-  ]) {
+  for (const name of actionNames) {
     const init = { method: "POST", headers: { "content-type": "application/json" }, body: "{}" };
     expect([name, (await handler(new Request(`http://localhost/api/${name}`, init))).status]).toEqual([name, 403]);
   }

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { stuckFeed } from "../../src/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
-import { manyActions, Visitor } from "./visitor.ts";
+import { actionNames, Visitor } from "./visitor.ts";
 
 const UNKNOWN = "11111111-1111-4111-8111-111111111111";
 const SECRET = "the secret of acme";
@@ -144,18 +144,7 @@ describe("a user of one tenant", () => {
 it("a user who may only look changes nothing", async () => {
   const { clock, runtime, waiting, handlerFor } = await world();
   const visitor = handlerFor({ allTenants: true, readOnly: true });
-  for (const name of [
-    "create",
-    "answer",
-    "decline",
-    "cancel",
-    "fork",
-    "delete",
-    "send",
-    "pause",
-    "resume",
-    ...manyActions,
-  ]) {
+  for (const name of actionNames) {
     const refused = await visitor.post(name, { tenant: "acme", run_id: waiting.run_id });
     expect([name, refused.status]).toEqual([name, 403]);
   }

@@ -1,7 +1,10 @@
 import type { FakeClock } from "../harness/clock.ts";
 
-/** What acts on all runs that the filters of a list select. */
-export const manyActions = ["cancel-many", "retry-many", "stop-many"];
+/** The names that the page posts: each changes something. */
+export const actionNames = [
+  ...["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume"],
+  ...["cancel-many", "retry-many", "stop-many"],
+];
 
 /** Answers requests: a fetch handler, or `fetch` itself. */
 export type Send = (request: Request) => Promise<Response>;
