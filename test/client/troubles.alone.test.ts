@@ -123,6 +123,13 @@ const lasting: Readonly<Record<string, readonly [Trouble, object]>> = {
 };
 
 describe.each(Object.entries(calls))("%s", (_name, call) => {
+  // A pause of 0 ms ends in the next turn of the event loop. A timer of Node would take a millisecond.
+  beforeEach(() => {
+    const later = setTimeout;
+    vi.stubGlobal("setTimeout", (act: () => void, ms: number) => (ms === 0 ? setImmediate(act) : later(act, ms)));
+  });
+  afterEach(() => void vi.unstubAllGlobals());
+
   /** The call with a trouble in one request. */
   async function outcome(trouble: Trouble, at: number) {
     const { world, made } = troubled((request, send) => (request === at ? trouble(send) : send()));
