@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { eventTypes } from "../../src/protocol/event.ts";
 import { runModes, runStatuses } from "../../src/protocol/run.ts";
+import { codePoint } from "../harness/code-points.ts";
 
 /*
  * Random values of clients and agents: keys are present, absent or null, and some are unknown.
@@ -8,6 +9,11 @@ import { runModes, runStatuses } from "../../src/protocol/run.ts";
 
 const json = fc.jsonValue({ maxDepth: 2 });
 const text = fc.string({ unit: "grapheme", maxLength: 12 });
+
+/** A URL of the web, with any text in its path. */
+const url = fc
+  .tuple(fc.constantFrom("http", "https"), fc.webAuthority(), fc.array(fc.string({ unit: codePoint })))
+  .map(([scheme, authority, path]) => [`${scheme}://${authority}`, ...path.map(encodeURIComponent)].join("/"));
 
 /** A value, or null. */
 function orNull<T>(value: fc.Arbitrary<T>) {
@@ -51,7 +57,7 @@ const citation = record(
   {
     start_index: orNull(fc.nat()),
     end_index: orNull(fc.nat()),
-    url: orNull(fc.webUrl()),
+    url: orNull(url),
     title: orNull(text),
     description: orNull(text),
   },
@@ -71,7 +77,7 @@ const partKeys = {
 
 export const messagePart = fc.oneof(
   record({}, { ...partKeys, content: orNull(text), content_url: fc.constant(null) }),
-  record({}, { ...partKeys, content_url: orNull(fc.webUrl()), content: fc.constant(null) }),
+  record({}, { ...partKeys, content_url: orNull(url), content: fc.constant(null) }),
 );
 
 const parts = fc.array(messagePart, { maxLength: 3 });
@@ -117,7 +123,7 @@ export const event = fc.oneof(
   record({ type: fc.constant("error"), error }, {}),
 );
 
-const person = record({ name: text }, { email: orNull(text), url: orNull(fc.webUrl()) });
+const person = record({ name: text }, { email: orNull(text), url: orNull(url) });
 const texts = orNull(fc.array(text, { maxLength: 2 }));
 
 export const metadata = record(
@@ -137,7 +143,7 @@ export const metadata = record(
     author: orNull(person),
     contributors: orNull(fc.array(person, { maxLength: 2 })),
     links: orNull(
-      fc.array(record({ type: fc.constantFrom("source-code", "homepage"), url: fc.webUrl() }, {}), { maxLength: 2 }),
+      fc.array(record({ type: fc.constantFrom("source-code", "homepage"), url: url }, {}), { maxLength: 2 }),
     ),
     dependencies: orNull(
       fc.array(record({ type: fc.constantFrom("agent", "tool", "model"), name: text }, {}), { maxLength: 2 }),
@@ -160,15 +166,15 @@ export const manifest = record(
   },
 );
 
-const history = fc.array(fc.webUrl(), { maxLength: 3 });
+const history = fc.array(url, { maxLength: 3 });
 
-export const sessionDescriptor = record({ id: uuid, history }, { state: orNull(fc.webUrl()) });
+export const sessionDescriptor = record({ id: uuid, history }, { state: orNull(url) });
 
 export const runCreateRequest = record(
   { agent_name: agentName, input: fc.array(message, { maxLength: 2 }) },
   {
     session_id: orNull(uuid),
-    session: orNull(record({}, { id: orNull(uuid), history: orNull(history), state: orNull(fc.webUrl()) })),
+    session: orNull(record({}, { id: orNull(uuid), history: orNull(history), state: orNull(url) })),
     mode: orNull(fc.constantFrom(...runModes)),
   },
 );
