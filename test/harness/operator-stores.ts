@@ -1,9 +1,10 @@
+import { join } from "node:path";
 import { MemoryStore } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import { durable } from "cadenza/store";
 import type { Open } from "./operator-cases.ts";
-import { openDatabase, withFile } from "./sqlite-files.ts";
+import { makeEmptyFile, openDatabase, temporaryFolder } from "./sqlite-files.ts";
 import { persistent } from "./store-proxy.ts";
 
 function withMemory(act: (open: Open) => Promise<void>): Promise<void> {
@@ -14,8 +15,16 @@ function withMemory(act: (open: Open) => Promise<void>): Promise<void> {
   });
 }
 
-const withSqlite = (act: (open: Open) => Promise<void>): Promise<void> =>
-  withFile((file) => act((clock) => new SqliteStore(openDatabase(file), { clock, closeDatabase: true })));
+async function withSqlite(act: (open: Open) => Promise<void>): Promise<void> {
+  const folder = temporaryFolder();
+  const path = join(folder.path, "runs.db");
+  makeEmptyFile(path);
+  try {
+    await act((clock) => new SqliteStore(openDatabase(path), { clock, closeDatabase: true }));
+  } finally {
+    folder.remove();
+  }
+}
 
 /** The stores that need no server, on which the cases of operators run. Each test has data of its own. */
 export const operatorStores = [

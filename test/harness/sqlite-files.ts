@@ -44,15 +44,15 @@ function preferred(): SqliteDriver {
   return driver;
 }
 
-/** A folder that `remove` deletes. */
-export function temporaryFolder(parent = tmpdir()): { readonly path: string; remove(): void } {
+/** A folder that `remove` deletes. Without `parent` its files may be in memory: `tmpdir()` is on the disk. */
+export function temporaryFolder(parent = quickFolder()): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(parent, "cadenza-store-"));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** Calls a function with the path of a database in a folder of its own, which is deleted after that. */
+/** Calls a function with the path of a database in a folder of its own, which is deleted after that. It is on the disk. */
 export async function withFile<T>(act: (file: string) => Promise<T>): Promise<T> {
-  const folder = temporaryFolder();
+  const folder = temporaryFolder(tmpdir());
   try {
     return await act(join(folder.path, "runs.db"));
   } finally {
@@ -94,7 +94,7 @@ export function openTwice(
   options: SqliteStoreOptions = {},
   wrap: (store: SqliteStore, path: string) => SqliteStore = (store) => store,
 ): OpenedStores {
-  const folder = temporaryFolder(quickFolder());
+  const folder = temporaryFolder();
   const path = join(folder.path, "runs.db");
   makeEmptyFile(path, driver);
   const open = () => wrap(new SqliteStore(driver.open(path), { ...options, closeDatabase: true }), path);

@@ -1,3 +1,4 @@
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { command } from "../harness/commands/commands.ts";
 import { seed } from "../harness/commands/options.ts";
@@ -18,7 +19,7 @@ export const trial = command({
     duels: { about: "How often two answers are given at once.", default: 200 },
   },
   async run({ seed, count, duels }, report) {
-    const folder = temporaryFolder();
+    const folder = temporaryFolder(tmpdir());
     const tell = ({ durable, answer }: AnswerKind, where: string, verdicts: Verdicts): void => {
       for (const what of verdicts.wrong) report.wrong(what, { duels: 0 });
       const outcomes = Object.entries(verdicts.outcomes).map(([outcome, times]) => `${times} ${outcome}`);

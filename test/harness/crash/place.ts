@@ -1,4 +1,5 @@
 import { rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openPostgresStore } from "cadenza/postgres";
 import { SqliteStore } from "cadenza/sqlite";
@@ -33,7 +34,7 @@ export interface PlaceOptions {
 }
 
 export function newFile(): NewPlace {
-  const folder = temporaryFolder();
+  const folder = temporaryFolder(tmpdir());
   return {
     place: { file: join(folder.path, "runs.db") },
     remove: () => rmSync(folder.path, { recursive: true, force: true }),

@@ -20,6 +20,7 @@
  */
 
 import { rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Random } from "../random.ts";
@@ -86,7 +87,7 @@ const STUCK_MS = 30_000;
 const UUID = /[0-9a-f]{8}-[0-9a-f-]{27}/g;
 
 export async function underFaults(options: FaultOptions): Promise<FaultReport> {
-  const folder = temporaryFolder();
+  const folder = temporaryFolder(tmpdir());
   const program = await buildProgram(new URL("./worker.ts", import.meta.url));
   try {
     return await new Harness(options, program, folder.path).run();
