@@ -19,7 +19,7 @@ it.each(logs)("%s still gives the same record and events", async (_, golden) => 
   expect(json(events)).toEqual(golden.events);
 });
 
-it.each(logs)("%s goes on to the same end from each of its writes", async (_, golden) => {
+it.concurrent.each(logs)("%s goes on to the same end from each of its writes", async (_, golden) => {
   for (let count = 1; count < golden.writes.length; count++) {
     const { run, events, blocked, differences } = await goOn(golden, count);
     expect({ count, blocked, differences, end: endOf(run) }).toEqual({

@@ -24,7 +24,7 @@ function slowStore(becomes: (entries: readonly Entry[], n: number) => unknown = 
 
 const parts = Array.from({ length: 28 }, (_, n) => `${n} ${"x".repeat(MIB / 2)}`);
 
-describe.each([["durable"], ["plain"]])("what a %s agent emits in one turn", (kind) => {
+describe.concurrent.each([["durable"], ["plain"]])("what a %s agent emits in one turn", (kind) => {
   const run = async ({ store }: ReturnType<typeof slowStore>) => {
     const runtime = new AgentRuntime({ store: kind === "durable" ? durable(store) : store });
     const agent = async (_input: unknown, { emit }: { emit(part: string): unknown }) => {
@@ -47,7 +47,7 @@ describe.each([["durable"], ["plain"]])("what a %s agent emits in one turn", (ki
     expect(slow.sizes.length).toBeGreaterThan(8);
   });
 
-  it.concurrent.each([2, 3, 5])(
+  it.each([2, 3, 5])(
     "is complete and in order if every %d-th write fails, before or after it was made",
     async (nth) => {
       let failures = 0;
