@@ -37,7 +37,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
   beforeEach(async () => {
     pool = new HookedPool(real);
     schema = newSchema();
-    store = await openPostgresStore({ pool, schema, hints: false, timeoutMs: 1_000 });
+    store = await openPostgresStore({ pool, schema, hints: false });
     pool.statements.length = 0;
     return () => store.close();
   });
