@@ -1,6 +1,8 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { configDefaults, defineConfig } from "vitest/config";
 import { ClosingLineReporter } from "./test/harness/closing-line-reporter.ts";
+import { LongestFirst } from "./test/harness/longest-first.ts";
 
 const source = fileURLToPath(new URL("./src", import.meta.url));
 
@@ -18,8 +20,11 @@ const trials = ["test/runtime/trials/**"];
  */
 const system = ["test/**/*.system.test.ts"];
 
-/** The tests that need a PostgreSQL server. They begin last, and share the servers that their setup starts. */
+/** The tests that need a PostgreSQL server. They belong to the second stage, and share the servers that their setup starts. */
 const postgres = ["test/postgres/**/*.test.ts"];
+
+/** The files of the second stage wait for other processes most of the time, so one more of them runs than there are processors. */
+const secondStage = { sequence: { groupOrder: 1 }, maxWorkers: availableParallelism() + 1 };
 
 /**
  * The files that get a process of their own, named `….alone.test.ts`: they reload or replace modules, replace the timers
@@ -64,7 +69,7 @@ export default defineConfig({
           name: "system",
           include: system,
           globalSetup: "test/harness/installed.ts",
-          sequence: { groupOrder: 1 },
+          ...secondStage,
           maxConcurrency: 2,
         },
       },
@@ -75,7 +80,7 @@ export default defineConfig({
           include: postgres,
           globalSetup: "test/harness/postgres-servers.ts",
           isolate: false,
-          sequence: { groupOrder: 2 },
+          ...secondStage,
         },
       },
     ],
@@ -84,6 +89,7 @@ export default defineConfig({
     // Each project has a server of its own, which would transform the same sources once more, and so would the next run.
     experimental: { fsModuleCache: true },
     maxWorkers: "100%",
+    sequence: { sequencer: LongestFirst },
     reporters: ["default", new ClosingLineReporter()],
     coverage: {
       provider: "v8",
