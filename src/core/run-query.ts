@@ -27,4 +27,10 @@ export interface RunQuery {
   readonly createdBefore?: number | undefined;
   readonly limit: number;
   readonly offset: number;
+  /**
+   * How many runs a store may look at for the page. Where each of its indexes selects more, and the page is not full by
+   * then, the store throws `limit_reached` with the limit `maxExaminedRuns`: it never answers a part. It reads all runs of a
+   * session and of a parent, whatever the number, and a store in memory may ignore it. Left out: any number.
+   */
+  readonly most?: number | undefined;
 }

@@ -145,7 +145,8 @@ function untimed(error: unknown, logger: Logger): Refusal {
     logger.error("A request failed.", { error });
     return { status: 500, code: "server_error", message: broken.message, data: { reason: "internal" }, headers: {} };
   }
-  const row = rows[error.code] ?? broken;
+  // The same request is refused later too.
+  const row = error.limit === "maxExaminedRuns" ? unfit : (rows[error.code] ?? broken);
   if (isForHost(error)) logger.error("A request failed.", { error });
   const data = {
     reason: error.code,

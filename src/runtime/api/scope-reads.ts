@@ -106,6 +106,10 @@ export class ScopeReads<Names extends string = never> {
    * A page of runs, the newest first: their records without the output, or with `output: true` the whole records. The
    * next page follows `after` the last run of this one. Runs that the store cannot read are left out.
    *
+   * A persistent store finds runs by their session, parent, labels, creator, status (but `completed`) and time of creation.
+   * Other conditions are checked run by run: rejects with `limit_reached` where more than `limits.maxExaminedRuns` have to
+   * be looked at for the page.
+   *
    * @example
    * ```ts
    * import { AgentRuntime } from "cadenza";
@@ -119,10 +123,11 @@ export class ScopeReads<Names extends string = never> {
   listRuns(query: ListRunsQuery & { readonly output: true }): Promise<readonly Run[]>;
   listRuns(query?: ListRunsQuery): Promise<readonly RunSummary[]>;
   async listRuns(query: ListRunsQuery = {}): Promise<readonly RunSummary[]> {
-    const read = readRunQuery(query, this.#tenant, this.#reader.onlyOf);
+    const { store, limits } = this.#parts.settings;
+    const read = { ...readRunQuery(query, this.#tenant, this.#reader.onlyOf), most: limits.maxExaminedRuns };
     await this.#parts.runs.settled(this.#tenant);
     if (read.after !== undefined && !(await this.#isSeen(read.after))) return [];
-    const found = await this.#parts.settings.store.list(read);
+    const found = await store.list(read);
     return query.output === true ? this.#reader.records(found) : this.#reader.summaries(found);
   }
 

@@ -19,6 +19,8 @@ export interface ExecutionSettings extends MessageLimits {
   readonly maxStepBytes: number;
   readonly maxBacklog: number;
   readonly maxDepth: number;
+  /** How many stored runs the search for the run with a message's labels looks at. */
+  readonly maxExaminedRuns: number;
   /** Whether clients get the messages of errors that agents throw. */
   readonly exposeErrors: boolean;
   readonly interceptors: Interceptors;

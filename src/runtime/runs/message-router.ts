@@ -120,6 +120,7 @@ export class MessageRouter {
       statuses: receiving,
       limit: 2,
       offset: 0,
+      most: this.#runs.shared.settings.maxExaminedRuns,
     });
     const [first, second] = found;
     const which = JSON.stringify(labels);

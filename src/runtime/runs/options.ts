@@ -122,6 +122,11 @@ export interface LimitOptions {
    * tried again. Default: 10 MiB.
    */
   readonly maxStepBytes?: number | undefined;
+  /**
+   * How many stored runs a list, or the search for the run with a message's labels, may look at in a persistent store. A
+   * page that needs more of them is refused, never given in part. Default: 10,000.
+   */
+  readonly maxExaminedRuns?: number | undefined;
   /** How many entries of one run may wait for the store. Above it, `yield` and `emit` wait. Default: 1,000. */
   readonly maxBacklog?: number | undefined;
   /** Limits of each tenant. */
@@ -222,6 +227,7 @@ const limitDefaults = {
   maxWaitingBytes: 16 * MIB,
   maxPartBytes: 10 * MIB,
   maxStepBytes: 10 * MIB,
+  maxExaminedRuns: 10_000,
   maxBacklog: 1_000,
 };
 

@@ -1,3 +1,4 @@
+import { CadenzaError } from "../../core/errors.ts";
 import type { Store } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { RunStatus } from "../../protocol/run.ts";
@@ -289,6 +290,61 @@ export const listChecks: readonly StoreCheck[] = [
     ]);
   }),
 
+  check("list: of a number of runs to look at, the whole page or a refusal", async ({ first, second }) => {
+    const common = { kind: "common" };
+    const parent = { run_id: runId(90), key: "run:echo#1", depth: 1 };
+    await create(first, 1, { created: { agent_name: "rare", labels: { ...common, order: "1" }, at: NOW + 1 } });
+    await create(first, 2, { created: { labels: common, principal: "ada", at: NOW + 2 }, head: waiting() });
+    for (const [n, status] of [
+      [3, "failed"],
+      [4, "cancelled"],
+    ] as const)
+      await create(first, n, { created: { labels: common, at: NOW + n }, head: over(NOW, { status }) });
+    const family = { session_id: sessionId(1), parent, labels: common };
+    for (let n = 5; n <= 10; n++) await createEnded(first, n, NOW, { created: { ...family, at: NOW + n } });
+    await create(first, 11, { tenant: "", created: { at: NOW } });
+    const most = 3;
+    await expectLists(second, [
+      // What an index selects is few.
+      [{ most, labels: { order: "1" } }, [1]],
+      [{ most, labels: { ...common, order: "1" } }, [1]],
+      [{ most, creator: "ada" }, [2]],
+      [{ most, labels: common, creator: "ada" }, [2]],
+      [{ most, statuses: ["awaiting"] }, [2]],
+      [{ most, statuses: ["failed"] }, [3]],
+      [{ most, statuses: ["cancelled"], labels: common }, [4]],
+      [{ most, statuses: ["awaiting", "failed", "cancelled"] }, [4, 3, 2]],
+      [{ most, createdBefore: NOW + 4 }, [3, 2, 1]],
+      [{ most, createdBefore: NOW + 4, agent_name: "rare" }, [1]],
+      [{ most, createdAfter: NOW + 3, statuses: ["failed"] }, [3]],
+      [{ most, createdBefore: NOW + 9, labels: { order: "1" } }, [1]],
+      [{ most, tenant: "" }, [11]],
+      // A family is read as a whole.
+      [{ most, session_id: sessionId(1) }, [10, 9, 8, 7, 6, 5]],
+      [{ most, parents: [runId(90)], agent_name: "rare" }, []],
+      // The page is full by then.
+      [{ most, limit: 3 }, [10, 9, 8]],
+      [{ most, limit: 2, agent_name: "echo", after: runId(8) }, [7, 6]],
+      [{ most, limit: 3, labels: common, statuses: ["completed"] }, [10, 9, 8]],
+      [{ most, limit: 3, createdAfter: NOW }, [10, 9, 8]],
+      [{ most, limit: 1, offset: 2 }, [8]],
+    ]);
+    const whole: readonly (readonly [query: Partial<RunQuery>, expected: readonly number[]])[] = [
+      [{ agent_name: "rare" }, [1]],
+      [{ agent_name: "none" }, []],
+      [{ roots: true }, [4, 3, 2, 1]],
+      [{ labels: common, agent_name: "rare" }, [1]],
+      [{ statuses: ["completed"], agent_name: "rare" }, []],
+      [{ createdAfter: NOW, labels: common, agent_name: "rare" }, [1]],
+      [{ limit: 1, offset: 9 }, [1]],
+    ];
+    for (const [query, expected] of whole) {
+      const found = await wholeOrRefused(second, { ...query, most });
+      if (found !== "refused") expectSame(found, expected.map(runId), `the runs with ${JSON.stringify(query)}`);
+      expectSame(await wholeOrRefused(second, { ...query, most: 10 }), expected.map(runId), "where all are looked at");
+    }
+  }),
+
   check("list: the status is that of the last write", async ({ first }) => {
     const key = await create(first, 1, { created: { labels: { order: "1" } } });
     const of = (status: RunStatus) => [{ statuses: [status] }, { statuses: [status], labels: { order: "1" } }];
@@ -309,6 +365,15 @@ async function expectLists(
 ): Promise<void> {
   for (const [query, expected] of rows)
     expectSame(await listed(store, query), expected.map(runId), `the runs with ${JSON.stringify(query)}`);
+}
+
+async function wholeOrRefused(store: Store, query: Partial<RunQuery>): Promise<readonly string[] | "refused"> {
+  try {
+    return await listed(store, query);
+  } catch (error) {
+    if (CadenzaError.is(error) && error.code === "limit_reached" && error.limit === "maxExaminedRuns") return "refused";
+    throw error;
+  }
 }
 
 async function listed(store: Store, query: Partial<RunQuery>): Promise<readonly string[]> {

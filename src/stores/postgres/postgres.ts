@@ -35,6 +35,7 @@ import { durableEngine } from "../../durable/engine.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
+import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
 import type { StoredInbox } from "../stored-rows.ts";
 import { fromText, toInbox, toJson, toText } from "../stored-rows.ts";
@@ -45,7 +46,7 @@ import { Hints } from "./hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { pauseValues } from "./pauses.ts";
-import { pruneRuns } from "./prune.ts";
+import { END, passOver, pruneRuns, START } from "./prune.ts";
 import { Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
 import { SurveyReads } from "./survey.ts";
@@ -90,6 +91,7 @@ export class PostgresStore implements DurableStore {
   readonly #now: () => number | null;
   readonly #writer: Writer;
   readonly #reads: Reads;
+  readonly #kept: KeptRuns<string>;
   readonly #survey: SurveyReads;
   readonly #hints: Hints | undefined;
   readonly #feed: PostgresFeed | undefined;
@@ -114,6 +116,11 @@ export class PostgresStore implements DurableStore {
     this.#schema = quoteName(settings.schema);
     this.#writer = new Writer(connection, this.#schema, feed !== undefined, now);
     this.#reads = new Reads(connection, this.#schema, now);
+    this.#kept = new KeptRuns(
+      [START, END],
+      (passing) => passOver(connection, this.#schema, passing),
+      () => now() ?? systemClock.now(),
+    );
     this.#survey = new SurveyReads(connection, this.#schema, now);
     this.#hints = hints;
     this[engineKey] = readOnly ? noEngine : engine;
@@ -294,7 +301,11 @@ export class PostgresStore implements DurableStore {
   async prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): Promise<number> {
     this.#checkWritable();
     let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
-    deleted += await pruneRuns(this.#connection, this.#schema, maxRuns, endedBefore);
+    const border = await this.#kept.lastBeyond(maxRuns);
+    // With the lowest id none of the runs that ended at the time itself.
+    const byTime = { at: endedBefore, id: "0" };
+    const last = border !== undefined && border.at >= endedBefore ? border : byTime;
+    deleted += await pruneRuns(this.#connection, this.#schema, last);
     let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
     while (place !== null) {
       const next = await this.#call("prune_sessions_v1($1::float8, $2::float8, $3::bigint, $4::integer)", [
@@ -359,6 +370,7 @@ export class PostgresStore implements DurableStore {
       const keys = runs.slice(from, from + PRUNE_CHUNK).map(({ tenant, run_id }) => [toText(tenant), toText(run_id)]);
       deleted += Number(await this.#call("delete_runs_v1(($1::text)::jsonb)", [toJson(keys)]));
     }
+    this.#kept.deleted(deleted);
     return deleted;
   }
 

@@ -1,36 +1,24 @@
+import type { EndedPlace, Passed, Passing } from "../kept-runs.ts";
 import type { StoredRow } from "../stored-rows.ts";
-import type { Connection, PostgresValue } from "./connection.ts";
+import type { Connection } from "./connection.ts";
 import { clock } from "./connection.ts";
 
-/** How many runs are passed over at once while the border is looked for. */
-const STEP = 100_000;
 /** How many runs are deleted in one statement, the first time and at most. */
 const FIRST_CHUNK = 100;
 const LAST_CHUNK = 5_000;
 /** A chunk that takes longer is followed by a smaller one, and a chunk that takes a tenth of it by a larger one. In milliseconds. */
 const LONG_MS = 500;
 
-/** A place in the order in which runs ended. */
-interface Place {
-  readonly at: number;
-  readonly id: string;
-}
+type Place = EndedPlace<string>;
 
-const START: Place = { at: Number.NEGATIVE_INFINITY, id: "0" };
+/** Before and behind all runs. */
+export const START: Place = { at: Number.NEGATIVE_INFINITY, id: "0" };
+export const END: Place = { at: Number.POSITIVE_INFINITY, id: "9223372036854775807" };
 
 /**
- * Deletes the ended runs beyond a number, and those that ended before a time, in small transactions. Answers how many.
- * Runs whose parent has not ended stay: a parent that is executed again reads them. So do those that another transaction locks.
+ * Deletes the ended runs up to a place, in small transactions. Answers how many. Runs whose parent has not ended stay: a parent that is executed again reads them. So do those that another transaction locks.
  */
-export async function pruneRuns(
-  connection: Connection,
-  schema: string,
-  maxRuns: number,
-  endedBefore: number,
-): Promise<number> {
-  const border = await borderOf(connection, schema, maxRuns);
-  // With the lowest id none of those that ended at the time itself.
-  const last = border !== undefined && border.at >= endedBefore ? border : { at: endedBefore, id: "0" };
+export async function pruneRuns(connection: Connection, schema: string, last: Place): Promise<number> {
   let deleted = 0;
   let chunk = FIRST_CHUNK;
   for (let place = START; ; ) {
@@ -60,26 +48,22 @@ export async function pruneRuns(
   }
 }
 
-/** The newest of the ended runs that are too many. Undefined: there are not so many. */
-async function borderOf(connection: Connection, schema: string, maxRuns: number): Promise<Place | undefined> {
-  if (!Number.isFinite(maxRuns)) return undefined;
-  let border: Place | undefined;
-  for (let left = Math.max(0, Math.floor(maxRuns)) + 1; left > 0; left -= STEP) {
-    const values: readonly PostgresValue[] = [
-      border?.at ?? Number.POSITIVE_INFINITY,
-      border?.id ?? "9223372036854775807",
-      Math.min(left, STEP) - 1,
-    ];
-    const [row] = await connection.query(
-      `SELECT r.finished_at AS at, r.id::text FROM ${schema}.runs r
-       WHERE r.finished_at IS NOT NULL AND (r.finished_at, r.id) < ($1::float8, $2::bigint)
-       ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET $3::bigint`,
-      values,
-    );
-    if (row === undefined) return undefined;
-    border = placeIn(row);
-  }
-  return border;
+/** Passes over ended runs: see `KeptRuns`. */
+export async function passOver(
+  connection: Connection,
+  schema: string,
+  { from, to, most }: Passing<string>,
+): Promise<Passed<string> | undefined> {
+  const [row] = await connection.query(
+    `SELECT p.at, p.id::text, p.runs FROM (
+       SELECT r.finished_at AS at, r.id, row_number() OVER (ORDER BY r.finished_at, r.id) AS runs
+       FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL
+       AND (r.finished_at, r.id) > ($1::float8, $2::bigint) AND (r.finished_at, r.id) <= ($3::float8, $4::bigint)
+       ORDER BY r.finished_at, r.id LIMIT $5::bigint
+     ) p ORDER BY p.runs DESC LIMIT 1`,
+    [from.at, from.id, to.at, to.id, most],
+  );
+  return row && { runs: Number(row["runs"]), last: placeIn(row) };
 }
 
 function placeIn(row: StoredRow): Place {

@@ -17,6 +17,7 @@ import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
 import { distinctAgents } from "../choice.ts";
+import { attemptsOf, tooManyExamined } from "../examined.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import {
   countable,
@@ -39,7 +40,7 @@ import { clock } from "./connection.ts";
 import type { DuePlace } from "./due-places.ts";
 import { DuePlaces, FRONT } from "./due-places.ts";
 import { firstOf, inboxOf } from "./inbox-sql.ts";
-import { selectPage } from "./list.ts";
+import { selectPage, sourcesOf } from "./list.ts";
 import { pausesIn, selectPauses } from "./pauses.ts";
 import { markedText } from "./writes.ts";
 
@@ -131,13 +132,16 @@ export class Reads {
 
   async list(query: RunQuery): Promise<readonly FoundRun[]> {
     if (query.statuses?.length === 0 || query.parents?.length === 0) return [];
-    const { sql, values } = selectPage(this.#schema, query);
-    const found = await this.#query(
-      `SELECT ${runColumns}, ${createdColumn} FROM (SELECT p.*, row_number() OVER () AS place FROM (${sql}) p) r
-       ${this.#joinFirst} ORDER BY r.place`,
-      values,
-    );
-    return found.map(toFoundRun);
+    for (const attempt of attemptsOf(sourcesOf(this.#schema, query), query)) {
+      const { sql, values } = selectPage(this.#schema, query, attempt);
+      const found = await this.#query(
+        `SELECT ${runColumns}, ${createdColumn}, r.beyond FROM (SELECT p.*, row_number() OVER () AS place FROM (${sql}) p) r
+         ${this.#joinFirst} ORDER BY r.place`,
+        values,
+      );
+      if (!found.some(({ beyond }) => beyond === true)) return found.slice(query.offset).map(toFoundRun);
+    }
+    throw tooManyExamined(query);
   }
 
   async moved(known: readonly RunPosition[]): Promise<readonly RunPosition[]> {

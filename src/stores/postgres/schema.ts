@@ -11,7 +11,7 @@ import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { pauses } from "./pauses.ts";
 import { linesFunction } from "./survey.ts";
-import { surveyIndexes, tables } from "./tables.ts";
+import { failedRuns, surveyIndexes, tables } from "./tables.ts";
 import { freeUnused, plainRuns, takeDue, takeFunctions } from "./take-sql.ts";
 import { tryWriteFunctions } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesInLine } from "./write-sql.ts";
@@ -34,6 +34,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [inbox, freeUnused, plainRuns, linesFunction].map((part) => part(schema)).join("\n"),
   pauses,
   counts,
+  failedRuns,
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -25,6 +25,8 @@ import { markedText } from "./writes.ts";
 
 /** How many runs are looked at for a page. */
 const MAX_EXAMINED = 1_000;
+/** How many characters a run's id has. */
+const WHOLE_ID = 36;
 /** The condition of the index `runs_by_state`. */
 const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at IS NOT NULL)";
 
@@ -97,6 +99,8 @@ export class SurveyReads {
   /** Whether few enough runs have ids that begin so. The index has them in the order of their ids. */
   async #isNamed({ idPrefix = "" }: SurveyQuery): Promise<boolean> {
     if (idPrefix === "") return false;
+    // A whole id, which at most one run of each tenant has.
+    if (idPrefix.length === WHOLE_ID) return true;
     const [row] = await this.#connection.query(
       `SELECT count(*) AS runs FROM (SELECT 1 FROM ${this.#schema}.runs r
          WHERE r.run_id >= $1::text AND r.run_id < $2::text LIMIT ${MAX_EXAMINED + 1}) r`,

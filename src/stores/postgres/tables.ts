@@ -123,3 +123,11 @@ export function surveyIndexes(schema: string): string {
     WHERE status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL);
 `;
 }
+
+/** Failed and cancelled runs are few in most applications. A run that completes is never in their index. */
+export function failedRuns(schema: string): string {
+  return `
+  CREATE INDEX IF NOT EXISTS runs_failed ON ${schema}.runs (tenant, status, id)
+    WHERE finished_at IS NOT NULL AND status <> 'completed';
+`;
+}

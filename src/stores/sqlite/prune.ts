@@ -1,12 +1,11 @@
 import type { RunKey, SessionKey } from "../../core/ports.ts";
+import type { EndedPlace, Passed, Passing } from "../kept-runs.ts";
 import { fromText, toText } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
 import { deleteEntries } from "./entries.ts";
 
 /** How many runs or sessions are deleted in one transaction. */
 export const PRUNE_CHUNK = 100;
-/** How many ended runs are passed over in one turn, while it is looked for the newest one that is too many. */
-const PASSED_AT_ONCE = 10_000;
 
 /** Whether a live run uses the session `s`. */
 const isUsed = `
@@ -20,29 +19,27 @@ const isNeeded = `
   EXISTS (SELECT 1 FROM cadenza_runs p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)`;
 
 /** A place in the order in which runs ended, or in which sessions were changed. */
-export interface Place {
-  readonly at: number;
-  readonly id: number;
-}
+export type Place = EndedPlace<number>;
 
-/**
- * Passes over some of the ended runs before a place, the newest first. Returns the place of the last of them, and how many
- * are left to pass over. Undefined: there are not so many.
- */
-export function passOver(
-  connection: Connection,
-  from: Place,
-  count: number,
-): { readonly place: Place; readonly left: number } | undefined {
-  const passed = Math.min(count, PASSED_AT_ONCE);
+/** Before and behind all of them. */
+export const START: Place = { at: Number.NEGATIVE_INFINITY, id: 0 };
+export const END: Place = { at: Number.POSITIVE_INFINITY, id: 0 };
+
+/** Passes over ended runs: see `KeptRuns`. */
+export function passOver(connection: Connection, { from, to, most }: Passing<number>): Passed<number> | undefined {
   const row = connection.get(
-    `SELECT id, finished_at AS at FROM cadenza_runs WHERE finished_at IS NOT NULL AND (finished_at, id) < (?, ?)
-     ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`,
+    `SELECT at, id, runs FROM (
+       SELECT finished_at AS at, id, row_number() OVER (ORDER BY finished_at, id) AS runs FROM cadenza_runs
+       WHERE finished_at IS NOT NULL AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?)
+       ORDER BY finished_at, id LIMIT ? + 0
+     ) ORDER BY runs DESC LIMIT 1`,
     from.at,
     from.id,
-    passed - 1,
+    to.at,
+    to.id,
+    most,
   );
-  return row && { place: placeOf(row), left: count - passed };
+  return row && { runs: Number(row["runs"]), last: placeOf(row) };
 }
 
 /**

@@ -32,7 +32,7 @@ import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { isCorrupt } from "./database.ts";
 import { firstId } from "./entries.ts";
 import { inboxOf } from "./inbox.ts";
-import { selectPage } from "./list.ts";
+import { hasTime, pageOf } from "./list.ts";
 import { createdColumn } from "./rows.ts";
 
 /*
@@ -82,9 +82,8 @@ export function runRow(connection: Connection, id: number): SqliteRow {
 
 export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
   if (query.statuses?.length === 0 || query.parents?.length === 0) return [];
-  const { sql, values } = selectPage(connection, query);
-  const found = foundRuns(connection, `r.id IN (${sql}) ORDER BY r.id DESC`, ...values);
-  return query.createdAfter === undefined && query.createdBefore === undefined ? found : byTime(found);
+  const found = runsWithIds(connection, pageOf(connection, query));
+  return hasTime(query) ? byTime(found) : found;
 }
 
 /** The runs with these row ids, those that were created last first. */

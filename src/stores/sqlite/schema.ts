@@ -272,6 +272,11 @@ const pauses = `
   CREATE INDEX cadenza_runs_aside ON cadenza_runs (tenant, agent_name, version, due_at, id) WHERE due_at >= ${ASIDE_MS};
 `;
 
+/* Failed and cancelled runs are few in most applications. A run that completes is never in their index. */
+const failedRuns = `
+  CREATE INDEX cadenza_runs_failed ON cadenza_runs (tenant, status) WHERE status IN ('failed', 'cancelled');
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -287,6 +292,7 @@ const migrations: readonly string[] = [
   `${inbox}${reservations}${plainRuns}`,
   pauses,
   counts,
+  failedRuns,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

@@ -35,6 +35,7 @@ import { durableEngine } from "../../durable/engine.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
+import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
 import { toLines } from "../stored-rows.ts";
 import * as counts from "./counts.ts";
@@ -47,12 +48,14 @@ import type { Place } from "./prune.ts";
 import {
   deleteRuns,
   deleteSession,
+  END,
   PRUNE_CHUNK,
   passOver,
   pruneRuns,
   pruneSessions,
   pruneSessionsOf,
   runsBeyond,
+  START,
 } from "./prune.ts";
 import * as reads from "./reads.ts";
 import { checkSchema, migrate } from "./schema.ts";
@@ -85,6 +88,11 @@ export class SqliteStore implements DurableStore {
   readonly #closeDatabase: boolean;
   readonly #clock: Pick<Clock, "now">;
   readonly #now = (): number => this.#clock.now();
+  readonly #kept = new KeptRuns<number>(
+    [START, END],
+    (passing) => this.#write((connection) => passOver(connection, passing)),
+    this.#now,
+  );
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
     this.#clock = options.clock ?? systemClock;
@@ -234,7 +242,9 @@ export class SqliteStore implements DurableStore {
   /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(retention: Retention): Promise<number> {
     let deleted = retention.perTenant === undefined ? 0 : await this.#pruneTenants(retention.perTenant);
-    const last = await this.#lastToPrune(retention);
+    const border = await this.#kept.lastBeyond(retention.maxRuns);
+    const byTime = { at: retention.endedBefore, id: 0 };
+    const last = border !== undefined && border.at >= byTime.at ? border : byTime;
     await this.#inChunks((connection, from) => {
       const pruned = pruneRuns(connection, from, last);
       deleted += pruned?.deleted ?? 0;
@@ -259,22 +269,9 @@ export class SqliteStore implements DurableStore {
     return deleted;
   }
 
-  /** Up to where ended runs are deleted: the newest beyond the number, or the last that ended before the time. */
-  async #lastToPrune({ maxRuns, endedBefore }: Retention): Promise<Place> {
-    const lastByTime = { at: endedBefore, id: 0 };
-    let next = { place: { at: Number.POSITIVE_INFINITY, id: 0 }, left: Math.max(0, Math.floor(maxRuns)) + 1 };
-    while (Number.isFinite(next.left) && next.left > 0) {
-      const { place, left } = next;
-      const passed = await this.#write((connection) => passOver(connection, place, left));
-      if (passed === undefined) return lastByTime;
-      next = passed;
-    }
-    return next.left === 0 && next.place.at >= endedBefore ? next.place : lastByTime;
-  }
-
   /** Prunes in small transactions. Each transaction gives the place at which the next transaction begins. */
   async #inChunks(prune: (connection: Connection, from: Place) => Place | undefined): Promise<void> {
-    let place: Place | undefined = { at: Number.NEGATIVE_INFINITY, id: 0 };
+    let place: Place | undefined = START;
     while (place !== undefined) {
       const from: Place = place;
       place = await this.#write((connection) => prune(connection, from));
@@ -288,6 +285,7 @@ export class SqliteStore implements DurableStore {
       const chunk = runs.slice(from, from + PRUNE_CHUNK);
       deleted += await this.#write((connection) => deleteRuns(connection, chunk));
     }
+    this.#kept.deleted(deleted);
     return deleted;
   }
 

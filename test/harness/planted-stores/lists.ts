@@ -1,4 +1,4 @@
-import { MemoryStore } from "cadenza";
+import { CadenzaError, MemoryStore } from "cadenza";
 import type { Retention, RunKey, RunQuery, RunWrite, StoredRun } from "cadenza/store";
 import type { Labels, RunStatus } from "../internals.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
@@ -9,6 +9,7 @@ const LABELS = "list: with labels, the runs that have all of them with these val
 const ODD_LABELS = "list: labels of any text, and no two of them as one";
 const PARENTS = "list: by parents, the direct sub-runs alone";
 
+const EXAMINED = "list: of a number of runs to look at, the whole page or a refusal";
 const TIMES = "list: by the time of creation";
 
 /** Faults in `list`. */
@@ -34,6 +35,54 @@ export const listsFaults: readonly BrokenStore[] = [
         const found = super.list({ ...query, after: undefined, limit: 1_000 });
         const runs = found.toSorted((one, other) => other.created.at - one.created.at);
         return runs.filter(({ created }) => last === undefined || created.at < last.created.at).slice(0, limit);
+      }
+    },
+  ),
+  broken(
+    "list gives the part of a page that it finds among the runs that it may look at",
+    EXAMINED,
+    class extends MemoryStore {
+      override list({ most, ...query }: RunQuery): readonly StoredRun[] {
+        const found = super.list(query);
+        if (most === undefined || query.session_id !== undefined || query.parents !== undefined) return found;
+        const { tenant } = query;
+        const seen = super.list({ tenant, limit: most, offset: 0 }).map(({ key }) => key.run_id);
+        return query.agent_name === "rare" ? found.filter(({ key }) => seen.includes(key.run_id)) : found;
+      }
+    },
+  ),
+  broken(
+    "list refuses runs that an index selects, because it looks at others",
+    EXAMINED,
+    class extends MemoryStore {
+      override list({ most, ...query }: RunQuery): readonly StoredRun[] {
+        const { tenant } = query;
+        const isFew = most === undefined || super.list({ tenant, limit: most + 1, offset: 0 }).length <= most;
+        const found = super.list(query);
+        if (isFew || found.length === query.limit || query.session_id !== undefined || query.parents !== undefined)
+          return found;
+        throw new CadenzaError("limit_reached", "Too many.", { limit: "maxExaminedRuns" });
+      }
+    },
+  ),
+  broken(
+    "list refuses a session that has many runs",
+    EXAMINED,
+    class extends MemoryStore {
+      override list({ most = Number.POSITIVE_INFINITY, ...query }: RunQuery): readonly StoredRun[] {
+        const found = super.list(query);
+        if (query.session_id === undefined || found.length <= most) return found;
+        throw new CadenzaError("limit_reached", "Too many.", { limit: "maxExaminedRuns" });
+      }
+    },
+  ),
+  broken(
+    "list refuses a page without the name of the limit",
+    EXAMINED,
+    class extends MemoryStore {
+      override list({ most, ...query }: RunQuery): readonly StoredRun[] {
+        if (most !== undefined && query.agent_name === "none") throw new CadenzaError("limit_reached", "Too many.");
+        return super.list(query);
       }
     },
   ),

@@ -33,13 +33,14 @@ const WAITING = 2_000;
 
 describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${missing}` : ""}`, () => {
   let pool: pg.Pool;
+  let name: string;
   let schema: string;
   let store: PostgresStore;
 
   beforeAll(async () => {
     // One connection, whose statistics are complete.
     pool = newPool(18, { max: 1 });
-    const name = newSchema();
+    name = newSchema();
     schema = quoteName(name);
     store = await openPostgresStore({ pool, schema: name, hints: false, clock });
     await fill(pool, schema);
@@ -113,6 +114,25 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
   ];
   it.each(calls)("%s reads no table as a whole", async (_name, call) => {
     await expectIndexes(call);
+  });
+
+  it("a list looks at no more runs than it may, and is refused beyond that", async () => {
+    const page = { tenant: TENANT, limit: 10, offset: 0, most: 5_000 };
+    const read = async (query: Partial<RunQuery>): Promise<number> => {
+      const before = await readOf(pool, name);
+      await store.list({ ...page, ...query });
+      return (await readOf(pool, name)) - before;
+    };
+    const limit = { code: "limit_reached", limit: "maxExaminedRuns" };
+    const before = await readOf(pool, name);
+    await expect(store.list({ ...page, agent_name: "none" })).rejects.toMatchObject(limit);
+    expect((await readOf(pool, name)) - before).toBeLessThan(6_100);
+    expect(await read({})).toBeLessThan(100);
+    expect(await read({ agent_name: "rare", statuses: ["awaiting"] })).toBeLessThan(200);
+    expect(await read({ statuses: ["failed", "cancelled"] })).toBe(0);
+    expect(await read({ labels: { order: "7" }, agent_name: "none" })).toBeLessThan(20);
+    expect(await read({ labels: { order: "7" }, statuses: ["awaiting"], createdAfter: 0 })).toBeLessThan(20);
+    expect(await read({ createdAfter: NOW - 500, agent_name: "none" })).toBeLessThan(3_600);
   });
 
   it("the life of a run reads no table as a whole", async () => {

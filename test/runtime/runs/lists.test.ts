@@ -1,7 +1,10 @@
 import type { ListRunsQuery, Run, RunSummary } from "cadenza";
+import { createAcpHandler } from "cadenza/http";
+import { SqliteStore } from "cadenza/sqlite";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { never } from "../../harness/promises.ts";
 import { refusal, reply, setUp, setUpOnFile, textsOf } from "../../harness/runtimes.ts";
+import { openDatabase } from "../../harness/sqlite-files.ts";
 import { hookedStore } from "../../harness/store-proxy.ts";
 import { COUNTS_CALLS, unlessReplayed } from "../../harness/unless-replayed.ts";
 
@@ -180,5 +183,49 @@ describe("refused are", () => {
     const error = await refusal(call(setUp()));
     expect(error.code).toBe("invalid_argument");
     expect(error.message).toContain(path);
+  });
+});
+
+describe("with limits.maxExaminedRuns", () => {
+  const setUpWith = () => {
+    const store = new SqliteStore(openDatabase(":memory:"), { closeDatabase: true });
+    const { runtime } = setUp({ store, limits: { maxExaminedRuns: 2 } });
+    runtime.register("ends", () => "Done.");
+    runtime.register("rare", () => "Done.");
+    runtime.register("waits", async (_input, { receive }) => JSON.stringify(await receive("note")));
+    return runtime;
+  };
+
+  it("a list that would look at more runs is refused, and not given in part", async () => {
+    const runtime = setUpWith();
+    for (const agent_name of ["rare", "ends", "ends", "ends"]) await runtime.createRun({ agent_name, input: "x" });
+    const error = await refusal(runtime.listRuns({ agent_name: "rare" }));
+    expect(error).toMatchObject({ code: "limit_reached", limit: "maxExaminedRuns" });
+    expect(error.message).toContain("more than 2 runs before it has the 100 of its page");
+    expect(await runtime.listRuns({ agent_name: "ends", limit: 2 })).toHaveLength(2);
+    expect(await runtime.listRuns({ status: ["failed", "cancelled"] })).toEqual([]);
+    expect(await runtime.listRuns({ createdAfter: new Date(0), limit: 2 })).toHaveLength(2);
+    const handler = createAcpHandler(runtime);
+    const answer = await handler(new Request("http://localhost/runs?agent_name=rare"));
+    expect(answer.status).toBe(422);
+    expect(answer.headers.get("retry-after")).toBeNull();
+    expect(await answer.json()).toMatchObject({ data: { reason: "limit_reached", limit: "maxExaminedRuns" } });
+    await runtime.close({ drainMs: 0 });
+  });
+
+  it("a message finds the run with its labels among few runs, and is refused among more", async () => {
+    const runtime = setUpWith();
+    const labels = { order: "1" };
+    const first = await runtime.createRun({ agent_name: "waits", input: "x", mode: "async" }, { labels });
+    for (let n = 0; n < 3; n++) await runtime.createRun({ agent_name: "rare", input: "x" }, { labels });
+    await runtime.send({ to: { labels }, name: "note", data: 1 });
+    for await (const _ of runtime.events(first.run_id)) {
+      // The run has got it and ends.
+    }
+    expect((await runtime.getRun(first.run_id)).status).toBe("completed");
+    for (let n = 0; n < 3; n++) await runtime.createRun({ agent_name: "waits", input: "x", mode: "async" }, { labels });
+    const sent = runtime.send({ to: { labels, agent_name: "rare" }, name: "note", data: 1 });
+    expect(await refusal(sent)).toMatchObject({ code: "limit_reached", limit: "maxExaminedRuns" });
+    await runtime.close({ drainMs: 0 });
   });
 });

@@ -1,6 +1,9 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { SqliteDatabase } from "cadenza/sqlite";
 import { SqliteStore } from "cadenza/sqlite";
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { keep } from "../../../src/stores/contract/samples.ts";
 import { RecordingDatabase } from "../../harness/recording-database.ts";
 import { openDatabase } from "../../harness/sqlite-files.ts";
@@ -13,13 +16,13 @@ describe(`among ${RUNS} ended runs`, () => {
     const db = new RecordingDatabase(openDatabase(":memory:"));
     const store = new SqliteStore(db, { closeDatabase: true });
     fill(db);
-    const searches = () => db.statements.filter((sql) => sql.includes("OFFSET")).length;
-
     expect(await store.prune({ ...keep, maxRuns: RUNS })).toBe(0);
-    expect(searches()).toBe(3);
+    // The runs in segments of 2,000, and that no more follow.
+    expect(passes(db)).toBe(11);
     db.statements.length = 0;
     expect(await store.prune({ ...keep, maxRuns: RUNS - 1_050 })).toBe(1_050);
-    expect(searches()).toBe(2);
+    // The oldest segment again, that no more have ended, and the runs that are too many.
+    expect(passes(db)).toBe(3);
     expect(db.prepare("SELECT min(finished_at) AS first FROM cadenza_runs").get()).toMatchObject({ first: 1_051 });
     expect(await store.prune({ ...keep, endedBefore: 1_101 })).toBe(50);
     store.close();
@@ -39,9 +42,115 @@ describe(`among ${RUNS} ended runs`, () => {
   });
 });
 
+describe(`of ${RUNS} ended runs and more`, () => {
+  const MAX = 15_000;
+  const most = { ...keep, maxRuns: MAX };
+  let folder: string;
+  let database: ReturnType<typeof openDatabase>;
+  let now: number;
+  const opened: SqliteStore[] = [];
+  const open = () => {
+    const store = new SqliteStore(openDatabase(join(folder, "runs.db")), {
+      closeDatabase: true,
+      clock: { now: () => now },
+    });
+    opened.push(store);
+    return store;
+  };
+  const stored = () => Number(Object.values(database.prepare("SELECT count(*) FROM cadenza_runs").get() as object)[0]);
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "cadenza-"));
+    now = 1_000_000;
+    open();
+    database = openDatabase(join(folder, "runs.db"));
+    fill(database);
+  });
+  afterEach(() => {
+    database.close();
+    for (const store of opened.splice(0)) store.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  it("a process deletes as many as have ended since, whichever processes delete them", async () => {
+    const [first, second] = [open(), open()];
+    expect(await first.prune(most)).toBe(RUNS - MAX);
+    expect(await second.prune(most)).toBe(0);
+    for (let from = RUNS; from < RUNS + 9_000; from += 3_000) {
+      fill(database, from, from + 1_000);
+      expect(await first.prune(most)).toBe(1_000);
+      fill(database, from + 1_000, from + 3_000);
+      expect(await second.prune(most)).toBe(2_000);
+      expect(stored()).toBe(MAX);
+    }
+  });
+
+  it("a process deletes no kept run because runs are deleted by their keys, or by their age", async () => {
+    const store = open();
+    await store.prune(most);
+    const ids = [12_000, 12_001, 19_000].map((n) => ({ tenant: "acme", run_id: idOf(n) }));
+    expect(await store.delete(ids)).toBe(3);
+    expect(await store.prune({ ...most, endedBefore: 6_001 })).toBe(1_000);
+    fill(database, RUNS, RUNS + 1_003);
+    expect(await store.prune(most)).toBe(0);
+    fill(database, RUNS + 1_003, RUNS + 1_010);
+    expect(await store.prune(most)).toBe(7);
+    expect(stored()).toBe(MAX);
+    // A segment that is counted again has those fewer that are known as deleted: too many are kept for a while, not too few.
+    expect(await store.delete([{ tenant: "acme", run_id: idOf(6_020) }])).toBe(1);
+    fill(database, RUNS + 1_010, RUNS + 1_020);
+    expect(await store.prune(most)).toBe(8);
+    expect(stored()).toBe(MAX + 1);
+    now += 3_600_000;
+    expect(await store.prune(most)).toBe(1);
+    expect(stored()).toBe(MAX);
+  });
+
+  it("what another process deletes by keys is missed until the runs are counted again, after an hour", async () => {
+    const store = open();
+    await store.prune(most);
+    database.exec("DELETE FROM cadenza_runs WHERE finished_at > 19990");
+    fill(database, RUNS, RUNS + 10);
+    expect(await store.prune(most)).toBe(10);
+    fill(database, RUNS + 10, RUNS + 20);
+    now += 3_600_000;
+    expect(await store.prune(most)).toBe(0);
+    fill(database, RUNS + 20, RUNS + 21);
+    expect(await store.prune(most)).toBe(1);
+    expect(stored()).toBe(MAX);
+  });
+
+  it("a run that a process with a slower clock adds late is counted, within a minute", async () => {
+    const store = open();
+    now = RUNS + 1;
+    await store.prune(most);
+    fill(database, RUNS, RUNS + 1);
+    database.exec(`UPDATE cadenza_runs SET finished_at = ${RUNS - 100} WHERE finished_at = ${RUNS + 1}`);
+    expect(await store.prune(most)).toBe(1);
+    expect(stored()).toBe(MAX);
+  });
+
+  it("a call with a higher number deletes nothing that was too much for a lower one", async () => {
+    const store = open();
+    await store.prune(most);
+    database.exec(`UPDATE cadenza_runs SET finished_at = 5 WHERE finished_at = ${RUNS}`);
+    expect(await store.prune({ ...most, maxRuns: MAX + 1 })).toBe(0);
+    expect(stored()).toBe(MAX);
+  });
+});
+
+function idOf(n: number): string {
+  return `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
+}
+
+/** How often runs were passed over, to find those that are too many. */
+function passes(db: RecordingDatabase): number {
+  return db.statements.filter((sql) => sql.startsWith("SELECT at, id, runs")).length;
+}
+
 /** Runs of which the n-th ended at n. */
-function fill(db: SqliteDatabase): void {
-  db.exec(`WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${RUNS})
+function fill(db: SqliteDatabase, from = 0, to = RUNS): void {
+  db.exec(`WITH RECURSIVE numbers (n) AS (SELECT ${from + 1} UNION ALL SELECT n + 1 FROM numbers WHERE n < ${to})
     INSERT INTO cadenza_runs (tenant, run_id, agent_name, session_id, status, epoch, holds_slot, finished_at, takeovers, position, created_at)
     SELECT 'acme', printf('00000000-0000-4000-8000-%012d', n), 'echo', printf('00000000-0000-4000-8000-%012d', n),
       'completed', 1, 0, n, 0, 1, n FROM numbers`);

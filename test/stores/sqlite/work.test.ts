@@ -138,8 +138,13 @@ describe("runs and entries are read", () => {
       ["cadenza_runs_in_line (line=?)", "cadenza_runs_in_line (line>?)", "runs (rowid=?)"],
     ],
     ["list", () => store.list(page({ tenant: "acme" })), ["cadenza_runs_by_tenant (tenant=?)", ...listed]],
-    // The runs of the tenant without a name are the table itself, from its end on to the limit.
-    ["list, without tenants", () => store.list(page({ tenant: "" })), ["SCAN cadenza_runs", ...listed]],
+    // The runs of the tenant without a name are the table itself, from its end on to the limit. Where others are in it, too,
+    // those of the tenant are counted, and read if they are few.
+    [
+      "list, without tenants",
+      () => store.list(page({ tenant: "" })),
+      ["SCAN r", "cadenza_runs_by_time (tenant=?)", ...listed],
+    ],
     ...["acme", ""].map((tenant): [string, () => unknown, readonly string[]] => [
       `list, of those that wait (${JSON.stringify(tenant)})`,
       () => store.list(page({ tenant, statuses: ["awaiting"] })),
@@ -333,10 +338,11 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_aside$/, "the first of the runs that are set aside"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN \d+ CONSTANT ROWS$|^SCAN [as]$/, "the statuses that are counted"],
-  [/^SCAN cadenza_runs$/, "the list of the tenant without a name, the newest first, up to its limit"],
+  [/^SCAN (r|cadenza_runs)$/, "the list of the tenant without a name, the newest first, up to its limit"],
 ];
 /** The statements that may sort. */
 const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
+  [/INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL/, "the runs that processes execute, counted"],
   [/WHERE finished_at IS NULL AND owner = \? ORDER BY id/, "the runs of one owner"],
   [/INDEXED BY cadenza_runs_blocked/, "blocked runs"],
   [/INDEXED BY cadenza_runs_by_key/, "the runs whose ids begin alike"],
@@ -344,7 +350,16 @@ const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
   [/json_each/, "the runs that a survey looks at, up to a limit"],
   [/session_id <> run_id/, "the runs of one session"],
   [/parent IN \(\?, \?/, "the runs below several ones"],
-  [/INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL/, "the runs that processes execute, in lists by status"],
+  [
+    /INDEXED BY cadenza_runs_by_owner WHERE finished_at IS NULL AND owner IS NOT NULL/,
+    "runs that processes execute, in lists",
+  ],
+  [
+    /\) WHERE .*ORDER BY created_at DESC, id DESC LIMIT \? \+ 0$/,
+    "runs of a time that another index gives, up to a limit",
+  ],
+  [/cadenza_runs_by_time .*ORDER BY id DESC LIMIT \? \+ 0$/, "few runs of the tenant without a name, up to a limit"],
+  [/ORDER BY runs DESC LIMIT 1$/, "the last of the runs that prune passes over"],
   [/ORDER BY k\.key$/, "a page of keys of slots"],
 ];
 

@@ -1,0 +1,123 @@
+/** A place in the order in which runs ended. */
+export interface EndedPlace<Id> {
+  readonly at: number;
+  readonly id: Id;
+}
+
+/** The ended runs behind one place and up to another one. */
+export interface Passed<Id> {
+  readonly runs: number;
+  /** The place of the last of them. */
+  readonly last: EndedPlace<Id>;
+}
+
+/** Which runs a store passes over: those behind `from`, not beyond `to`, the ones that ended first, and at most `most`. */
+export interface Passing<Id> {
+  readonly from: EndedPlace<Id>;
+  readonly to: EndedPlace<Id>;
+  readonly most: number;
+}
+
+/** How many runs are passed over at once. */
+const SEGMENT = 2_000;
+/** So many kept runs are counted each time. */
+const FEW = 10_000;
+/** After so long the kept runs are counted anew, in milliseconds. */
+const RECOUNT_MS = 3_600_000;
+/** Within this time other processes may still add ended runs, in milliseconds. */
+const LATE_MS = 60_000;
+
+/** What is known of the kept runs: those behind `floor`, in segments, the oldest first. */
+interface Known<Id> {
+  readonly maxRuns: number;
+  readonly since: number;
+  readonly floor: EndedPlace<Id>;
+  readonly segments: readonly Passed<Id>[];
+}
+
+/**
+ * Finds the newest of the ended runs that are too many. A count of all that are kept would cost the more the more these
+ * are. So their number is remembered in segments, and a call counts what has ended since the last one, and the oldest
+ * segments, from which all processes delete. Runs that are deleted elsewhere, by their keys, are missed for an hour at
+ * most. Few kept runs are counted each time.
+ */
+export class KeptRuns<Id> {
+  readonly #start: EndedPlace<Id>;
+  readonly #end: EndedPlace<Id>;
+  readonly #pass: (passing: Passing<Id>) => Promise<Passed<Id> | undefined>;
+  readonly #now: () => number;
+  #known: Known<Id> | undefined;
+  /** How many runs this process has deleted by their keys since the kept ones were counted. */
+  #deleted = 0;
+
+  /** `start` and `end` are before and behind all runs. `pass` answers undefined where no run is passed over. */
+  constructor(
+    [start, end]: readonly [EndedPlace<Id>, EndedPlace<Id>],
+    pass: (passing: Passing<Id>) => Promise<Passed<Id> | undefined>,
+    now: () => number,
+  ) {
+    this.#start = start;
+    this.#end = end;
+    this.#pass = pass;
+    this.#now = now;
+  }
+
+  /** Tells of runs that were deleted, and not because they were too many. */
+  deleted(runs: number): void {
+    this.#deleted += runs;
+  }
+
+  /** The newest of the runs beyond the number; undefined if there are not so many. */
+  async lastBeyond(maxRuns: number): Promise<EndedPlace<Id> | undefined> {
+    if (!Number.isFinite(maxRuns)) return undefined;
+    const now = this.#now();
+    const known = this.#knownOf(Math.max(0, Math.floor(maxRuns)), now);
+    const segments = known.segments.filter(({ last }) => last.at < now - LATE_MS);
+    await this.#countOldest(known.floor, segments);
+    await this.#countNew(known.floor, segments);
+    let excess = segments.reduce((sum, { runs }) => sum + runs, 0) - this.#deleted - known.maxRuns;
+    let { floor } = known;
+    for (let first = segments[0]; first !== undefined && excess > 0; first = segments[0]) {
+      const passed = first.runs <= excess ? first : await this.#pass({ from: floor, to: first.last, most: excess });
+      if (passed === first) segments.shift();
+      else if (passed !== undefined) segments[0] = { ...first, runs: first.runs - passed.runs };
+      floor = passed?.last ?? floor;
+      excess -= passed?.runs ?? excess;
+    }
+    this.#known = { ...known, floor, segments };
+    return floor === this.#start ? undefined : floor;
+  }
+
+  #knownOf(maxRuns: number, now: number): Known<Id> {
+    const known = this.#known;
+    // With a higher number what is behind the floor, and is not deleted yet, may be kept.
+    const isOfUse = known !== undefined && maxRuns <= known.maxRuns && Math.abs(now - known.since) < RECOUNT_MS;
+    if (isOfUse && maxRuns > FEW) return { ...known, maxRuns };
+    this.#deleted = 0;
+    return { maxRuns, since: now, floor: this.#start, segments: [] };
+  }
+
+  /** Counts the oldest segments again, up to the first one of which no run is gone. */
+  async #countOldest(floor: EndedPlace<Id>, segments: Passed<Id>[]): Promise<void> {
+    for (let from = floor, index = 0; index < segments.length; index++) {
+      const segment = segments[index] as Passed<Id>;
+      const passed = await this.#pass({ from, to: segment.last, most: segment.runs });
+      segments[index] = { ...segment, runs: passed?.runs ?? 0 };
+      if (passed?.runs === segment.runs) return;
+      from = segment.last;
+    }
+  }
+
+  /** Adds segments of the runs behind the last one. A short segment grows. */
+  async #countNew(floor: EndedPlace<Id>, segments: Passed<Id>[]): Promise<void> {
+    for (;;) {
+      const last = segments.at(-1);
+      const passed = await this.#pass({ from: last?.last ?? floor, to: this.#end, most: SEGMENT });
+      if (passed === undefined) return;
+      if (last !== undefined && last.runs + passed.runs <= SEGMENT)
+        segments[segments.length - 1] = { runs: last.runs + passed.runs, last: passed.last };
+      else segments.push(passed);
+      if (passed.runs < SEGMENT) return;
+    }
+  }
+}
