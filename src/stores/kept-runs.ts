@@ -18,10 +18,8 @@ export interface Passing<Id> {
   readonly most: number;
 }
 
-/** How many runs are passed over at once. */
-const SEGMENT = 2_000;
-/** So many kept runs are counted each time. */
-const FEW = 10_000;
+/** How many runs are passed over at once. So many kept runs are counted each time. */
+const SEGMENT = 10_000;
 /** After so long the kept runs are counted anew, in milliseconds. */
 const RECOUNT_MS = 3_600_000;
 /** Within this time other processes may still add ended runs, in milliseconds. */
@@ -92,7 +90,7 @@ export class KeptRuns<Id> {
     const known = this.#known;
     // With a higher number what is behind the floor, and is not deleted yet, may be kept.
     const isOfUse = known !== undefined && maxRuns <= known.maxRuns && Math.abs(now - known.since) < RECOUNT_MS;
-    if (isOfUse && maxRuns > FEW) return { ...known, maxRuns };
+    if (isOfUse && maxRuns > SEGMENT) return { ...known, maxRuns };
     this.#deleted = 0;
     return { maxRuns, since: now, floor: this.#start, segments: [] };
   }

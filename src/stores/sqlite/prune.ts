@@ -27,19 +27,14 @@ export const END: Place = { at: Number.POSITIVE_INFINITY, id: 0 };
 
 /** Passes over ended runs: see `KeptRuns`. */
 export function passOver(connection: Connection, { from, to, most }: Passing<number>): Passed<number> | undefined {
-  const row = connection.get(
-    `SELECT at, id, runs FROM (
-       SELECT finished_at AS at, id, row_number() OVER (ORDER BY finished_at, id) AS runs FROM cadenza_runs
-       WHERE finished_at IS NOT NULL AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?)
-       ORDER BY finished_at, id LIMIT ? + 0
-     ) ORDER BY runs DESC LIMIT 1`,
-    from.at,
-    from.id,
-    to.at,
-    to.id,
-    most,
-  );
-  return row && { runs: Number(row["runs"]), last: placeOf(row) };
+  const range = `FROM cadenza_runs WHERE finished_at IS NOT NULL
+    AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?) ORDER BY finished_at, id`;
+  const places = [from.at, from.id, to.at, to.id];
+  const counted = connection.get(`SELECT count(*) AS runs FROM (SELECT 1 ${range} LIMIT ? + 0)`, ...places, most);
+  const runs = Number(counted?.["runs"]);
+  if (runs === 0) return undefined;
+  const row = connection.get(`SELECT id, finished_at AS at ${range} LIMIT 1 OFFSET ? + 0`, ...places, runs - 1);
+  return row && { runs, last: placeOf(row) };
 }
 
 /**

@@ -359,7 +359,6 @@ const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
     "runs of a time that another index gives, up to a limit",
   ],
   [/cadenza_runs_by_time .*ORDER BY id DESC LIMIT \? \+ 0$/, "few runs of the tenant without a name, up to a limit"],
-  [/ORDER BY runs DESC LIMIT 1$/, "the last of the runs that prune passes over"],
   [/ORDER BY k\.key$/, "a page of keys of slots"],
 ];
 
