@@ -20,6 +20,8 @@ export interface Passing<Id> {
 
 /** How many runs are passed over at once. So many kept runs are counted each time. */
 const SEGMENT = 10_000;
+/** So large a part more of many runs is kept before all are counted, which is then paid by what is deleted. */
+const ALSO_KEPT = 1 / 64;
 /** After so long the kept runs are counted anew, in milliseconds. */
 const RECOUNT_MS = 3_600_000;
 /** Within this time other processes may still add ended runs, in milliseconds. */
@@ -29,15 +31,16 @@ const LATE_MS = 60_000;
 interface Known<Id> {
   readonly maxRuns: number;
   readonly since: number;
-  readonly floor: EndedPlace<Id>;
-  readonly segments: readonly Passed<Id>[];
+  floor: EndedPlace<Id>;
+  segments: Passed<Id>[];
 }
 
 /**
  * Finds the newest of the ended runs that are too many. A count of all that are kept would cost the more the more these
  * are. So their number is remembered in segments, and a call counts what has ended since the last one, and the oldest
- * segments, from which all processes delete. Runs that are deleted elsewhere, by their keys, are missed for an hour at
- * most. Few kept runs are counted each time.
+ * segments, from which all processes delete. What other processes delete by its keys is not known: so all are counted anew
+ * before a run is found to be too many, and of more than {@link SEGMENT} a part more is kept until then. Few kept runs are
+ * counted each time.
  */
 export class KeptRuns<Id> {
   readonly #start: EndedPlace<Id>;
@@ -45,8 +48,6 @@ export class KeptRuns<Id> {
   readonly #pass: (passing: Passing<Id>) => Promise<Passed<Id> | undefined>;
   readonly #now: () => number;
   #known: Known<Id> | undefined;
-  /** How many runs this process has deleted by their keys since the kept ones were counted. */
-  #deleted = 0;
 
   /** `start` and `end` are before and behind all runs. `pass` answers undefined where no run is passed over. */
   constructor(
@@ -60,39 +61,48 @@ export class KeptRuns<Id> {
     this.#now = now;
   }
 
-  /** Tells of runs that were deleted, and not because they were too many. */
-  deleted(runs: number): void {
-    this.#deleted += runs;
-  }
-
   /** The newest of the runs beyond the number; undefined if there are not so many. */
-  async lastBeyond(maxRuns: number): Promise<EndedPlace<Id> | undefined> {
-    if (!Number.isFinite(maxRuns)) return undefined;
+  async lastBeyond(most: number): Promise<EndedPlace<Id> | undefined> {
+    if (!Number.isFinite(most)) return undefined;
     const now = this.#now();
-    const known = this.#knownOf(Math.max(0, Math.floor(maxRuns)), now);
-    const segments = known.segments.filter(({ last }) => last.at < now - LATE_MS);
-    await this.#countOldest(known.floor, segments);
-    await this.#countNew(known.floor, segments);
-    let excess = segments.reduce((sum, { runs }) => sum + runs, 0) - this.#deleted - known.maxRuns;
-    let { floor } = known;
-    for (let first = segments[0]; first !== undefined && excess > 0; first = segments[0]) {
-      const passed = first.runs <= excess ? first : await this.#pass({ from: floor, to: first.last, most: excess });
-      if (passed === first) segments.shift();
-      else if (passed !== undefined) segments[0] = { ...first, runs: first.runs - passed.runs };
-      floor = passed?.last ?? floor;
-      excess -= passed?.runs ?? excess;
+    const maxRuns = Math.max(0, Math.floor(most));
+    const allowed = maxRuns > SEGMENT ? maxRuns * (1 + ALSO_KEPT) : maxRuns;
+    let known = this.#knownOf(maxRuns, now);
+    if (known === undefined || (await this.#count(known, now)) > allowed) {
+      known = { maxRuns, since: now, floor: this.#start, segments: [] };
+      const runs = await this.#count(known, now);
+      if (runs > allowed) await this.#dropFirst(known, runs - maxRuns);
     }
-    this.#known = { ...known, floor, segments };
-    return floor === this.#start ? undefined : floor;
+    this.#known = known;
+    return known.floor === this.#start ? undefined : known.floor;
   }
 
-  #knownOf(maxRuns: number, now: number): Known<Id> {
+  #knownOf(maxRuns: number, now: number): Known<Id> | undefined {
     const known = this.#known;
     // With a higher number what is behind the floor, and is not deleted yet, may be kept.
     const isOfUse = known !== undefined && maxRuns <= known.maxRuns && Math.abs(now - known.since) < RECOUNT_MS;
-    if (isOfUse && maxRuns > SEGMENT) return { ...known, maxRuns };
-    this.#deleted = 0;
-    return { maxRuns, since: now, floor: this.#start, segments: [] };
+    return isOfUse && maxRuns > SEGMENT ? { ...known, maxRuns } : undefined;
+  }
+
+  /** How many runs are kept, as far as is known. */
+  async #count(known: Known<Id>, now: number): Promise<number> {
+    known.segments = known.segments.filter(({ last }) => last.at < now - LATE_MS);
+    await this.#countOldest(known.floor, known.segments);
+    await this.#countNew(known.floor, known.segments);
+    return known.segments.reduce((sum, { runs }) => sum + runs, 0);
+  }
+
+  /** Moves the floor behind so many runs, the oldest ones. */
+  async #dropFirst(known: Known<Id>, excess: number): Promise<void> {
+    const { segments } = known;
+    for (let first = segments[0]; first !== undefined && excess > 0; first = segments[0]) {
+      const isWhole = first.runs <= excess;
+      const passed = isWhole ? first : await this.#pass({ from: known.floor, to: first.last, most: excess });
+      if (isWhole) segments.shift();
+      else if (passed !== undefined) segments[0] = { ...first, runs: first.runs - passed.runs };
+      known.floor = passed?.last ?? known.floor;
+      excess -= passed?.runs ?? excess;
+    }
   }
 
   /** Counts the oldest segments again, up to the first one of which no run is gone. */

@@ -370,7 +370,6 @@ export class PostgresStore implements DurableStore {
       const keys = runs.slice(from, from + PRUNE_CHUNK).map(({ tenant, run_id }) => [toText(tenant), toText(run_id)]);
       deleted += Number(await this.#call("delete_runs_v1(($1::text)::jsonb)", [toJson(keys)]));
     }
-    this.#kept.deleted(deleted);
     return deleted;
   }
 

@@ -285,7 +285,6 @@ export class SqliteStore implements DurableStore {
       const chunk = runs.slice(from, from + PRUNE_CHUNK);
       deleted += await this.#write((connection) => deleteRuns(connection, chunk));
     }
-    this.#kept.deleted(deleted);
     return deleted;
   }
 
