@@ -390,6 +390,10 @@ export function actCases(
     withStore(async (open) => {
       const clock = new FakeClock();
       const web = await startProcess(open, clock, { work: false });
+      const alone = await web.admin.cancelMany({ tenant: "nobody" });
+      await clock.advance(5_000);
+      expect(await web.admin.act(alone)).toMatchObject({ status: "created" });
+      await web.admin.cancel(alone);
       const worker = await startProcess(open, clock);
       await create(worker, "acme", "asks", many);
       const begun = await web.admin.cancelMany({ tenant: "acme" });

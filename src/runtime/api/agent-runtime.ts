@@ -137,14 +137,18 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     };
   }
 
-  #registerForOperators(agent: Agent): void {
+  #registerForOperators(agent: Agent): Agent {
     const { name, options } = agent;
-    if (this.#registry.known(name, options.version) !== undefined) return;
+    const known = this.#registry.known(name, options.version);
+    if (known !== undefined) return known;
     this.#registry.add([agent]);
     if (this.#registry.executes(agent)) this.#runs.remote?.onRegistered(agent);
+    return agent;
   }
 
-  async #beginForOperators(agent: Agent, principal: JsonValue, metadata: JsonObject): Promise<RunKey> {
+  async #beginForOperators(given: Agent, principal: JsonValue, metadata: JsonObject): Promise<RunKey> {
+    // A process that executes no runs executes none of operators either: it knows so of the agent that is registered.
+    const agent = this.#registerForOperators(given);
     const request = readNewRun({ agent_name: agent.name, input: "" }, { metadata }, OPERATORS, principal, undefined);
     const created = await this.#runs.create(request, agent);
     if ("elsewhere" in created) return created.elsewhere;
