@@ -299,6 +299,11 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.#isPausedAtRest) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
   }
 
+  /** A sub-run has ended. If nothing else of the run is at work and it is paused, its agent goes on when it is resumed. */
+  holdAfterSubRun(): void {
+    if (this.#isPaused && !this.isAtWork) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
+  }
+
   /** The pauses have changed. Time may have passed, or messages may have come, for which the run went not on. */
   onPauses(): void {
     if (this.#execution === undefined || this.log.lost) return;

@@ -426,6 +426,7 @@ export class SubRun {
   #finish({ run, state }: EndedRun): void {
     const { durable, shared } = this.#parent;
     if (this.#execution.over) return;
+    this.#parent.holdAfterSubRun();
     // The parent was active while its sub-run was, wherever that was executed. Side by side the time counts once.
     this.#parent.log.activeTime?.atLeast(this.#activeBefore + state.active_ms);
     this.#relay(state, state.position);

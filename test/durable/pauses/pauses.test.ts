@@ -223,6 +223,51 @@ describe.each([
     expect(await statusOf(first, parent)).toBe("completed");
   });
 
+  it.each(["the process of both", "another process"] as const)(
+    "a paused run does not go on when its sub-run is answered in %s, and ends",
+    async (where) => {
+      const { start, clock, statusOf } = begin();
+      const [first, second] = [start(), start()];
+      let wentOn = 0;
+      for (const { runtime } of [first, second])
+        runtime.register("parent", { durable: true }, async (_input, { run, step }) => {
+          await run("agent", "asks");
+          await step("go on", () => void (wentOn += 1));
+        });
+      const admin = createAdmin(first.runtime);
+      const parent = await create(first.runtime, "parent", "");
+      await clock.advance(100);
+      expect(await statusOf(first, parent)).toBe("awaiting");
+      await admin.pause({ agent_name: "parent" });
+      await clock.advance(KNOWN_MS);
+      await (where === "another process" ? second : first).runtime.resume(answer(parent));
+      await clock.advance(20_000);
+      expect([wentOn, await statusOf(first, parent)]).toEqual([0, "in-progress"]);
+      expect((await admin.runs({ agent_name: "agent" })).items).toMatchObject([{ status: "completed" }]);
+      await admin.resume({ agent_name: "parent" });
+      await clock.advance(KNOWN_MS);
+      expect([wentOn, await statusOf(first, parent)]).toEqual([1, "completed"]);
+    },
+  );
+
+  it("a run that is paused after its sub-run does not go on when that is resumed, and ends", async () => {
+    const { start, clock, statusOf } = begin();
+    const first = start();
+    first.runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("other", "done")).status);
+    const admin = createAdmin(first.runtime);
+    await admin.pause({ agent_name: "other" });
+    const parent = await create(first.runtime, "parent", "");
+    await clock.advance(KNOWN_MS);
+    await admin.pause({ agent_name: "parent" });
+    await admin.resume({ agent_name: "other" });
+    await clock.advance(20_000);
+    expect((await admin.runs({ agent_name: "other" })).items).toMatchObject([{ status: "completed" }]);
+    expect(await statusOf(first, parent)).toBe("in-progress");
+    await admin.resume({ agent_name: "parent" });
+    await clock.advance(KNOWN_MS);
+    expect(await statusOf(first, parent)).toBe("completed");
+  });
+
   it("a paused version leaves the slot that it shares to the others", async () => {
     const { start, clock, statusOf } = begin();
     const first = start();
