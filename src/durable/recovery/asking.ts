@@ -230,28 +230,31 @@ export class Asking {
     this.#clearReading = clock.setTimeout(() => this.#readPauses(), settings.scanMs);
   }
 
-  /** What was resumed may be due. What was set aside comes back now, and once more for a process that has met it late. */
+  /** What was resumed may be due, and what was set aside comes back. */
   #onPauses(before: readonly Pause[]): void {
     if (!this.#isTaking) return;
     this.#loader.onPauses();
     this.#askInThisTurn();
     const known = new Set(this.#pauses.known.map(pauseKey));
-    if (!before.some((pause) => pause.tenant !== undefined && !known.has(pauseKey(pause)))) return;
-    this.#comeBack();
-    this.#comeBackLater();
+    if (before.some((pause) => pause.tenant !== undefined && !known.has(pauseKey(pause)))) this.#comeBack();
   }
 
-  /** Makes runs due that pauses of their tenants have set aside, and that were resumed. */
+  /**
+   * Makes runs due that pauses of their tenants have set aside, and that were resumed. It is done again once in the time of
+   * a lease: a process that hears late of a resume may set one more run aside, and die.
+   */
   #comeBack(): void {
     const { logger } = this.#worker;
     const comeBack = async (): Promise<void> => {
       if ((await this.#pauses.comeBack(() => this.#isTaking)) > 0) this.lookForWork();
     };
-    const coming = (this.#comingBack ?? Promise.resolve()).then(comeBack).catch((error: unknown) => {
-      logger.error("The store failed to make runs due that were resumed. It is tried again later.", { error });
-      this.#comeBackLater();
-    });
+    const coming = (this.#comingBack ?? Promise.resolve())
+      .then(comeBack)
+      .catch((error: unknown) =>
+        logger.error("The store failed to make runs due that were resumed. It is tried again later.", { error }),
+      );
     this.#comingBack = endOf(logger, coming);
+    this.#comeBackLater();
   }
 
   #comeBackLater(): void {

@@ -1,6 +1,7 @@
 import type { AgentRuntime, AuditRecord } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { describe, expect, it } from "vitest";
+import { ASIDE_MS } from "../../../src/core/pauses.ts";
 import type { Replica } from "../../harness/world/replicas.ts";
 import { inMemory, onFile } from "../../harness/world/replicas.ts";
 
@@ -333,6 +334,27 @@ it("a process that takes a run of a tenant that was just resumed gives it back, 
   // The other process does not know yet.
   await first.store.resume({ tenant: "acme" });
   await processes.clock.advance(KNOWN_MS);
+  expect((await first.runtime.scope({ tenant: "acme" }).getRun(run)).status).toBe("completed");
+});
+
+it("a run comes back that a process has set aside late, and died", async () => {
+  const processes = inMemory();
+  const first = processes.start();
+  registerAll(first.runtime);
+  const { clock, store } = first;
+  await createAdmin(first.runtime).pause({ tenant: "acme" });
+  const run = await create(first.runtime.scope({ tenant: "acme" }), "agent", "a");
+  await clock.advance(KNOWN_MS);
+  const key = { tenant: "acme", run_id: run };
+  const { head, position } = (await store.find(key)) ?? expect.fail("The run is not stored.");
+  expect(head.due_at).toBeGreaterThan(ASIDE_MS);
+  const { owner, epoch } = head;
+  // The process that dies has taken the run before the others give it back.
+  await store.append(key, { epoch, position, owner }, { entries: [], head: { ...head, due_at: null }, takes: "all" });
+  await createAdmin(first.runtime).resume({ tenant: "acme" });
+  await clock.advance(60_000);
+  await store.append(key, { epoch, position, owner }, { entries: [], head, takes: "all" });
+  await clock.advance(12_000);
   expect((await first.runtime.scope({ tenant: "acme" }).getRun(run)).status).toBe("completed");
 });
 
