@@ -24,7 +24,7 @@ import { cursorOf, readLimit, readPair, readText } from "./cursors.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
 import type { AdminPause, AdminPauseQuery } from "./pauses.ts";
-import { adminPause, pauseRuns, readPauseQuery, resumeRuns } from "./pauses.ts";
+import { adminPause, checkBy, pauseRuns, readPauseQuery, resumeRuns } from "./pauses.ts";
 import type * as records from "./records.ts";
 import { adminRun, timeOrNull } from "./records.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
@@ -168,6 +168,7 @@ export class Admin {
     const { runs, by = this.#principal } = readPauseQuery(query);
     // The scope checks that it is JSON.
     this.#operated.scope({ tenant: "", principal: by });
+    checkBy(by);
     const { audit, pauses } = this.#inside;
     const told = { action, by, ...runs, tenant: runs.tenant ?? null };
     try {

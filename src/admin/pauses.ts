@@ -1,9 +1,11 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Pause, PausedRuns } from "../core/pauses.ts";
+import { pauseKey } from "../core/pauses.ts";
 import type { Store } from "../core/ports.ts";
+import { OPERATORS } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { badArgument, checkKeys, checkObject, checkText } from "../runtime/agent/check.ts";
+import { badArgument, checkKey, checkKeys, checkObject, checkText, maxLengths } from "../runtime/agent/check.ts";
 import type { Pauses } from "../runtime/log/pauses.ts";
 
 /** Which runs to pause or to resume: those that match everything that is named. An agent or a tenant is named. */
@@ -21,6 +23,8 @@ export interface AdminPause extends PausedRuns {
 
 /** How many pauses there may be: each process knows all of them. */
 const MAX_PAUSES = 1_000;
+/** How long the principal of one may be, as JSON. */
+const MAX_BY = 10_000;
 
 /** Reads which runs are meant. Throws `invalid_argument`, also if neither an agent nor a tenant is named. */
 export function readPauseQuery(query: AdminPauseQuery): {
@@ -35,8 +39,9 @@ export function readPauseQuery(query: AdminPauseQuery): {
   if (agent_name !== undefined) checkText("query.agent_name", agent_name);
   if (version !== undefined && agent_name === undefined)
     throw badArgument("query.version", "an `agent_name` beside it", version);
-  if (version !== undefined && version !== null) checkText("query.version", version);
-  if (tenant !== undefined && typeof tenant !== "string") throw badArgument("query.tenant", "a string", tenant);
+  if (version !== undefined && version !== null) checkKey("query.version", version, maxLengths.version);
+  if (tenant === OPERATORS) throw badArgument("query.tenant", "a tenant of the application", tenant);
+  if (tenant !== undefined && tenant !== "") checkKey("query.tenant", tenant, maxLengths.tenant);
   const runs: PausedRuns = {
     ...(agent_name !== undefined && { agent_name }),
     ...(version !== undefined && { version }),
@@ -45,11 +50,16 @@ export function readPauseQuery(query: AdminPauseQuery): {
   return { runs, by };
 }
 
+/** Throws `invalid_argument` for a principal that is too long: each process reads it again and again. */
+export function checkBy(by: JsonValue): void {
+  if (JSON.stringify(by).length > MAX_BY) throw badArgument("query.by", `JSON of at most ${MAX_BY} characters`, "more");
+}
+
 /** Whether the runs were not paused before. */
 export async function pauseRuns(store: Store, runs: PausedRuns, by: JsonValue): Promise<boolean> {
-  const { length } = await store.pauses();
-  if (length >= MAX_PAUSES)
-    throw new CadenzaError("limit_reached", `There are ${length} pauses already. Resume what needs none.`);
+  const pauses = await store.pauses();
+  if (pauses.length >= MAX_PAUSES && !pauses.some((pause) => pauseKey(pause) === pauseKey(runs)))
+    throw new CadenzaError("limit_reached", `There are ${pauses.length} pauses already. Resume what needs none.`);
   return store.pause(runs, by);
 }
 

@@ -107,6 +107,10 @@ function observeStats(runtime: AgentRuntime<string>, meter: Meter): () => void {
       gauge("cadenza.runs.unregistered", "{run}", "Runs of the store whose agent or version is not registered here."),
       ({ unregistered }) => unregistered,
     ],
+    [
+      gauge("cadenza.pauses", "{pause}", "Agents, versions and tenants that operators have paused."),
+      ({ pauses }) => pauses.length,
+    ],
     [gauge("cadenza.runs.damaged", "{run}", "Runs that this process could not read."), ({ damaged }) => damaged.length],
     [
       gauge("cadenza.heartbeat.age", "s", "The time since this process told the store that it lives."),

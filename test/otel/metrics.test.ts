@@ -85,6 +85,7 @@ describe("the metrics of a runtime", () => {
     expect(live).toEqual({ awaiting: 1 });
     expect(await measured.of("cadenza.runs.live")).toEqual(live);
     expect(await measured.of("cadenza.runs.queued")).toEqual({ "": 0 });
+    expect(await measured.of("cadenza.pauses")).toEqual({ "": 0 });
     await runtime.resume({ run_id: waiting.run_id, await_resume: {} });
     expect(await measured.of("cadenza.runs", "model")).toMatchObject({ completed: 4 });
   });

@@ -1,11 +1,13 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground, warningOnce } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import type { PausedRuns } from "../../core/pauses.ts";
 import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { noCounters } from "../../core/statistics.ts";
 import { OPERATORS } from "../../core/tenants.ts";
+import { isoTime } from "../../core/time.ts";
 import { userOf } from "../../core/user.ts";
 import { eventTypes } from "../../protocol/event.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
@@ -47,6 +49,8 @@ export interface RuntimeStats extends RunsReport, RemoteReport {
    * kind.
    */
   readonly agents: Readonly<Record<string, Counters>>;
+  /** What operators have paused in the whole store, the oldest first, since when and by whom. Null: it is not known by whom. */
+  readonly pauses: readonly (PausedRuns & { readonly since: string; readonly by: JsonValue })[];
 }
 
 /** The runs that had not ended when a runtime was closed. */
@@ -306,7 +310,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const agents: Record<string, Counters> = {};
     for (const { name } of this.#registry.all())
       agents[name] = (await this.#settings.store.counters(name)) ?? noCounters;
-    return { ...this.#runs.report, ...((await this.#runs.remote?.report()) ?? noRemoteRuns), agents };
+    const pauses = (await this.#settings.store.pauses()).map(({ at, ...pause }) => ({ ...pause, since: isoTime(at) }));
+    return { ...this.#runs.report, ...((await this.#runs.remote?.report()) ?? noRemoteRuns), agents, pauses };
   }
 
   /**

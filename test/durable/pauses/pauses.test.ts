@@ -233,7 +233,9 @@ describe.each([
       for (const { runtime } of [first, second])
         runtime.register("parent", { durable: true }, async (_input, { run, step }) => {
           await run("agent", "asks");
-          await step("go on", () => void (wentOn += 1));
+          await step("go on", () => {
+            wentOn += 1;
+          });
         });
       const admin = createAdmin(first.runtime);
       const parent = await create(first.runtime, "parent", "");
@@ -380,6 +382,9 @@ it.each([
   [{ version: "1", tenant: "a" }, "query.version: expected an `agent_name` beside it"],
   [{ agent_name: "" }, "query.agent_name"],
   [{ tenant: 1 as never }, "query.tenant"],
+  [{ tenant: "x".repeat(129) }, "query.tenant: expected a string of 1 to 128 characters"],
+  [{ tenant: "cadenza:operators" }, "query.tenant: expected a tenant of the application"],
+  [{ agent_name: "a", version: "x".repeat(129) }, "query.version"],
   [{ agent: "a" } as never, "agent"],
 ])("the query %j is refused", async (query, message) => {
   const { runtime } = inMemory().start();
@@ -388,6 +393,33 @@ it.each([
       code: "invalid_argument",
       message: expect.stringContaining(message),
     });
+});
+
+it("a pause by a principal that is a long text is refused", async () => {
+  const admin = createAdmin(inMemory().start().runtime);
+  const refused = admin.pause({ agent_name: "a", by: "x".repeat(10_000) });
+  await expect(refused).rejects.toMatchObject({ code: "invalid_argument" });
+  expect(await admin.pauses()).toEqual([]);
+});
+
+it("at the limit of 1,000 pauses one that exists is made again, and another one is refused", async () => {
+  const { runtime, store } = inMemory().start();
+  for (let n = 0; n < 1_000; n++) await store.pause({ agent_name: `a${n}` }, null);
+  const admin = createAdmin(runtime);
+  expect(await admin.pause({ agent_name: "a7" })).toEqual({ changed: false });
+  await expect(admin.pause({ agent_name: "b" })).rejects.toMatchObject({ code: "limit_reached" });
+});
+
+it("the figures of a process say what is paused in the store", async () => {
+  const processes = inMemory();
+  const [first, second] = [processes.start(), processes.start()];
+  await createAdmin(first.runtime, { principal: "ann" }).pause({ agent_name: "agent", version: null });
+  await createAdmin(first.runtime).pause({ tenant: "acme" });
+  const since = new Date(processes.clock.now()).toISOString();
+  expect((await second.runtime.stats()).pauses).toEqual([
+    { agent_name: "agent", version: null, by: "ann", since },
+    { tenant: "acme", by: null, since },
+  ]);
 });
 
 it("what was made of a store alone pauses nothing", async () => {
