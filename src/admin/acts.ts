@@ -37,7 +37,7 @@ export interface AdminAct {
   readonly error: ProtocolError | null;
   readonly created_at: string;
   readonly finished_at: string | null;
-  /** How many runs it has found so far. It is the sum of the three below, and of the page at which it works. */
+  /** How many runs it has found so far. It is the sum of the three below, and of what is left of the page at which it works. */
   readonly matched: number;
   /** How many it has cancelled, or tries again. */
   readonly done: number;
@@ -171,7 +171,7 @@ export class Acts {
       for (const entry of entries.toReversed()) {
         if (entry.type === "ended") error = entry.error ?? null;
         found ??= resultOf<Found>(entry, "find#");
-        acted ??= resultOf<Acted>(entry, "act#");
+        acted ??= actedBy(entry);
       }
     }
     return { found, acted, error };
@@ -181,13 +181,19 @@ export class Acts {
     const errors: RefusedRun[] = [];
     for (let from = 0; from < position && errors.length < most; from += CHUNK) {
       const entries = (await this.#store.read(key, from, Math.min(CHUNK, position - from))) ?? [];
-      for (const entry of entries) errors.push(...(resultOf<Acted>(entry, "act#")?.errors ?? []));
+      for (const entry of entries) errors.push(...(actedBy(entry)?.errors ?? []));
     }
     return errors.slice(0, most);
   }
 }
 
 const nothing: Figures = { done: 0, left: 0, refused: 0 };
+
+/** What an act had done by an entry of its log: the end of a page, or where it was stopped. */
+function actedBy(entry: Entry): Acted | undefined {
+  const isTold = entry.type === "emitted" && entry.kind === "generic";
+  return isTold ? (entry.generic as unknown as Acted) : resultOf<Acted>(entry, "act#");
+}
 
 function resultOf<Result>(entry: Entry, key: string): Result | undefined {
   const isResult = entry.type === "step" && entry.key.startsWith(key) && entry.error === null;
@@ -228,20 +234,35 @@ function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
  * so that a process which takes the act over after a crash acts on the same runs.
  */
 function actAgent(inside: () => Inside): Agent {
-  const fn = async (_input: unknown, { step, metadata, principal, now }: DurableContext): Promise<void> => {
+  const fn = async (
+    _input: unknown,
+    { step, emit, signal, metadata, principal, now }: DurableContext,
+  ): Promise<void> => {
     const { act, query } = metadata as unknown as Recorded;
     const beganAt = now();
     let figures: Figures = nothing;
-    for (let after: number | null | undefined, matched = 0; after !== null; ) {
-      const from = after;
-      const before = matched;
-      const find = () => findPage(inside(), act, query, { after: from, beganAt, matched: before });
-      const found = await step("find", find, { retry });
-      if (found.runs.length > 0) {
-        const page: Page = { act, query, principal, beganAt, found, figures };
-        figures = await step("act", (scope) => actOn(inside(), page, scope), { retry });
+    let atWork: Promise<Acted> | undefined;
+    try {
+      for (let after: number | null | undefined, matched = 0; after !== null; ) {
+        const from = after;
+        const before = matched;
+        const find = () => findPage(inside(), act, query, { after: from, beganAt, matched: before });
+        const found = await step("find", find, { retry });
+        if (found.runs.length > 0) {
+          const page: Page = { act, query, principal, beganAt, found, figures };
+          const actOnPage = (scope: StepScope): Promise<Acted> => {
+            atWork = actOn(inside(), page, scope);
+            return atWork;
+          };
+          figures = await step("act", actOnPage, { retry });
+          atWork = undefined;
+        }
+        ({ next: after, matched } = found);
       }
-      ({ next: after, matched } = found);
+    } finally {
+      // A step that was stopped has no result in the log.
+      const acted = signal.aborted ? await atWork?.catch(actedUntil) : undefined;
+      if (acted !== undefined) await emit(acted);
     }
   };
   const options: Agent["options"] & Registration = {
@@ -289,6 +310,21 @@ async function findPage(
   return { runs: [], matched, next: next ?? null };
 }
 
+/** An act is stopped at a page, or leaves its process: then another one does the page again. */
+class Stopped extends Error {
+  /** What had been done until then, with the pages before. */
+  readonly acted: Acted;
+
+  constructor(acted: Acted) {
+    super("The act was stopped.");
+    this.acted = acted;
+  }
+}
+
+function actedUntil(error: unknown): Acted | undefined {
+  return error instanceof Stopped ? error.acted : undefined;
+}
+
 /** A page of runs, and what is to be done to them. */
 interface Page extends Recorded {
   readonly principal: JsonValue;
@@ -303,7 +339,7 @@ async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope)
   const outcomes: Outcome[] = [];
   const { runs } = page.found;
   for (let from = 0; from < runs.length; from += AT_ONCE) {
-    signal.throwIfAborted();
+    if (signal.aborted) throw new Stopped(actedWith(figures, outcomes));
     const some = runs.slice(from, from + AT_ONCE);
     const tried = await Promise.allSettled(
       some.map(([tenant, run_id]) => actOnOne(inside, { tenant, run_id }, page, attempt)),
@@ -314,6 +350,11 @@ async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope)
     }
     await inside.clock.turn();
   }
+  return actedWith(figures, outcomes);
+}
+
+/** The figures with those of a page, or of a part of it. */
+function actedWith(figures: Figures, outcomes: readonly Outcome[]): Acted {
   const errors = outcomes.filter((one) => typeof one === "object");
   return {
     done: figures.done + outcomes.filter((one) => one === "done").length,

@@ -81,12 +81,12 @@ it("10,000 runs in memory are cancelled a few in a turn, and stop when the opera
   await admin.cancel(stopped, { wait: true });
   const first = await admin.act(stopped);
   expect(first).toMatchObject({ status: "cancelled", left: 0, refused: 0 });
-  expect(first.done % 200).toBe(0);
   await new Promise(setImmediate);
   const left = (await runtime.scope({ tenant: "" }).listRuns({ status: "awaiting", limit: 10_000 })).length;
   const others = (await runtime.scope({ tenant: "acme" }).listRuns({ status: "awaiting", limit: 10_000 })).length;
-  expect(10_000 - left - others).toBeGreaterThanOrEqual(first.done);
-  expect(10_000 - left - others).toBeLessThanOrEqual(first.matched);
+  // The page at which it was stopped counts as far as it was done.
+  expect(10_000 - left - others).toBe(first.done);
+  expect(first.matched).toBeGreaterThanOrEqual(first.done);
 
   calls.most = 0;
   const begun = await admin.cancelMany({ agent_name: "asks" });

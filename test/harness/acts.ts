@@ -184,6 +184,34 @@ export function actCases(
       await second.runtime.close();
     }));
 
+  it("counts what it had done of a page when it was stopped", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let cancels = 0;
+      let stop: (() => Promise<unknown>) | undefined;
+      const process = await startProcess(open, clock, {
+        hook: async (call, method, parameters) => {
+          const answer = await call();
+          if ((method === "append" || method === "post") && JSON.stringify(parameters).includes('"cancel-requested"')) {
+            cancels += 1;
+            if (cancels === 20) await stop?.();
+          }
+          return answer;
+        },
+      });
+      const { admin, runtime } = process;
+      await create(process, "acme", "asks", 60);
+      const begun = await admin.cancelMany({ tenant: "acme" });
+      stop = () => admin.cancel(begun);
+      const ended = await endOf(process, begun, clock);
+      await clock.advance(2_000);
+      const left = (await statusesOf(process, "acme", "asks")).filter((status) => status === "awaiting").length;
+      expect(ended).toMatchObject({ status: "cancelled", matched: 60, done: 60 - left, left: 0, refused: 0 });
+      expect(left).toBeGreaterThan(0);
+      expect(left).toBeLessThan(41);
+      await runtime.close();
+    }));
+
   it("is in no list of an application", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
