@@ -37,7 +37,7 @@ export interface AdminAct {
   readonly error: ProtocolError | null;
   readonly created_at: string;
   readonly finished_at: string | null;
-  /** How many runs it has found so far. It is the sum of the three below, and of what is left of the page at which it works. */
+  /** How many runs it has found, all of them before it acts on the first. The three below are how far it is with these. */
   readonly matched: number;
   /** How many it has cancelled, or tries again. */
   readonly done: number;
@@ -58,7 +58,7 @@ interface RefusedRun {
 
 type Inside = InsideOf<Scope>;
 
-/** The runs of a page are found, recorded, and acted on. */
+/** The runs of a page are found and recorded together, and acted on together. */
 const PAGE = 200;
 /** How many of them at a time. After each the event loop has a turn. */
 const AT_ONCE = 8;
@@ -86,6 +86,8 @@ interface Recorded {
 }
 
 interface Figures {
+  /** How many runs there are. */
+  readonly matched: number;
   readonly done: number;
   readonly left: number;
   readonly refused: number;
@@ -134,12 +136,12 @@ export class Acts {
     const { created, head } = stored;
     const { act, query } = created.metadata as unknown as Recorded;
     const { found, acted, error } = await this.#last(stored);
-    const { done, left, refused } = acted ?? nothing;
+    const { matched, done, left, refused } = acted ?? { ...nothing, matched: found?.matched ?? 0 };
     return {
       ...key,
       ...{ act, query, by: created.principal ?? null, status: head.status, error },
       ...{ created_at: isoTime(created.at), finished_at: timeOrNull(head.finished_at) },
-      ...{ matched: found?.matched ?? 0, done, left, refused },
+      ...{ matched, done, left, refused },
       errors: refused === 0 ? [] : await this.#errorsOf(stored, Math.min(refused, MAX_ERRORS)),
     };
   }
@@ -160,18 +162,18 @@ export class Acts {
     return this.read(run_id);
   }
 
-  /** The last results of both steps, and how the act ended. The log is read backwards until they are found. */
+  /** How the act ended, and the last result of a step: all runs are found before one is acted on. The log is read backwards. */
   async #last({ key, position }: StoredRun) {
     let found: Found | undefined;
     let acted: Acted | undefined;
     let error: ProtocolError | null = null;
-    for (let end = position; end > 0 && (found === undefined || acted === undefined); end -= CHUNK) {
+    for (let end = position; end > 0 && found === undefined && acted === undefined; end -= CHUNK) {
       const from = Math.max(0, end - CHUNK);
       const entries = (await this.#store.read(key, from, end - from)) ?? [];
       for (const entry of entries.toReversed()) {
         if (entry.type === "ended") error = entry.error ?? null;
-        found ??= resultOf<Found>(entry, "find#");
         acted ??= actedBy(entry);
+        found ??= acted === undefined ? resultOf<Found>(entry, "find#") : undefined;
       }
     }
     return { found, acted, error };
@@ -187,7 +189,7 @@ export class Acts {
   }
 }
 
-const nothing: Figures = { done: 0, left: 0, refused: 0 };
+const nothing: Figures = { matched: 0, done: 0, left: 0, refused: 0 };
 
 /** What an act had done by an entry of its log: the end of a page, or where it was stopped. */
 function actedBy(entry: Entry): Acted | undefined {
@@ -230,8 +232,8 @@ function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
 }
 
 /**
- * The agent that acts on many runs: step by step it finds a page of runs, and acts on them. What was found is in its log,
- * so that a process which takes the act over after a crash acts on the same runs.
+ * The agent that acts on many runs: step by step it finds a page of runs, and then acts on page after page. What was found
+ * is in its log, so that a process which takes the act over after a crash acts on the same runs.
  */
 function actAgent(inside: () => Inside): Agent {
   const fn = async (
@@ -243,21 +245,24 @@ function actAgent(inside: () => Inside): Agent {
     let figures: Figures = nothing;
     let atWork: Promise<Acted> | undefined;
     try {
+      const pages: Found["runs"][] = [];
       for (let after: number | null | undefined, matched = 0; after !== null; ) {
         const from = after;
         const before = matched;
         const find = () => findPage(inside(), act, query, { after: from, beganAt, matched: before });
         const found = await step("find", find, { retry });
-        if (found.runs.length > 0) {
-          const page: Page = { act, query, principal, beganAt, found, figures };
-          const actOnPage = (scope: StepScope): Promise<Acted> => {
-            atWork = actOn(inside(), page, scope);
-            return atWork;
-          };
-          figures = await step("act", actOnPage, { retry });
-          atWork = undefined;
-        }
+        if (found.runs.length > 0) pages.push(found.runs);
         ({ next: after, matched } = found);
+      }
+      const matched = pages.reduce((sum, { length }) => sum + length, 0);
+      for (const runs of pages) {
+        const page: Page = { act, query, principal, beganAt, runs, figures: { ...figures, matched } };
+        const actOnPage = (scope: StepScope): Promise<Acted> => {
+          atWork = actOn(inside(), page, scope);
+          return atWork;
+        };
+        figures = await step("act", actOnPage, { retry });
+        atWork = undefined;
       }
     } finally {
       // A step that was stopped has no result in the log.
@@ -300,7 +305,8 @@ async function findPage(
   const roots = act === "retry" ? true : wanted.roots;
   let next: number | null | undefined = after;
   for (let asked = 0; asked < MAX_SURVEYS && next !== null; asked++) {
-    if (asked > 0) await clock.turn();
+    // Page is found after page.
+    await clock.turn();
     const before = Math.min(createdBefore, beganAt + 1);
     const page = await store.survey({ ...wanted, statuses, roots, createdBefore: before, after: next, limit: PAGE });
     next = page.next;
@@ -329,15 +335,15 @@ function actedUntil(error: unknown): Acted | undefined {
 interface Page extends Recorded {
   readonly principal: JsonValue;
   readonly beganAt: number;
-  readonly found: Found;
+  readonly runs: Found["runs"];
+  /** Those of the pages before. */
   readonly figures: Figures;
 }
 
 async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope): Promise<Acted> {
-  const { act, figures } = page;
+  const { act, runs, figures } = page;
   const actOnOne = act === "cancel" ? cancelOne : retryOne;
   const outcomes: Outcome[] = [];
-  const { runs } = page.found;
   for (let from = 0; from < runs.length; from += AT_ONCE) {
     if (signal.aborted) throw new Stopped(actedWith(figures, outcomes));
     const some = runs.slice(from, from + AT_ONCE);
@@ -357,6 +363,7 @@ async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope)
 function actedWith(figures: Figures, outcomes: readonly Outcome[]): Acted {
   const errors = outcomes.filter((one) => typeof one === "object");
   return {
+    matched: figures.matched,
     done: figures.done + outcomes.filter((one) => one === "done").length,
     left: figures.left + outcomes.filter((one) => one === "left").length,
     refused: figures.refused + errors.length,

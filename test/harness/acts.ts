@@ -184,6 +184,30 @@ export function actCases(
       await second.runtime.close();
     }));
 
+  it("counts a run that ends while it acts on those before it", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let meddle: (() => Promise<unknown>) | undefined;
+      const process = await startProcess(open, clock, {
+        hook: async (call, method, parameters) => {
+          const answer = await call();
+          const isCancel = JSON.stringify(parameters)?.includes('"cancel-requested"') === true;
+          if (isCancel && (method === "append" || method === "post")) await meddle?.();
+          return answer;
+        },
+      });
+      const { admin, runtime } = process;
+      const [oldest = ""] = await create(process, "acme", "asks", 201);
+      const begun = await admin.cancelMany({ tenant: "acme" });
+      meddle = () => {
+        meddle = undefined;
+        return runtime.scope({ tenant: "acme" }).resume({ run_id: oldest, await_resume: { ok: true } });
+      };
+      const ended = await endOf(process, begun, clock);
+      expect(ended).toMatchObject({ status: "completed", matched: 201, done: 200, left: 1, refused: 0 });
+      await runtime.close();
+    }));
+
   it("counts what it had done of a page when it was stopped", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
