@@ -7,22 +7,36 @@ import { serveAgents } from "./agents.ts";
 import { dev } from "./dev.ts";
 import { CommandError, printable, UsageError } from "./errors.ts";
 import { inspect } from "./inspect.ts";
+import { operate } from "./operate.ts";
 
 const USAGE = `Usage:
   cadenza inspect <file | postgres url> [--port N] [--schema S] [--open]
       Shows the runs of a store on a page, and writes nothing to it.
   cadenza dev <agents.ts> [--port N] [--store file]
       Runs the agents that a file exports, opens the inspector for them, and starts again when the code changes.
+  cadenza pause | resume <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
+      Pauses an agent, a version, a tenant or a combination in all processes of a store, or ends such a pause.
+  cadenza cancel | retry <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
+                         [--status S]... [--label N=V]... [--id BEGINNING] [--after TIME] [--before TIME]
+      Has the processes of a store cancel all runs that match, or try the failed ones again, and says how far they are.
   cadenza --help | --version
 
   --port N      the port on 127.0.0.1. Default: a free one
   --schema S    the schema of the store in PostgreSQL. Default: cadenza
   --open        also opens the page in the browser
   --store file  where the runs are kept. Default: .cadenza/dev.db
+  --by NAME     who asks for it, as logs, pauses and the trail have it
+  --after, --before
+                when the runs were created, in ISO 8601
 `;
 const DEV_STORE = ".cadenza/dev.db";
 /** The options of each command. */
-const COMMANDS = { inspect: ["port", "schema", "open"], dev: ["port", "store"] } as const;
+const PAUSED = ["schema", "by", "agent", "agent-version", "tenant"] as const;
+const MANY = [...PAUSED, "status", "label", "id", "after", "before"] as const;
+const COMMANDS = {
+  ...{ inspect: ["port", "schema", "open"], dev: ["port", "store"] },
+  ...{ pause: PAUSED, resume: PAUSED, cancel: MANY, retry: MANY },
+} as const;
 
 main().catch((error: unknown) => {
   thisProcess.exitCode = error instanceof UsageError ? 2 : 1;
@@ -38,24 +52,29 @@ async function main(): Promise<void> {
 }
 
 async function run(
-  [command, subject, ...others]: readonly string[],
+  [command, subject, ...surplus]: readonly string[],
   options: Omit<ReturnType<typeof read>["values"], "help" | "version">,
 ): Promise<void> {
   if (command === undefined) throw new UsageError("A command is missing.");
-  if (command !== "inspect" && command !== "dev") throw new UsageError(`There is no command ${command}.`);
+  if (!isCommand(command)) throw new UsageError(`There is no command ${command}.`);
   const known: readonly string[] = COMMANDS[command];
   const strange = Object.keys(options).find((name) => !known.includes(name));
   if (strange !== undefined) throw new UsageError(`${command} has no option --${strange}.`);
-  if (subject === undefined || others.length > 0)
+  if (subject === undefined || surplus.length > 0)
     throw new UsageError(`${command}: expected one ${command === "dev" ? "file" : "file or URL"}.`);
-  const { port, schema, open = false, store = DEV_STORE } = options;
-  if (command === "inspect") await inspect(subject, { port: portOf(port) ?? 0, schema, open });
+  const { port, open = false, store = DEV_STORE, ...others } = options;
+  if (command === "inspect") await inspect(subject, { port: portOf(port) ?? 0, schema: others.schema, open });
+  else if (command !== "dev") await operate(command, subject, others);
   else {
     const passed = takeFromEnvironment("CADENZA_DEV");
     // The process that `dev` has started, and starts again.
     if (passed !== undefined) await serveAgents(subject, passed);
     else await dev(subject, { port: portOf(port), store });
   }
+}
+
+function isCommand(name: string): name is keyof typeof COMMANDS {
+  return Object.hasOwn(COMMANDS, name);
 }
 
 /** A value of the environment that the processes which this one starts do not get: it holds a secret. */
@@ -74,6 +93,15 @@ function read(args: readonly string[]) {
         port: { type: "string" },
         schema: { type: "string" },
         store: { type: "string" },
+        by: { type: "string" },
+        agent: { type: "string" },
+        "agent-version": { type: "string" },
+        tenant: { type: "string" },
+        status: { type: "string", multiple: true },
+        label: { type: "string", multiple: true },
+        id: { type: "string" },
+        after: { type: "string" },
+        before: { type: "string" },
         open: { type: "boolean" },
         help: { type: "boolean", short: "h" },
         version: { type: "boolean", short: "v" },

@@ -10,7 +10,7 @@ import type { Store } from "cadenza/store";
 import { CommandError } from "./errors.ts";
 import { load } from "./project.ts";
 
-/** A store that was opened to read. */
+/** A store that a command has opened. */
 export interface OpenedStore {
   readonly store: Store;
   /** What it is, without secrets. */
@@ -20,9 +20,21 @@ export interface OpenedStore {
 
 /** Opens what `inspect` shows. The store writes nothing. */
 export async function openToRead(address: string, schema: string | undefined): Promise<OpenedStore> {
-  if (/^postgres(ql)?:\/\//.test(address)) return openPostgres(address, schema);
+  return open(address, schema, true);
+}
+
+/** Opens a store that exists, and that an operator changes. */
+export async function openToWrite(address: string, schema: string | undefined): Promise<OpenedStore> {
+  // What is opened to write is made where there is none, and what is opened to read is refused.
+  const { close } = await openToRead(address, schema);
+  await close();
+  return open(address, schema, false);
+}
+
+async function open(address: string, schema: string | undefined, readOnly: boolean): Promise<OpenedStore> {
+  if (/^postgres(ql)?:\/\//.test(address)) return openPostgres(address, schema, readOnly);
   if (!existsSync(address)) throw new CommandError(`There is no file ${address}.`);
-  const store = openSqlite(address, true);
+  const store = openSqlite(address, readOnly);
   return { store, name: address, close: async () => store.close() };
 }
 
@@ -41,13 +53,13 @@ function openWithProject(file: string, readOnly: boolean): SqliteDatabase | unde
   return BetterSqlite && new BetterSqlite(file, { readonly: readOnly });
 }
 
-async function openPostgres(url: string, schema: string | undefined): Promise<OpenedStore> {
+async function openPostgres(url: string, schema: string | undefined, readOnly: boolean): Promise<OpenedStore> {
   const pg = load("pg") as Postgres | undefined;
   if (pg === undefined)
-    throw new CommandError("A PostgreSQL store is read with `pg`. Install it here: npm install pg.");
+    throw new CommandError("A PostgreSQL store is opened with `pg`. Install it here: npm install pg.");
   const pool = new pg.Pool({ connectionString: url, max: 4 });
   try {
-    const store = await openPostgresStore({ pool, schema, readOnly: true });
+    const store = await openPostgresStore({ pool, schema, readOnly });
     const close = async () => {
       await store.close();
       await pool.end();

@@ -31,6 +31,8 @@ describe("cadenza", () => {
     [["inspect", "missing.db"], 1, "cadenza: There is no file missing.db.\n"],
     [["inspect", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
     [["dev", "missing.ts"], 1, "cadenza: There is no file missing.ts.\n"],
+    [["pause", "missing.db", "--agent", "waits"], 1, "cadenza: There is no file missing.db.\n"],
+    [["pause", "runs.db", "--status", "created"], 2, "cadenza: pause has no option --status.\n\nUsage:"],
   ])("%j ends with %i", async (args, code, said) => {
     const command = start(...args);
     expect(await command.ended()).toBe(code);
@@ -93,6 +95,30 @@ it.runIf(process.platform === "linux")(
     await writer.stop("SIGKILL");
   },
 );
+
+describe("cadenza pause, resume, cancel and retry", () => {
+  it("change a store whose runs another process executes", async () => {
+    const file = newFile();
+    const writer = new Writer(cwd, file);
+    for (let n = 0; n < 3; n++) await writer.order("create");
+    const saidBy = async (...args: readonly string[]) => {
+      const command = start(...args);
+      return [await command.ended(), command.output] as const;
+    };
+    const waits = ["--agent", "waits"];
+    expect(await saidBy("pause", file, ...waits)).toEqual([0, '{"agent_name":"waits"} is paused.\n']);
+    expect(await saidBy("pause", file, ...waits)).toEqual([0, '{"agent_name":"waits"} was paused before.\n']);
+    expect(await saidBy("resume", file, ...waits)).toEqual([0, '{"agent_name":"waits"} is resumed.\n']);
+    expect(await saidBy("resume", file, ...waits)).toEqual([0, '{"agent_name":"waits"} was not paused.\n']);
+    expect(await saidBy("cancel", file)).toEqual([1, expect.stringContaining("at least one condition")]);
+    expect(await saidBy("cancel", file, "--label", "n")).toEqual([2, expect.stringContaining("--label")]);
+    const ended = "completed: 3 of 3 done, 0 left alone, 0 refused\n";
+    expect(await saidBy("cancel", file, "--tenant", "", "--by", "Ada")).toEqual([0, expect.stringContaining(ended)]);
+    const none = "completed: 0 of 0 done, 0 left alone, 0 refused\n";
+    expect(await saidBy("retry", file, ...waits)).toEqual([0, expect.stringContaining(none)]);
+    await writer.stop("SIGKILL");
+  });
+});
 
 describe("cadenza dev", () => {
   const agents = "dev/agents.ts";

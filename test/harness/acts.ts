@@ -442,7 +442,7 @@ export function actCases(
     withStore(async (open) => {
       const clock = new FakeClock();
       const web = await startProcess(open, clock, { work: false });
-      const alone = await web.admin.cancelMany({ tenant: "nobody" });
+      const alone = await web.admin.cancelMany({ tenant: "none" });
       await clock.advance(5_000);
       expect(await web.admin.act(alone)).toMatchObject({ status: "created" });
       await web.admin.cancel(alone);

@@ -299,7 +299,7 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.#isPausedAtRest) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
   }
 
-  /** A sub-run has ended. If nothing else of the run is at work and it is paused, its agent goes on when it is resumed. */
+  /** A sub-run has ended. If nothing else of the run is at work and it is paused, its agent continues when it is resumed. */
   holdAfterSubRun(): void {
     if (this.#isPaused && !this.isAtWork) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
   }

@@ -1,5 +1,6 @@
 import { createInterface } from "node:readline";
 import { AgentRuntime } from "cadenza";
+import { createAdmin } from "cadenza/admin";
 import { SqliteStore } from "cadenza/sqlite";
 import Database from "libsql";
 
@@ -33,6 +34,8 @@ const store = new SqliteStore({
   close: () => db.close(),
 });
 const runtime = new AgentRuntime({ store });
+// It executes what operators do to many runs.
+createAdmin(runtime);
 runtime.register("waits", { durable: true }, async (_input, { ask }) => {
   await ask("Go on?");
   return "It went on.";
