@@ -95,13 +95,14 @@ export class KeptRuns<Id> {
   /** Moves the floor behind so many runs, the oldest ones. */
   async #dropFirst(known: Known<Id>, excess: number): Promise<void> {
     const { segments } = known;
-    for (let first = segments[0]; first !== undefined && excess > 0; first = segments[0]) {
-      const isWhole = first.runs <= excess;
-      const passed = isWhole ? first : await this.#pass({ from: known.floor, to: first.last, most: excess });
+    let left = excess;
+    for (let first = segments[0]; first !== undefined && left > 0; first = segments[0]) {
+      const isWhole = first.runs <= left;
+      const passed = isWhole ? first : await this.#pass({ from: known.floor, to: first.last, most: left });
       if (isWhole) segments.shift();
       else if (passed !== undefined) segments[0] = { ...first, runs: first.runs - passed.runs };
       known.floor = passed?.last ?? known.floor;
-      excess -= passed?.runs ?? excess;
+      left -= passed?.runs ?? left;
     }
   }
 
