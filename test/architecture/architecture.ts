@@ -137,7 +137,11 @@ const RULES: readonly Rule[] = [
   {
     place: "cli/",
     imports: [],
-    packages: ["(computed)", "cadenza", "cadenza/inspector", "cadenza/postgres", "cadenza/sqlite", "cadenza/store"],
+    packages: [
+      "(computed)",
+      "cadenza",
+      ...["admin", "inspector", "postgres", "sqlite", "store"].map((name) => `cadenza/${name}`),
+    ],
     node: true,
   },
   { place: "index.ts", imports: ["runtime/", "stores/memory/", "core/", "protocol/"] },
@@ -156,10 +160,10 @@ const RULES: readonly Rule[] = [
 ];
 
 /**
- * The files that may use the machine's time, timers and random numbers: that of the runtime, that of its client, and the
- * page that runs in a browser.
+ * The files that may use the machine's time, timers and random numbers: that of the runtime, that of its client, the page
+ * that runs in a browser, and a command that waits.
  */
-const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "inspector-page/"];
+const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "inspector-page/", "cli/operate.ts"];
 const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */
