@@ -108,6 +108,28 @@ export interface Slot {
   readonly max: number;
 }
 
+/** At most `count` in any `perMs` milliseconds, by the store's clock: a sliding window, counted when it is given. */
+export interface Rate {
+  /** At least 1. */
+  readonly count: number;
+  readonly perMs: number;
+}
+
+/**
+ * What a process has had of the permits of a limit of steps since it began, and wants. The numbers are totals: a call that
+ * is repeated changes nothing more.
+ */
+export interface StepUse {
+  /** Higher with each call of the process for the limit. A call that arrives behind a later one changes nothing. */
+  readonly turn: number;
+  /** How many permits it has used: with each of them a body has begun, or none was left that needs it. */
+  readonly used: number;
+  /** How many of these it has given back. */
+  readonly over: number;
+  /** How many it wants, at least `used`. It waits for what it has not been given. */
+  readonly wanted: number;
+}
+
 /** A run as a store lists it. */
 export interface StoredRun {
   readonly key: RunKey;
@@ -305,6 +327,8 @@ export interface StoreHint {
   readonly due?: boolean | undefined;
   /** The feed has more events. */
   readonly fed?: boolean | undefined;
+  /** Permits of limits of steps were given to owners that wait for them. */
+  readonly permits?: boolean | undefined;
 }
 
 /** Which part of the feed to read. */
@@ -569,6 +593,20 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * each tenant, agent and version the run that is due first comes first. At most `limit` runs; answers how many.
    */
   comeBack(limit: number): MaybePromise<number>;
+  /**
+   * Grants steps under a rate: all of those wanted whose time has come, or else one in the future. Gives for each how many
+   * milliseconds from the store's now on it is granted, in order. What is granted is counted, whether or not a step begins:
+   * of the grants under a key, any `count + 1` in a row take at least `perMs`. After the clock was set back, the times of the
+   * grants are as long ago as before. Under several rates of one key each grant keeps to the rate that asks for it.
+   */
+  grantSteps(key: string, rate: Rate, wanted: number): MaybePromise<readonly number[]>;
+  /**
+   * Tells the permits of a limit of steps that an owner has used and wants, and answers how many it was given in all. Permits
+   * go to the owners that wait, one to each in turn, in the order in which they began to wait, while fewer than the `max` of
+   * the next one are held: used or given, and not given back. Those of owners whose lease has ended are free. An owner that the
+   * store does not know holds what it has used and not given back.
+   */
+  permitSteps(owner: string, key: string, max: number, use: StepUse): MaybePromise<number>;
   /** The session; undefined if it does not exist. */
   session(key: SessionKey): MaybePromise<StoredSession | undefined>;
   /** The session without its messages, none of which is read; undefined if it does not exist. */

@@ -20,6 +20,7 @@ import { RemotePosts } from "./recovery/remote-posts.ts";
 import type { Owner } from "./recovery/residency.ts";
 import { RunLoader } from "./recovery/run-loader.ts";
 import { Worker } from "./recovery/worker.ts";
+import { StoredStepLimits } from "./stored-step-limits.ts";
 
 /**
  * What durable runs need, with these options: this process owns the runs that it executes, and takes over those that need
@@ -35,7 +36,11 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       onRoom: () => asking.onRoom(),
     });
     const { store, clock } = worker;
-    const lease = new Lease(worker, () => heartbeat.onRenewed());
+    const lease = new Lease(worker, () => {
+      heartbeat.onRenewed();
+      stepLimits.onRenewed();
+    });
+    const stepLimits = new StoredStepLimits(worker, lease);
     const logs = new RemotePosts(store);
     const offers = new Offers(worker);
     const loader = new RunLoader(worker, lease, logs);
@@ -99,6 +104,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       async stop(what) {
         if (what === "taking") return asking.stopTaking();
         worker.end();
+        await stepLimits.stop();
         await heartbeat.stop();
         await asking.stopWaking();
         await store.release(worker.name);

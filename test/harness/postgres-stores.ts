@@ -93,6 +93,8 @@ async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
     "leases",
     "slots",
     "pauses",
+    "step_grants",
+    "step_permits",
     "inbox",
     "counters",
     "feed",

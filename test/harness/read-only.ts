@@ -41,6 +41,8 @@ export async function writesThatWereMade(store: Store): Promise<readonly string[
     pause: () => store.pause({ agent_name: "echo" }, null),
     resume: () => store.resume({ agent_name: "echo" }),
     comeBack: () => store.comeBack(1),
+    grantSteps: () => store.grantSteps("limit", { count: 1, perMs: 1 }, 1),
+    permitSteps: () => store.permitSteps("me", "limit", 1, { turn: 1, used: 0, over: 0, wanted: 1 }),
     makeSession: () => store.makeSession(sessionKey(1), session, NOW),
     putSession: () => store.putSession(sessionKey(1), session, NOW),
     prune: () => store.prune({ maxRuns: 0, endedBefore: NOW, sessionsBefore: NOW }),

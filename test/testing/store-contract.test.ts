@@ -14,6 +14,7 @@ import { pruneFaults } from "../harness/planted-stores/prune.ts";
 import { readsFaults } from "../harness/planted-stores/reads.ts";
 import { sessionsFaults } from "../harness/planted-stores/sessions.ts";
 import { slotsFaults } from "../harness/planted-stores/slots.ts";
+import { stepLimitsFaults } from "../harness/planted-stores/step-limits.ts";
 import { surveyFaults } from "../harness/planted-stores/survey.ts";
 import { takeFaults } from "../harness/planted-stores/take.ts";
 import { workFaults } from "../harness/planted-stores/work.ts";
@@ -31,6 +32,7 @@ const brokenStores = [
   ...slotsFaults,
   ...linesFaults,
   ...pausesFaults,
+  ...stepLimitsFaults,
   ...workFaults,
   ...sessionsFaults,
   ...creatorsFaults,

@@ -27,6 +27,8 @@ export class Lease {
   readonly #worker: Worker;
   /** The runs that other processes may have taken over while the lease had expired. */
   readonly #doubted = new WeakSet<LiveRun>();
+  /** How often it was renewed after it had expired. */
+  lapses = 0;
   /** When the last renewal was requested. Undefined: it was not yet. */
   #renewed: Moment | undefined;
   /** Whether the store has failed since the last renewal. */
@@ -114,7 +116,10 @@ export class Lease {
     if (this.#hasFailed && lastedMs > OUTAGE * settings.leaseMs) this.#outageEnded = momentOf(clock.machine);
     this.#hasFailed = false;
     const isLate = before !== undefined && !isWithin(lastedMs, settings.leaseMs);
-    if (isLate) for (const run of runs) this.#doubted.add(run);
+    if (isLate) {
+      this.lapses += 1;
+      for (const run of runs) this.#doubted.add(run);
+    }
     this.#renewed = requested;
   }
 

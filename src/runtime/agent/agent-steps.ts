@@ -94,6 +94,11 @@ export interface StepOptions {
   readonly stallMs?: number | undefined;
   /** How the function is tried again when an attempt fails. Default: one attempt. */
   readonly retry?: StepRetry | undefined;
+  /**
+   * The limit that each attempt waits for, one of the `stepLimits` of the runtime. What it waits is no part of `timeoutMs`
+   * and `stallMs`. Default: none.
+   */
+  readonly limit?: string | undefined;
 }
 
 /**

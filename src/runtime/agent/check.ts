@@ -109,7 +109,7 @@ export function checkText(name: string, value: unknown): asserts value is string
  * The lengths of the texts by which stores find runs, in UTF-16 units. They are the same for all stores: a row in an
  * index of PostgreSQL holds 2,704 bytes, and a unit takes up to six where the text has lone surrogates.
  */
-export const maxLengths = { tenant: 128, version: 128, idempotencyKey: 255 } as const;
+export const maxLengths = { tenant: 128, version: 128, idempotencyKey: 255, limit: 128 } as const;
 
 /** Throws `invalid_argument` unless the value is a string that is not empty, and that stores can find runs by. */
 export function checkKey(name: string, value: unknown, most: number): asserts value is string {

@@ -97,7 +97,7 @@ export class RunContext implements AgentContext {
       this.#begin("step", name, () => {
         checkStepName(name);
         checkFunction("step function", fn);
-        checkStepOptions(options);
+        checkStepOptions(options, this.#run.shared.settings.stepLimits.names);
         return runStep(this.#run, this.#execution, name, fn, options);
       })) as Step;
   }

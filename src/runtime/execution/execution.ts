@@ -69,6 +69,8 @@ export interface AgentRun extends SpendingRun {
   withSlot(callback: () => void): void;
   /** Takes the run's slot for a step body. Undefined: it has the slot, or needs none. */
   takeSlotForBody(): undefined | Promise<void>;
+  /** A step has begun or ceased to wait for a limit of the runtime. */
+  onLimited(): void;
   /** A step has begun, perhaps while the run waits for something. */
   onStepBegun(): void;
   /** A step has ended: the run may only wait from now on. */

@@ -21,10 +21,15 @@ export function checkStepName(name: unknown): asserts name is string {
   throw badArgument("step name", expected, name);
 }
 
-/** Throws `invalid_argument` for unknown or invalid options of a step. */
-export function checkStepOptions(options: StepOptions): void {
+/** Throws `invalid_argument` for unknown or invalid options of a step. `limits`: those that the runtime declares. */
+export function checkStepOptions(options: StepOptions, limits: readonly string[]): void {
   checkObject("options", options);
-  checkKeys("options", options, ["once", "timeoutMs", "stallMs", "retry"]);
+  checkKeys("options", options, ["once", "timeoutMs", "stallMs", "retry", "limit"]);
+  const { limit } = options;
+  if (limit !== undefined && !limits.includes(limit)) {
+    const declared = limits.length === 0 ? "there are none" : `there are ${limits.join(", ")}`;
+    throw badArgument("options.limit", `one of the runtime's stepLimits (${declared})`, limit);
+  }
   if (options.timeoutMs !== undefined) checkAmount("options.timeoutMs", options.timeoutMs);
   if (options.stallMs !== undefined) checkAmount("options.stallMs", options.stallMs);
   if (options.retry !== undefined) checkRetry(options.retry);

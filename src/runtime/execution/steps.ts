@@ -14,12 +14,14 @@ import { readEmission } from "../agent/generator.ts";
 import { recordedResult } from "../agent/recorded.ts";
 import { checkResultSize } from "../log/part-size.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
+import type { Entered } from "../log/step-limits.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { AgentRun, Execution, Failing } from "./execution.ts";
 import { Bodies, isNested } from "./nested-operations.ts";
 import { onceInLog } from "./operations.ts";
 import { idempotencyKeyOf, keySeedOf } from "./random.ts";
 import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
+import { unlessAborted } from "./unless-aborted.ts";
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
 
@@ -30,6 +32,10 @@ export class Steps {
   readonly #atWork = new Set<string>();
   /** The time limits of the attempts at work. */
   readonly #limits = new Set<TimeLimit>();
+  /** What gives back what the attempts have of the limits of the runtime. */
+  readonly #leaves = new Set<() => void>();
+  /** How many steps wait for such a limit. */
+  #limited = 0;
   readonly bodies: Bodies;
   /** How many of those at work have to begin in another process. */
   #held = 0;
@@ -44,14 +50,20 @@ export class Steps {
     return this.#atWork.size > 0;
   }
 
+  /** Whether steps wait for limits of the runtime, and no other step is at work. */
+  get areLimited(): boolean {
+    return this.#limited > 0 && this.#limited === this.#atWork.size;
+  }
+
   /** Whether no body is at work, and none begins: see {@link SharedByRuns.stage}. */
   get areHeld(): boolean {
     return this.#held === this.#atWork.size;
   }
 
-  /** The run is over, or has left this process. The time of its attempts is not measured any more. */
+  /** The run is over, or has left this process. Its attempts are neither measured nor counted any more. */
   onOver(): void {
     for (const limit of this.#limits) limit.end();
+    for (const leave of this.#leaves) leave();
   }
 
   /** Runs a body and gives the agent its result. Nothing is logged. The body begins only while this process may execute the run. */
@@ -71,26 +83,32 @@ export class Steps {
     given: AgentPromise<unknown>,
   ): Promise<void> {
     try {
-      const { retry } = options;
+      const { retry, limit } = options;
       const attempts = retry?.attempts ?? 1;
       for (let attempt = 1; ; attempt++) {
         const slot = this.#run.takeSlotForBody();
         if (slot !== undefined) await slot;
-        for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) {
-          await this.#run.log.outlast(wait);
-          if (this.#isStopped) throw this.#run.signal.reason;
-        }
-        // A plain agent continues by itself after its run has ended. While it is only being stopped, its `finally` blocks
-        // may run steps.
-        if (execution.over) throw this.#run.signal.reason;
+        const entered = limit === undefined ? undefined : await this.#enter(limit);
         let until: number;
         try {
-          given.resolve(await this.#call({ key, attempt }, body, options));
-          return;
-        } catch (error) {
-          const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
-          if (failed !== undefined) throw failed.error;
-          until = this.#run.shared.clock.now() + this.#pauseAfter({ key, attempt }, error, retry);
+          if (entered !== undefined) await this.#untilBegun(entered);
+          for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) {
+            await this.#run.log.outlast(wait);
+            if (this.#isStopped) throw this.#run.signal.reason;
+          }
+          // A plain agent continues by itself after its run has ended. While it is only being stopped, its `finally` blocks
+          // may run steps.
+          if (execution.over) throw this.#run.signal.reason;
+          try {
+            given.resolve(await this.#call({ key, attempt }, body, options));
+            return;
+          } catch (error) {
+            const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
+            if (failed !== undefined) throw failed.error;
+            until = this.#run.shared.clock.now() + this.#pauseAfter({ key, attempt }, error, retry);
+          }
+        } finally {
+          entered?.leave();
         }
         await this.#pause(until);
       }
@@ -177,7 +195,7 @@ export class Steps {
     before: AttemptEntry | undefined,
   ): Promise<Outcome | undefined> {
     const { log, shared } = this.#run;
-    const { retry } = options;
+    const { retry, limit } = options;
     const { clock, settings } = shared;
     const attempts = retry?.attempts ?? 1;
     // The pause after an attempt outlives its process.
@@ -186,35 +204,84 @@ export class Steps {
       if (shared.stage === "handing on" && this.#run.mayLeave) await this.#hold();
       const slot = this.#run.takeSlotForBody();
       if (slot !== undefined) await slot;
-      const attempt = (before?.attempt ?? 0) + tried;
-      log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
-      await log.commit();
-      // Each body checks that itself, with nothing between the check and the body.
-      for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) await log.outlast(wait);
-      // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
-      if (this.#isStopped || isStopped(log.state)) return undefined;
+      if (limit !== undefined && this.#isStopped) return undefined;
+      const entered = limit === undefined ? undefined : await this.#enter(limit).catch(ignore);
+      if (limit !== undefined && entered === undefined) return undefined;
       let until: number | undefined;
       try {
-        const result = await this.#call({ key, attempt }, body, options);
-        return outcomeOf(key, result, settings.maxStepBytes);
-      } catch (error) {
-        const isLast = tried >= attempts;
-        if (!isLast && this.#isStopped && !isNested(error)) return undefined;
-        const failed = failureAfter(error, isLast, retry);
-        if (failed !== undefined) return { error: failureOfStep(failed.error) };
-        const waitMs = this.#pauseAfter({ key, attempt }, error, retry);
-        const at = clock.now();
-        until = waitMs > 0 ? at + waitMs : undefined;
-        const entry: Growing<AttemptFailedEntry> = {
-          type: "attempt-failed",
-          ...{ at, key, attempt, failure: failureOfStep(error) },
-        };
-        if (until !== undefined) entry.until = until;
-        log.decide({ type: "retry", entry });
-        // Without a pause, it is written with the next attempt.
-        if (until !== undefined) log.flush();
+        const attempt = (before?.attempt ?? 0) + tried;
+        log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
+        await log.commit();
+        if (entered !== undefined) await this.#untilBegun(entered).catch(ignore);
+        // Each body checks that itself, with nothing between the check and the body.
+        for (let wait = this.#untilOurs(); wait !== undefined; wait = this.#untilOurs()) await log.outlast(wait);
+        // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
+        if (this.#isStopped || isStopped(log.state)) return undefined;
+        try {
+          const result = await this.#call({ key, attempt }, body, options);
+          return outcomeOf(key, result, settings.maxStepBytes);
+        } catch (error) {
+          const isLast = tried >= attempts;
+          if (!isLast && this.#isStopped && !isNested(error)) return undefined;
+          const failed = failureAfter(error, isLast, retry);
+          if (failed !== undefined) return { error: failureOfStep(failed.error) };
+          const waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+          const at = clock.now();
+          until = waitMs > 0 ? at + waitMs : undefined;
+          const entry: Growing<AttemptFailedEntry> = {
+            type: "attempt-failed",
+            ...{ at, key, attempt, failure: failureOfStep(error) },
+          };
+          if (until !== undefined) entry.until = until;
+          log.decide({ type: "retry", entry });
+          // Without a pause, it is written with the next attempt.
+          if (until !== undefined) log.flush();
+        }
+      } finally {
+        entered?.leave();
       }
       if (!(await this.#mayTryAgain(until))) return undefined;
+    }
+  }
+
+  /**
+   * Waits for a limit of the runtime. What an attempt waits is no time at work. Rejects when the run is stopped. Does not
+   * resolve where another process begins the attempt.
+   */
+  async #enter(limit: string): Promise<Entered> {
+    const run = this.#run;
+    const { stepLimits } = run.shared.settings;
+    const entered = await this.#limitedDuring(stepLimits.enter(limit, this.#stopping, () => run.mayLeave));
+    if (entered === undefined) return this.#hold();
+    this.#leaves.add(entered.leave);
+    return {
+      begin: () => entered.begin(),
+      leave: () => {
+        entered.leave();
+        this.#leaves.delete(entered.leave);
+      },
+    };
+  }
+
+  /** Waits until the body of an attempt may begin under its limit. Rejects when the run is stopped. */
+  #untilBegun(entered: Entered): Promise<void> {
+    return this.#limitedDuring(unlessAborted(entered.begin(), this.#stopping));
+  }
+
+  /** The signal of the run. Undefined: the run is being stopped. A plain agent may run steps then, too. */
+  get #stopping(): AbortSignal | undefined {
+    const { signal } = this.#run;
+    return signal.aborted ? undefined : signal;
+  }
+
+  async #limitedDuring<T>(waiting: Promise<T>): Promise<T> {
+    this.#limited += 1;
+    this.#run.onLimited();
+    try {
+      return await waiting;
+    } finally {
+      this.#limited -= 1;
+      this.#run.onLimited();
     }
   }
 

@@ -30,8 +30,8 @@ import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
 import { logSizeError } from "./part-size.ts";
+import type { QueuedTime } from "./queued-time.ts";
 import { lostError } from "./refusals.ts";
-import type { RunSlot } from "./run-slot.ts";
 import type { Attempt, LogResidence, Outcome } from "./run-write.ts";
 import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
@@ -59,8 +59,10 @@ export interface LogRun {
   onLost(): void;
   /** Another process has written to the run, or to its inbox, and that is decided here. */
   onReloaded(): void;
-  /** The run's slot. Undefined: it needs none. */
-  readonly slot: Pick<RunSlot, "queuedMs" | "onRecorded"> | undefined;
+  /** How long it was in queues. Undefined: it was in none. */
+  readonly queued: QueuedTime | undefined;
+  /** How long that is which the log does not say, up to now and in the state from now on. */
+  queuedMs(state: RunState): number;
   /** The run may be active from now on, or not any more. */
   settleActivity(): void;
 }
@@ -178,9 +180,9 @@ export class RunLog {
     // What an agent emits may be a great deal. It records no time, and a run is as active after it as before.
     const isEmitting = command.type === "emit";
     const activeTime = isEmitting ? undefined : this.activeTime;
-    const slot = isEmitting ? undefined : this.#run.slot;
-    const decision = this.#decide(command, activeTime?.ms, slot?.queuedMs(this.#state, this.#run.shared.clock.now()));
-    if (slot !== undefined && !isRefusal(decision)) slot.onRecorded(decision);
+    const queuedMs = isEmitting ? undefined : this.#run.queuedMs(this.#state);
+    const decision = this.#decide(command, activeTime?.ms, queuedMs);
+    if (!isEmitting && !isRefusal(decision)) this.#run.queued?.onRecorded(decision);
     if (had === 0 && this.#entries.length > 0) this.#run.shared.commitSoon(this);
     const size = this.#storing?.size;
     if (size !== undefined && size > this.#run.shared.settings.maxLogBytes) this.#failForSize();

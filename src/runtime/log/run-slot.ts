@@ -1,6 +1,3 @@
-import type { Entry } from "../../core/log.ts";
-import type { RunState } from "../../core/state.ts";
-import { isWaiting } from "../../core/state.ts";
 import { TenantCounts } from "../../core/tenants.ts";
 
 /** The slot of one run under its agent's `concurrency`. */
@@ -10,10 +7,6 @@ export abstract class RunSlot {
   #waiting: (() => void)[] = [];
   /** The step bodies that wait for the slot. None begins without it. */
   #bodies: (() => void)[] = [];
-  /** How long the run was in the queue when it waited for nothing else, as far as its log does not say so, in milliseconds. */
-  #queuedMs = 0;
-  /** Since when that is so again, in milliseconds since 1970. Undefined: it is not so now. */
-  #queuedFrom: number | undefined;
   /** Called when the run leaves the queue, with a slot or without. */
   #onUnqueued: (() => void)[] = [];
 
@@ -46,26 +39,6 @@ export abstract class RunSlot {
   /** Whether a step body waits for the slot. */
   get hasQueuedBodies(): boolean {
     return this.#bodies.length > 0;
-  }
-
-  /**
-   * How long the run has been in the queue while it waited for nothing else, and its log does not say so. `state`: its state
-   * from `now` on.
-   */
-  queuedMs(state: RunState, now: number): number {
-    if (this.#queuedFrom !== undefined) this.addQueued(now - this.#queuedFrom);
-    this.#queuedFrom = this.isQueued && state.started !== null && !isWaiting(state) ? now : undefined;
-    return this.#queuedMs;
-  }
-
-  /** The run was in the queue for so long. */
-  addQueued(ms: number): void {
-    this.#queuedMs += Math.max(0, ms);
-  }
-
-  /** These entries were decided. */
-  onRecorded(entries: readonly Entry[]): void {
-    if (entries.some((entry) => "queued_ms" in entry)) this.#queuedMs = 0;
   }
 
   /** Resolves when the agent has left the queue. Undefined: it is not in the queue, though step bodies may be. */

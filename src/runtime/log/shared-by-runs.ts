@@ -7,6 +7,7 @@ import { withCarrier } from "../agent/interceptors.ts";
 import type { MessageLimits } from "./part-size.ts";
 import { Pauses } from "./pauses.ts";
 import { Slots } from "./run-slot.ts";
+import type { StepLimits } from "./step-limits.ts";
 import type { StoreClock } from "./store-clock.ts";
 import { holdOpen } from "./system.ts";
 
@@ -24,6 +25,7 @@ export interface ExecutionSettings extends MessageLimits {
   /** Whether clients get the messages of errors that agents throw. */
   readonly exposeErrors: boolean;
   readonly interceptors: Interceptors;
+  readonly stepLimits: StepLimits;
 }
 
 const MIN_DIRTY = 64;

@@ -85,6 +85,8 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     pause: (...parameters) => named(() => store.pause(...parameters)),
     resume: (runs) => named(() => store.resume(runs)),
     comeBack: (limit) => named(() => store.comeBack(limit)),
+    grantSteps: (...parameters) => named(() => store.grantSteps(...parameters)),
+    permitSteps: (...parameters) => named(() => store.permitSteps(...parameters)),
     survey: (query) => named(() => store.survey(query)),
     tails: (runs, count) => named(() => then(store.tails(runs, count), (tails) => tails.map(knownTail(runs)))),
     census: () => named(() => store.census()),

@@ -39,6 +39,7 @@ import { sessionAtEnd } from "../execution/run-session.ts";
 import { Steps } from "../execution/steps.ts";
 import { measureAgain, takeMail } from "../execution/wait.ts";
 import type { LogSource } from "../log/event-stream.ts";
+import { QueuedTime } from "../log/queued-time.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
 import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
@@ -102,6 +103,8 @@ export class LiveRun implements LogRun, StepsRun {
   #resting: RestWaiter[] | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #slot: RunSlot | undefined;
+  /** Only runs that have a slot, or whose steps have limits, have one. */
+  queued: QueuedTime | undefined;
   /** Before the time at which the run begins. */
   #clearStart: (() => void) | undefined;
   /** While the run is at work, it keeps the process open. */
@@ -203,7 +206,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.#setSlot(slotKey);
     const { state, head } = this.log;
     // No process has worked on a run that was taken from none since it has gone on: most such runs stood in line.
-    if (head?.takeovers === 0 && !isWaiting(state)) this.#slot?.addQueued(takenAt(head) - latestTime(state));
+    if (head?.takeovers === 0 && !isWaiting(state)) this.queued?.add(takenAt(head) - latestTime(state));
     const waits = isWaiting(state) || (hasSubRuns && this.#slot?.isKept === false);
     if (this.#slot === undefined || waits || isStopped(state)) callback();
     else this.#slot.occupy(callback);
@@ -261,22 +264,33 @@ export class LiveRun implements LogRun, StepsRun {
   /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
   settleActivity(): void {
     this.runs.onSettled(this);
-    this.#slot?.queuedMs(this.log.state, this.shared.clock.now());
+    this.queuedMs(this.log.state);
     const { activeTime } = this.log;
     if (activeTime === undefined) return;
     if (this.#isActive) activeTime.goOn();
     else activeTime.pause();
   }
 
+  /** Whether it is in the queue for its slot, or only its steps are in those for their limits. */
+  get #isQueued(): boolean {
+    return this.#slot?.isQueued === true || this.#steps?.areLimited === true;
+  }
+
+  queuedMs(state: RunState): number {
+    if (this.queued === undefined) return 0;
+    const isQueued = this.#isQueued && state.started !== null && !isWaiting(state);
+    const now = this.shared.clock.now();
+    return this.queued.measure(now, isQueued ? now : undefined);
+  }
+
   /**
-   * Whether the agent or a step is at work: the run does not only wait, is not in the queue for its slot, and its store
-   * does not fail. While the run waits for anything, its steps alone tell that it is at work. A sub-run is measured itself.
+   * Whether the agent or a step is at work: the run does not only wait, is in no queue, and its store does not fail. While the run waits for anything, its steps alone tell that it is at work. A sub-run is measured itself.
    */
   get #isActive(): boolean {
     const { log } = this;
     const execution = this.#execution;
     if (execution === undefined || execution.isEnding || execution.isCatchingUp) return false;
-    if (log.isFailing || this.#slot?.isQueued === true || this.shared.pauses.holds(this)) return false;
+    if (log.isFailing || this.#isQueued || this.shared.pauses.holds(this)) return false;
     return this.isInStep || !(isWaiting(log.state) || this.#family?.hasSubRuns === true);
   }
 
@@ -617,6 +631,11 @@ export class LiveRun implements LogRun, StepsRun {
     return queued.then(() => this.settleActivity());
   }
 
+  onLimited(): void {
+    this.queued ??= new QueuedTime();
+    this.settleActivity();
+  }
+
   onStepBegun(): void {
     if (isWaiting(this.log.state)) this.settleHold();
     this.settleActivity();
@@ -657,6 +676,7 @@ export class LiveRun implements LogRun, StepsRun {
     if (slotKey === undefined || concurrency === undefined) return;
     const { slots } = this.shared;
     const { tenant } = this.log.key;
+    this.queued ??= new QueuedTime();
     this.#slot = this.residence?.slot() ?? new LocalSlot(slots, slotKey, concurrency, tenant);
   }
 }

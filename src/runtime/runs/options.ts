@@ -1,11 +1,24 @@
 import { containedLogger } from "../../core/background.ts";
-import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
+import type { Clock, Ids, Logger, Rate, Store } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import { MemoryStore } from "../../stores/memory/memory.ts";
-import { badArgument, checkCount, checkFigure, checkFunction, checkKeys, checkObject, readId } from "../agent/check.ts";
+import { StepCounts } from "../../stores/memory/step-counts.ts";
+import {
+  badArgument,
+  checkCount,
+  checkFigure,
+  checkFunction,
+  checkKey,
+  checkKeys,
+  checkObject,
+  maxLengths,
+  readId,
+} from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
 import { limitLogs, MAX_LOG } from "../log/fold-log.ts";
+import type { StepLimit } from "../log/step-limits.ts";
+import { StepLimits } from "../log/step-limits.ts";
 import { StoreClock } from "../log/store-clock.ts";
 import { guarded } from "../log/store-failures.ts";
 import { guardedClock, machineClock, silentLogger, systemIds } from "../log/system.ts";
@@ -21,6 +34,21 @@ export interface RuntimeOptions {
   readonly retention?: RetentionOptions | undefined;
   /** The limits above which requests are refused or runs fail. */
   readonly limits?: LimitOptions | undefined;
+  /**
+   * Limits of steps, by name: an attempt at a step that names one waits until it may begin. On a durable store that persists
+   * the store counts, for all its processes and by its clock, and each of them declares the same; otherwise this process
+   * counts. Default: none.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime({ stepLimits: { mail: { max: 2, rate: { count: 50, perMs: 1_000 } } } });
+   * runtime.register("notify", (_input, { step }) => step("send", () => "sent", { limit: "mail" }));
+   * console.log((await runtime.createRun({ agent_name: "notify", input: "" })).status); // → completed
+   * ```
+   */
+  readonly stepLimits?: Readonly<Record<string, StepLimit>> | undefined;
   /**
    * Whether this process executes runs. `false`: it accepts, shows, answers and cancels the runs of the store, and other
    * processes execute them; `register` then means {@link AgentRuntime.declare}. `max`: while it executes so many runs, it
@@ -200,11 +228,16 @@ export interface Settings {
   readonly limits: Required<{ [Key in Exclude<keyof LimitOptions, "perTenant">]: number }>;
   /** Without a number: a share of what all may use. */
   readonly perTenant: TenantLimits & { readonly storedRuns: number; readonly sessions: number };
+  readonly stepLimits: StepLimits;
 }
 
 const HOUR_MS = 3_600_000;
 const MAX_WORK = 1_000;
 const MIB = 1024 * 1024;
+/** The highest count of a rate: so many grants are kept. */
+const MAX_COUNT = 100_000;
+/** The longest time of a rate: 30 days. */
+const LONGEST_MS = 30 * 24 * HOUR_MS;
 
 const defaults = {
   timeoutMs: Number.POSITIVE_INFINITY,
@@ -245,6 +278,7 @@ const names = [
   "work",
   "retention",
   "limits",
+  "stepLimits",
   "timeoutMs",
   "awaitTimeoutMs",
   "cancelGraceMs",
@@ -329,7 +363,43 @@ export function readOptions(options: RuntimeOptions): Settings {
     ),
     limits,
     perTenant,
+    stepLimits: readStepLimits(options.stepLimits, storeClock, logger),
   };
+}
+
+/** The steps are counted here unless the engine of the store has them counted by it. */
+function readStepLimits(given: RuntimeOptions["stepLimits"] = {}, clock: StoreClock, logger: Logger): StepLimits {
+  checkObject("options.stepLimits", given);
+  const limits = Object.fromEntries(Object.entries(given).map(([name, limit]) => [name, readStepLimit(name, limit)]));
+  const counts = new StepCounts({ now: () => clock.monotonic() }, () => true);
+  const counter = {
+    grant: counts.grant.bind(counts),
+    permit: counts.permit.bind(counts, ""),
+  };
+  return new StepLimits(limits, counter, clock, logger);
+}
+
+/** A copy, which the caller cannot change. An infinite `max` is left out. */
+function readStepLimit(name: string, limit: StepLimit): StepLimit {
+  checkKey("a name in options.stepLimits", name, maxLengths.limit);
+  const path = `options.stepLimits.${name}`;
+  checkObject(path, limit);
+  checkKeys(path, limit, ["max", "rate"]);
+  const { max, rate } = limit;
+  if (max !== undefined) checkCount(`${path}.max`, max, 1);
+  if (rate !== undefined) checkRate(`${path}.rate`, rate);
+  else if (max === undefined) throw badArgument(path, "a limit with max, rate or both", limit);
+  return { max: max === Number.POSITIVE_INFINITY ? undefined : max, rate: rate && { ...rate } };
+}
+
+function checkRate(path: string, rate: Rate): void {
+  checkObject(path, rate);
+  checkKeys(path, rate, ["count", "perMs"]);
+  const { count, perMs } = rate;
+  if (!(Number.isInteger(count) && count >= 1 && count <= MAX_COUNT))
+    throw badArgument(`${path}.count`, `a whole number from 1 to ${MAX_COUNT}`, count);
+  if (!(perMs > 0 && perMs <= LONGEST_MS))
+    throw badArgument(`${path}.perMs`, `a number above 0, up to ${LONGEST_MS}`, perMs);
 }
 
 function readLimits(given: LimitOptions = {}, standard: typeof tenantDefaults): Pick<Settings, "limits" | "perTenant"> {

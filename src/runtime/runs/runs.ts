@@ -403,8 +403,8 @@ export class Runs implements LiveRuns {
 }
 
 function executionSettings(options: Settings): ExecutionSettings {
-  const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits } = options;
-  return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors };
+  const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits, stepLimits } = options;
+  return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, stepLimits };
 }
 
 /**
@@ -431,6 +431,7 @@ class Draining {
     const first = drainMs / 2;
     await this.#until(() => !this.#isWorking, first);
     shared.stage = "handing on";
+    shared.settings.stepLimits.handOn();
     await this.#until(() => {
       this.#handOnIdle();
       return !this.#isWorking;

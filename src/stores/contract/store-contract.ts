@@ -13,6 +13,7 @@ import { pruneChecks } from "./prune.ts";
 import { readChecks } from "./reads.ts";
 import { sessionChecks } from "./sessions.ts";
 import { slotChecks } from "./slots.ts";
+import { stepLimitChecks } from "./step-limits.ts";
 import { surveyChecks } from "./survey.ts";
 import { takeChecks } from "./take.ts";
 import { tenantChecks } from "./tenants.ts";
@@ -52,6 +53,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...slotChecks,
   ...lineChecks,
   ...pauseChecks,
+  ...stepLimitChecks,
   ...workChecks,
   ...sessionChecks,
   ...pruneChecks,

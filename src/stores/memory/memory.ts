@@ -11,6 +11,7 @@ import type {
   FeedPage,
   FeedQuery,
   LinesQuery,
+  Rate,
   Retention,
   RunHead,
   RunKey,
@@ -20,6 +21,7 @@ import type {
   SessionHead,
   SessionKey,
   SlotLine,
+  StepUse,
   Store,
   StoreConflict,
   StoredRun,
@@ -38,6 +40,7 @@ import { checkFeed } from "../feed.ts";
 import { DueHeap } from "./due-heap.ts";
 import { MemoryFeed } from "./feed.ts";
 import { isForeign, MemorySessions, marksOf, messagesFor } from "./sessions.ts";
+import { StepCounts } from "./step-counts.ts";
 import { surveyRuns } from "./survey.ts";
 import { MemoryRun, Tenant } from "./tenant.ts";
 import { MemoryWork } from "./work.ts";
@@ -63,6 +66,7 @@ export class MemoryStore implements Store {
   readonly #tenants = new Map<string, Tenant>();
   readonly #counters = new Map<string, Tally>();
   readonly #work: MemoryWork;
+  readonly #steps: StepCounts;
   #pauses: readonly Pause[] = [];
   /** How many runs have ended. */
   #ended = 0;
@@ -76,6 +80,10 @@ export class MemoryStore implements Store {
     checkFeed(feed);
     this.#clock = clock;
     this.#work = new MemoryWork(clock, (run) => this.#empty(run, "all"));
+    this.#steps = new StepCounts(clock, (owner) => {
+      this.#work.shorten(owner, clock.now());
+      return this.#work.isAlive(owner, clock.now());
+    });
     const kept = feed && new MemoryFeed(feed.keepMs);
     this.#feed = kept;
     if (kept !== undefined) this.readFeed = (query) => kept.read(query);
@@ -243,6 +251,14 @@ export class MemoryStore implements Store {
 
   comeBack(limit: number): number {
     return this.#work.comeBack(this.#pauses, limit);
+  }
+
+  grantSteps(key: string, rate: Rate, wanted: number): readonly number[] {
+    return this.#steps.grant(key, rate, wanted);
+  }
+
+  permitSteps(owner: string, key: string, max: number, use: StepUse): number {
+    return this.#steps.permit(owner, key, max, use);
   }
 
   survey(query: SurveyQuery): SurveyPage<StoredRun> {

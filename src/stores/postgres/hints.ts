@@ -24,7 +24,7 @@ const RECONNECT_MS = 1_000;
 
 type Callback = (hint: StoreHint) => void;
 
-/** What a notification says: who has sent it, which runs have moved, whether one is due, and whether the feed has more. */
+/** What a notification says: who has sent it, which runs have moved, whether one is due, and what else has happened. */
 interface Told {
   readonly from: string;
   readonly moved: readonly (readonly [tenant: string, run_id: string])[];
@@ -32,6 +32,7 @@ interface Told {
   /** How many of `moved`, from the first on, are due. Left out: the due ones are not named. */
   readonly named?: number;
   readonly fed?: true;
+  readonly permits?: true;
 }
 
 /** Tells other processes what this one has written, and hears what they have. */
@@ -47,6 +48,7 @@ export class Hints {
   #moved = new Map<string, boolean>();
   #isDue = false;
   #isFed = false;
+  #hasPermits = false;
   #cancelTelling: (() => void) | undefined;
   /** While a notification is under way. What is noted meanwhile goes with the next one: hints take one connection. */
   #isTelling = false;
@@ -101,6 +103,12 @@ export class Hints {
     this.#tellSoon();
   }
 
+  /** Notes that owners were given permits of limits of steps, and tells of it soon. */
+  notePermits(): void {
+    this.#hasPermits = true;
+    this.#tellSoon();
+  }
+
   #tellSoon(): void {
     if (this.#isTelling || this.#isClosed) return;
     this.#cancelTelling ??= this.#clock.setTimeout(() => inBackground(this.#logger, this.#tell()), GATHER_MS);
@@ -133,9 +141,11 @@ export class Hints {
     const moved = [...new Set([...due, ...this.#moved.keys()])];
     let isDue = this.#isDue;
     let fed = this.#isFed;
+    let permits = this.#hasPermits;
     this.#moved = new Map();
     this.#isDue = false;
     this.#isFed = false;
+    this.#hasPermits = false;
     do {
       let bytes = 0;
       const tooMany = moved.findIndex((key) => {
@@ -152,14 +162,16 @@ export class Hints {
         due: isDue || named > 0,
         ...(!isDue && { named }),
         ...(fed && { fed }),
+        ...(permits && { permits }),
       };
       // A hint that does not arrive is replaced by the next poll.
       await this.#notify(told).catch(ignore);
       isDue = false;
       fed = false;
+      permits = false;
     } while (moved.length > 0 && !this.#isClosed);
     this.#isTelling = false;
-    if (this.#moved.size > 0 || this.#isDue || this.#isFed) this.#tellSoon();
+    if (this.#moved.size > 0 || this.#isDue || this.#isFed || this.#hasPermits) this.#tellSoon();
   }
 
   async #notify(told: Told): Promise<void> {
@@ -198,15 +210,15 @@ export class Hints {
       if (again !== this.#round) return;
       this.#start();
       // What was told in between is not repeated.
-      this.#call({ due: true, fed: true });
+      this.#call({ due: true, fed: true, permits: true });
     }, RECONNECT_MS);
   }
 
-  #heard({ from, moved, due, named = 0, fed }: Told): void {
+  #heard({ from, moved, due, named = 0, fed, permits }: Told): void {
     if (from === this.#name) return;
     const keys = moved.map(([tenant, run_id]) => ({ tenant, run_id }));
     if (due) this.#call({ moved: keys.slice(0, named), due });
-    this.#call({ moved: keys.slice(named), fed });
+    this.#call({ moved: keys.slice(named), fed, permits });
   }
 
   #call(hint: StoreHint): void {

@@ -9,6 +9,7 @@ import type {
   FeedQuery,
   FoundRun,
   LinesQuery,
+  Rate,
   Retention,
   RunHead,
   RunKey,
@@ -18,6 +19,7 @@ import type {
   SessionHead,
   SessionKey,
   SlotLine,
+  StepUse,
   StoreConflict,
   StoredRun,
   StoredSession,
@@ -49,6 +51,7 @@ import { pauseValues } from "./pauses.ts";
 import { END, passOver, pruneRuns, START } from "./prune.ts";
 import { Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
+import { grantCall, permitCall } from "./step-limits.ts";
 import { SurveyReads } from "./survey.ts";
 import { Writer } from "./writer.ts";
 import * as writes from "./writes.ts";
@@ -255,6 +258,18 @@ export class PostgresStore implements DurableStore {
     );
     if (back > 0) this.#hints?.note(undefined, true);
     return back;
+  }
+
+  async grantSteps(key: string, rate: Rate, wanted: number): Promise<readonly number[]> {
+    return JSON.parse(String(await this.#call(...grantCall(key, rate, wanted, this.#now())))) as number[];
+  }
+
+  /** Tells the other processes if one of them was given a permit. */
+  async permitSteps(owner: string, key: string, max: number, use: StepUse): Promise<number> {
+    const answer = await this.#call(...permitCall(owner, key, max, use, this.#now()));
+    const [given, others] = JSON.parse(String(answer)) as [given: number, others: number];
+    if (others > 0) this.#hints?.notePermits();
+    return given;
   }
 
   survey(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {

@@ -10,6 +10,7 @@ import { lines } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { pauses } from "./pauses.ts";
+import { stepLimits } from "./step-limits.ts";
 import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
 import { freeUnused, plainRuns, takeDue, takeFunctions } from "./take-sql.ts";
@@ -35,6 +36,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   pauses,
   counts,
   failedRuns,
+  stepLimits,
 ];
 
 /** A name in SQL, whatever it contains. */

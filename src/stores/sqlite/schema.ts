@@ -3,6 +3,7 @@ import { ASIDE_MS } from "../../core/pauses.ts";
 import { counts } from "./counts.ts";
 import type { Connection } from "./database.ts";
 import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
+import { stepLimits } from "./step-limits.ts";
 
 /*
  * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
@@ -293,6 +294,7 @@ const migrations: readonly string[] = [
   pauses,
   counts,
   failedRuns,
+  stepLimits,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

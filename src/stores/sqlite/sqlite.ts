@@ -11,6 +11,7 @@ import type {
   FeedQuery,
   FoundRun,
   LinesQuery,
+  Rate,
   Retention,
   RunHead,
   RunKey,
@@ -20,6 +21,7 @@ import type {
   SessionHead,
   SessionKey,
   SlotLine,
+  StepUse,
   StoreConflict,
   StoredRun,
   StoredSession,
@@ -60,6 +62,7 @@ import {
 import * as reads from "./reads.ts";
 import { checkSchema, migrate } from "./schema.ts";
 import { addSession, replaceSession } from "./sessions.ts";
+import { grantSteps, permitSteps, permitsUnchanged } from "./step-limits.ts";
 import * as survey from "./survey.ts";
 import * as work from "./work.ts";
 import { GroupCommit } from "./writer.ts";
@@ -197,6 +200,16 @@ export class SqliteStore implements DurableStore {
 
   comeBack(limit: number): Promise<number> {
     return this.#write((connection) => pauses.comeBack(connection, Math.min(limit, MAX_BACK), this.#now));
+  }
+
+  grantSteps(key: string, rate: Rate, wanted: number): Promise<readonly number[]> {
+    return this.#write((connection) => grantSteps(connection, key, rate, wanted, this.#now()));
+  }
+
+  /** Takes no lock while nothing changes. */
+  async permitSteps(owner: string, key: string, max: number, use: StepUse): Promise<number> {
+    const unchanged = this.#writer && permitsUnchanged(this.#connection, owner, key, max, use, this.#now());
+    return unchanged ?? this.#write((connection) => permitSteps(connection, owner, key, max, use, this.#now()));
   }
 
   survey(query: SurveyQuery): SurveyPage<FoundRun> {

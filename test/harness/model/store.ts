@@ -141,6 +141,14 @@ export class WatchedStore implements Store {
     return this.#inner.comeBack(limit);
   }
 
+  grantSteps(...parameters: Parameters<Store["grantSteps"]>) {
+    return this.#inner.grantSteps(...parameters);
+  }
+
+  permitSteps(...parameters: Parameters<Store["permitSteps"]>) {
+    return this.#inner.permitSteps(...parameters);
+  }
+
   survey(query: SurveyQuery): SurveyPage<StoredRun> {
     return this.#inner.survey(query);
   }
@@ -374,6 +382,14 @@ export class LateStore implements Store {
 
   comeBack(limit: number) {
     return this.#later("owner", () => this.#store.comeBack(limit));
+  }
+
+  grantSteps(...parameters: Parameters<Store["grantSteps"]>) {
+    return this.#later("steps", () => this.#store.grantSteps(...parameters), "at any time");
+  }
+
+  permitSteps(...parameters: Parameters<Store["permitSteps"]>) {
+    return this.#later("steps", () => this.#store.permitSteps(...parameters), "at any time");
   }
 
   survey(query: SurveyQuery) {

@@ -125,6 +125,15 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     await store.close();
   });
 
+  it("counts steps, after the upgrade", async () => {
+    const schema = newSchema();
+    await pool.query(sqlUpTo(schema, 12));
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    expect(await store.grantSteps("limit", { count: 2, perMs: 1e9 }, 9)).toEqual([0, 0]);
+    expect(await store.permitSteps("a", "limit", 2, { turn: 1, used: 0, over: 0, wanted: 3 })).toBe(2);
+    await store.close();
+  });
+
   it("has pauses, after the upgrade", async () => {
     const schema = newSchema();
     const name = quoteName(schema);

@@ -468,7 +468,8 @@ it("what a log has written itself, and finds in the store before it is told, is 
     onLost: () => {},
     onReloaded: () => {},
     settleActivity: () => {},
-    slot: undefined,
+    queued: undefined,
+    queuedMs: () => 0,
   };
   const log = new RunLog(key, run);
   log.adopt(state, found.head, 0);

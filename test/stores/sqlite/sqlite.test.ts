@@ -125,19 +125,21 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 16 has changed. */
-const withoutFailed = "DROP INDEX cadenza_runs_failed";
-/** Takes away what versions 15 and 16 have changed. */
+/** Takes away what version 17 has changed. */
+const withoutStepLimits = "DROP TABLE cadenza_step_grants; DROP TABLE cadenza_step_permits";
+/** Takes away what versions 16 and 17 have changed. */
+const withoutFailed = `${withoutStepLimits}; DROP INDEX cadenza_runs_failed`;
+/** Takes away what versions 15 to 17 have changed. */
 const withoutCounts = `${withoutFailed}; DROP INDEX cadenza_runs_waiting`;
-/** Takes away what versions 14 to 16 have changed. */
+/** Takes away what versions 14 to 17 have changed. */
 const withoutPauses = `${withoutCounts}; DROP TABLE cadenza_pauses; DROP INDEX cadenza_runs_aside`;
-/** Takes away what versions 13 to 16 have changed. */
+/** Takes away what versions 13 to 17 have changed. */
 const withoutInbox = `${withoutPauses}; DROP TABLE cadenza_inbox; ALTER TABLE cadenza_runs DROP COLUMN arrived;
   DROP INDEX cadenza_runs_reserved; ALTER TABLE cadenza_runs DROP COLUMN since;
   DROP INDEX cadenza_runs_by_owner; ALTER TABLE cadenza_runs DROP COLUMN plain;
   CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, finished_at)
     WHERE finished_at IS NULL AND owner IS NOT NULL`;
-/** Takes away what versions 12 to 16 have changed. */
+/** Takes away what versions 12 to 17 have changed. */
 const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP INDEX cadenza_runs_due; DROP TABLE cadenza_slots;
   ALTER TABLE cadenza_runs DROP COLUMN line; ALTER TABLE cadenza_runs DROP COLUMN rank;
   ALTER TABLE cadenza_runs RENAME COLUMN created_by TO creator; ALTER TABLE cadenza_runs RENAME COLUMN look TO for_look;
@@ -146,17 +148,17 @@ const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP IND
   CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
     WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL;
   CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot) WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL`;
-/** Takes away what versions 11 to 16 have changed. */
+/** Takes away what versions 11 to 17 have changed. */
 const withoutCreators = `${withoutLines}; DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
   ALTER TABLE cadenza_sessions DROP COLUMN creator`;
-/** Takes away what versions 10 to 16 have changed. */
+/** Takes away what versions 10 to 17 have changed. */
 const withoutGenerations = `${withoutCreators}; ALTER TABLE cadenza_sessions DROP COLUMN generation`;
-/** Takes away what versions 9 to 16 have changed. */
+/** Takes away what versions 9 to 17 have changed. */
 const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
-/** Takes away what versions 8 to 16 have changed. */
+/** Takes away what versions 8 to 17 have changed. */
 const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 to 16 have changed. */
+/** Takes away what versions 7 to 17 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -168,7 +170,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
   });
 
   it("is created completely or not at all", () => {
@@ -179,7 +181,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
   });
 
   it("of version 5 is brought up to date, with the runs in it", async () => {
@@ -193,7 +195,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
     expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -213,7 +215,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -363,12 +365,12 @@ describe("the schema", () => {
   it("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (17)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (18)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 17, and this version of cadenza knows 16");
+    expect(opening).toThrow("has schema 18, and this version of cadenza knows 17");
     expect(schema()).toEqual(before);
   });
 
