@@ -211,7 +211,9 @@ export class StagedContext implements AgentContext {
       return meanwhile === undefined ? result : Promise.all([result, meanwhile]).then(([first]) => first);
     };
     // The author of the test decides the type of a stand-in's result.
-    return this.#settle(operation, this.#real.step(name, body, options)) as Promise<Result>;
+    // The runtime of the test declares no limits, and its steps wait for none.
+    const how = options?.limit === undefined ? options : { ...options, limit: undefined };
+    return this.#settle(operation, this.#real.step(name, body, how)) as Promise<Result>;
   }
 
   /** `output`: the schema of what the sub-agent returns, if it is called for that. */

@@ -68,6 +68,11 @@ describe("next", () => {
     ]);
   });
 
+  it("executes steps with limits, for which they do not wait", async () => {
+    const agent: AgentFunction = (_input, { step }) => step("call", () => "called", { limit: "api" });
+    expect(await drive(agent, "x").next()).toMatchObject({ type: "part", text: "called" });
+  });
+
   it("lets the agent go on only at a call", async () => {
     const { agent, trace } = tracked();
     const t = drive(agent, "x");

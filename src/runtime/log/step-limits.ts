@@ -12,7 +12,7 @@ const LATE = 0.05;
 const MAX_LATE_MS = 50;
 /** How often an attempt that is later than that is granted again. After that it begins late. */
 const MAX_LATE = 3;
-/** How long before its grant an attempt is told of it, in milliseconds: it writes that it begins. */
+/** How long before its grant an attempt writes that it begins, in milliseconds. */
 const LEAD_MS = 250;
 
 /** A limit on the attempts at steps that name it. It has `max`, `rate` or both. */

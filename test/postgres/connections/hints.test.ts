@@ -122,7 +122,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await pool.query(
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^LISTEN' AND application_name = 'hints'",
     );
-    await vi.waitFor(() => expect(hints).toContainEqual({ due: true, fed: true }), WAIT);
+    await vi.waitFor(() => expect(hints).toContainEqual({ due: true, fed: true, permits: true }), WAIT);
     await untilListening();
     await create(writer, 1);
     await vi.waitFor(() => expect(moved()).toEqual([runKey(1)]), WAIT);
