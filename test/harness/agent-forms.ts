@@ -11,7 +11,7 @@ import { hookedStore } from "./store-proxy.ts";
  * by the answer.
  */
 
-const LEASE_MS = 600;
+const LEASE_MS = 3_000;
 const LIMIT_MS = 60;
 const BUDGET = 10;
 
