@@ -21,7 +21,8 @@ export default defineConfig({
   esbuildOptions: (options, { format }) => {
     options.conditions = ["browser"];
     options.metafile = true;
-    // Shorter by a thirtieth; names stay. What makes CommonJS of the same code does not understand the shorter syntax.
+    // Shorter by a thirtieth; names stay. What tsup does with CommonJS does not understand the shorter syntax, and is replaced:
+    // see scripts/finish-build.mjs.
     options.minifySyntax = format === "esm";
   },
   // Otherwise each entry gets its own copy of the shared classes, and `instanceof` fails between them.

@@ -1,6 +1,8 @@
 /*
  * Finishes what tsup has built, in the folder that is named or else in dist.
  *
+ * CommonJS is made of the ES modules. tsup would lower newer syntax for it, which makes it larger and slower.
+ *
  * The command line becomes one file. It uses the library by its public names, and so shares the files of the entries
  * instead of having a copy.
  *
@@ -8,15 +10,28 @@
  * such as the waker of `cadenza/nats`. TypeScript names such a type in the declarations of a user's own code by an entry
  * that it has loaded, so each entry loads those that export what others give back.
  */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, transformSync } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const DIST = process.argv[2] ?? join(ROOT, "dist");
 /** The entries that export types of others. */
 const owners = ["index", "http", "store", "client"];
+
+const built = readdirSync(DIST, { recursive: true }).map((name) => join(DIST, String(name)));
+const common = built.filter((file) => file.endsWith(".cjs"));
+for (const file of common) rmSync(file);
+for (const file of common.length === 0 ? [] : built) {
+  if (!file.endsWith(".js")) continue;
+  const { code } = transformSync(readFileSync(file, "utf8"), {
+    ...{ format: "cjs", platform: "node", target: "node20", minifySyntax: true },
+    // ES modules are strict, and CommonJS is only where it says so.
+    banner: '"use strict";',
+  });
+  writeFileSync(file.replace(/\.js$/, ".cjs"), code.replaceAll(/require\("(\.[^"]*)\.js"\)/g, 'require("$1.cjs")'));
+}
 
 await build({
   entryPoints: [`${ROOT}src/cli/main.ts`],
