@@ -7,6 +7,11 @@ import type { RunQuery } from "../core/run-query.ts";
  */
 const FEW = 1_000;
 
+/** Whether a query names a time of creation: then a page has the order of these times. */
+export function hasTime({ createdAfter, createdBefore }: RunQuery): boolean {
+  return createdAfter !== undefined || createdBefore !== undefined;
+}
+
 /** A reading of an index: of at most so many runs, or of all. */
 export interface Attempt<Source> {
   readonly source: Source;

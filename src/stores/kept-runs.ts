@@ -1,3 +1,5 @@
+import type { Retention } from "../core/ports.ts";
+
 /** A place in the order in which runs ended. */
 export interface EndedPlace<Id> {
   readonly at: number;
@@ -36,7 +38,7 @@ interface Known<Id> {
 }
 
 /**
- * Finds the newest of the ended runs that are too many. A count of all that are kept would cost the more the more these
+ * Finds the newest of the ended runs that are deleted. To know which are too many, a count of all that are kept would cost the more the more these
  * are. So their number is remembered in segments, and a call counts what has ended since the last one, and the oldest
  * segments, from which all processes delete. What other processes delete by its keys is not known: so all are counted anew
  * before a run is found to be too many, and of more than {@link SEGMENT} a part more is kept until then. Few kept runs are
@@ -49,7 +51,7 @@ export class KeptRuns<Id> {
   readonly #now: () => number;
   #known: Known<Id> | undefined;
 
-  /** `start` and `end` are before and behind all runs. `pass` answers undefined where no run is passed over. */
+  /** `start` and `end` are before and behind all runs, also those that ended at one time. `pass` answers undefined where no run is passed over. */
   constructor(
     [start, end]: readonly [EndedPlace<Id>, EndedPlace<Id>],
     pass: (passing: Passing<Id>) => Promise<Passed<Id> | undefined>,
@@ -61,8 +63,15 @@ export class KeptRuns<Id> {
     this.#now = now;
   }
 
+  /** Up to where ended runs are deleted: the newest beyond the number, or the last that ended before the time. */
+  async lastToDelete({ maxRuns, endedBefore }: Retention): Promise<EndedPlace<Id>> {
+    const beyond = await this.#lastBeyond(maxRuns);
+    // Before all runs that ended at the time itself.
+    return beyond !== undefined && beyond.at >= endedBefore ? beyond : { at: endedBefore, id: this.#start.id };
+  }
+
   /** The newest of the runs beyond the number; undefined if there are not so many. */
-  async lastBeyond(most: number): Promise<EndedPlace<Id> | undefined> {
+  async #lastBeyond(most: number): Promise<EndedPlace<Id> | undefined> {
     if (!Number.isFinite(most)) return undefined;
     const now = this.#now();
     const maxRuns = Math.max(0, Math.floor(most));

@@ -2,6 +2,7 @@ import type { RunQuery } from "../../core/run-query.ts";
 import { isFinal } from "../../core/state.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Attempt } from "../examined.ts";
+import { hasTime } from "../examined.ts";
 import { countable, toText } from "../stored-rows.ts";
 import type { PostgresValue } from "./connection.ts";
 
@@ -100,10 +101,6 @@ export function selectPage(schema: string, query: RunQuery, { source, most }: At
     ORDER BY ${source.isOrdered || !isBounded ? order : `${isBeyond} DESC, ${order}`}
     LIMIT ${parameters.count(query.limit + query.offset)}`;
   return { sql, values: parameters.values };
-}
-
-function hasTime({ createdAfter, createdBefore }: RunQuery): boolean {
-  return createdAfter !== undefined || createdBefore !== undefined;
 }
 
 function limitOf(most: number): string {

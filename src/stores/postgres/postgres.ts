@@ -313,14 +313,11 @@ export class PostgresStore implements DurableStore {
   }
 
   /** Deletes in small transactions. */
-  async prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): Promise<number> {
+  async prune(retention: Retention): Promise<number> {
     this.#checkWritable();
+    const { sessionsBefore, perTenant } = retention;
     let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
-    const border = await this.#kept.lastBeyond(maxRuns);
-    // With the lowest id none of the runs that ended at the time itself.
-    const byTime = { at: endedBefore, id: "0" };
-    const last = border !== undefined && border.at >= endedBefore ? border : byTime;
-    deleted += await pruneRuns(this.#connection, this.#schema, last);
+    deleted += await pruneRuns(this.#connection, this.#schema, await this.#kept.lastToDelete(retention));
     let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
     while (place !== null) {
       const next = await this.#call("prune_sessions_v1($1::float8, $2::float8, $3::bigint, $4::integer)", [

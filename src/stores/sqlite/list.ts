@@ -1,7 +1,7 @@
 import type { RunQuery } from "../../core/run-query.ts";
 import { isFinal } from "../../core/state.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import { attemptsOf, tooManyExamined } from "../examined.ts";
+import { attemptsOf, hasTime, tooManyExamined } from "../examined.ts";
 import { countable, toText } from "../stored-rows.ts";
 import type { Connection, SqliteValue } from "./database.ts";
 
@@ -29,6 +29,7 @@ interface Source {
 
 /** Up to which number the runs with a label are counted, in search of the label that the fewest runs have. */
 const MAX_COUNTED = 1_000;
+
 /** The ids of the page of a query, in its order. No list in the query is empty. Throws `limit_reached`. */
 export function pageOf(connection: Connection, query: RunQuery): readonly number[] {
   const order = hasTime(query) ? "created_at DESC, id DESC" : "id DESC";
@@ -52,10 +53,6 @@ export function pageOf(connection: Connection, query: RunQuery): readonly number
       return rows.slice(query.offset).map(({ id }) => Number(id));
   }
   throw tooManyExamined(query);
-}
-
-export function hasTime({ createdAfter, createdBefore }: RunQuery): boolean {
-  return createdAfter !== undefined || createdBefore !== undefined;
 }
 
 /**

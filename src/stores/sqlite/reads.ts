@@ -14,6 +14,7 @@ import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
 import { distinctAgents } from "../choice.ts";
+import { hasTime } from "../examined.ts";
 import {
   countable,
   fromJson,
@@ -32,7 +33,7 @@ import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import { isCorrupt } from "./database.ts";
 import { firstId } from "./entries.ts";
 import { inboxOf } from "./inbox.ts";
-import { hasTime, pageOf } from "./list.ts";
+import { pageOf } from "./list.ts";
 import { createdColumn } from "./rows.ts";
 
 /*

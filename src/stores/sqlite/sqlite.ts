@@ -255,9 +255,7 @@ export class SqliteStore implements DurableStore {
   /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(retention: Retention): Promise<number> {
     let deleted = retention.perTenant === undefined ? 0 : await this.#pruneTenants(retention.perTenant);
-    const border = await this.#kept.lastBeyond(retention.maxRuns);
-    const byTime = { at: retention.endedBefore, id: 0 };
-    const last = border !== undefined && border.at >= byTime.at ? border : byTime;
+    const last = await this.#kept.lastToDelete(retention);
     await this.#inChunks((connection, from) => {
       const pruned = pruneRuns(connection, from, last);
       deleted += pruned?.deleted ?? 0;
