@@ -246,7 +246,8 @@ function actAgent(inside: () => Inside): Agent {
     let atWork: Promise<Acted> | undefined;
     try {
       const pages: Found["runs"][] = [];
-      for (let after: number | null | undefined, matched = 0; after !== null; ) {
+      let matched = 0;
+      for (let after: number | null | undefined; after !== null; ) {
         const from = after;
         const before = matched;
         const find = () => findPage(inside(), act, query, { after: from, beganAt, matched: before });
@@ -254,7 +255,6 @@ function actAgent(inside: () => Inside): Agent {
         if (found.runs.length > 0) pages.push(found.runs);
         ({ next: after, matched } = found);
       }
-      const matched = pages.reduce((sum, { length }) => sum + length, 0);
       for (const runs of pages) {
         const page: Page = { act, query, principal, beganAt, runs, figures: { ...figures, matched } };
         const actOnPage = (scope: StepScope): Promise<Acted> => {
@@ -336,7 +336,7 @@ interface Page extends Recorded {
   readonly principal: JsonValue;
   readonly beganAt: number;
   readonly runs: Found["runs"];
-  /** Those of the pages before. */
+  /** What was done to the runs of the pages before. */
   readonly figures: Figures;
 }
 
@@ -359,7 +359,7 @@ async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope)
   return actedWith(figures, outcomes);
 }
 
-/** The figures with those of a page, or of a part of it. */
+/** The figures after a page, or after a part of it. */
 function actedWith(figures: Figures, outcomes: readonly Outcome[]): Acted {
   const errors = outcomes.filter((one) => typeof one === "object");
   return {

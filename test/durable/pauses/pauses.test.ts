@@ -209,7 +209,8 @@ describe.each([
     expect(await statusOf(first, sleeping)).toBe("completed");
   });
 
-  it("a paused sub-run waits, and so does its parent", async () => {
+  /** A run whose sub-run is paused. */
+  const beginAbovePaused = async () => {
     const { start, clock, statusOf } = begin();
     const first = start();
     first.runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("other", "done")).status);
@@ -217,6 +218,11 @@ describe.each([
     await admin.pause({ agent_name: "other" });
     const parent = await create(first.runtime, "parent", "");
     await clock.advance(KNOWN_MS);
+    return { first, admin, parent, clock, statusOf };
+  };
+
+  it("a paused sub-run waits, and so does its parent", async () => {
+    const { first, admin, parent, clock, statusOf } = await beginAbovePaused();
     expect(await statusOf(first, parent)).toBe("in-progress");
     await admin.resume({ agent_name: "other" });
     await clock.advance(KNOWN_MS);
@@ -253,13 +259,7 @@ describe.each([
   );
 
   it("a run that is paused after its sub-run does not go on when that is resumed, and ends", async () => {
-    const { start, clock, statusOf } = begin();
-    const first = start();
-    first.runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("other", "done")).status);
-    const admin = createAdmin(first.runtime);
-    await admin.pause({ agent_name: "other" });
-    const parent = await create(first.runtime, "parent", "");
-    await clock.advance(KNOWN_MS);
+    const { first, admin, parent, clock, statusOf } = await beginAbovePaused();
     await admin.pause({ agent_name: "parent" });
     await admin.resume({ agent_name: "other" });
     await clock.advance(20_000);
