@@ -35,7 +35,7 @@ const PATIENCE_MS = 5_000;
 
 /**
  * `cadenza pause`, `resume`, `cancel` and `retry`: executes no run. Pauses are written to the store. A cancel or a retry is
- * written as an act, which a process of the application executes, and is told of until it ends. Throws `CommandError` if
+ * written as an act, which a process of the application executes. The command reports it until it ends. Throws `CommandError` if
  * runs have refused, or the act has not been completed.
  */
 export async function operate(operation: Operation, address: string, options: OperateOptions): Promise<void> {

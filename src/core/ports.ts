@@ -603,7 +603,7 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /**
    * Tells the permits of a limit of steps that an owner has used and wants, and answers how many it was given in all. Permits
    * go to the owners that wait, one to each in turn, in the order in which they began to wait, while fewer than the `max` of
-   * the next one are held: used or given, and not given back. Those of owners whose lease has ended are free. An owner that the
+   * the next one are held: used or given, and not given back. The permits of owners whose lease has ended are free. An owner that the
    * store does not know holds what it has used and not given back.
    */
   permitSteps(owner: string, key: string, max: number, use: StepUse): MaybePromise<number>;
