@@ -28,6 +28,11 @@ const texts: string[] = new Array<string>(SLOTS).fill("");
 let lastMs = 0;
 let lastIso = "1970-01-01T00:00:00.000Z";
 
+/** Resolves after so many milliseconds. */
+export function waitFor(clock: Pick<Clock, "setTimeout">, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.setTimeout(resolve, ms));
+}
+
 /** A moment by both clocks of a process: each may stand still for a while, and the first may be set. */
 export interface Moment {
   readonly wall: number;

@@ -1,6 +1,7 @@
 import { inBackground } from "../core/background.ts";
 import type { RunKey } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
+import { waitFor } from "../core/time.ts";
 import { checkKeys, checkObject } from "../runtime/agent/check.ts";
 import { machineClock, silentLogger } from "../runtime/log/system.ts";
 import type { Waker } from "./recovery/options.ts";
@@ -92,7 +93,6 @@ export function natsWaker(options: NatsWakerOptions): Waker {
     });
     return making;
   };
-  const pause = (ms: number) => new Promise<void>((resolve) => clock.setTimeout(resolve, ms));
 
   const work = async (message: NatsMessage, look: (key: RunKey) => Promise<number | undefined>): Promise<void> => {
     let clear: () => void = ignore;
@@ -119,7 +119,7 @@ export function natsWaker(options: NatsWakerOptions): Waker {
       } catch {
         // The connection is restored by its client. Meanwhile the scans of the runtime find the runs.
       }
-      await pause(PAUSE_MS);
+      await waitFor(clock, PAUSE_MS);
     }
   };
 

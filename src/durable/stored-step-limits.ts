@@ -1,5 +1,6 @@
 import type { StepUse } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import { waitFor } from "../core/time.ts";
 import type { StepLimits } from "../runtime/log/step-limits.ts";
 import { FIRST_PAUSE_MS, nextPauseMs, pollMs } from "../runtime/log/store-failures.ts";
 import type { Lease } from "./recovery/lease.ts";
@@ -67,7 +68,7 @@ export class StoredStepLimits {
         if (this.#worker.isOver) throw error;
         logger.warn("The store failed to count a step that has a limit. It is tried again.", { limit, error });
       }
-      await new Promise<void>((resolve) => clock.setTimeout(resolve, pauseMs));
+      await waitFor(clock, pauseMs);
     }
   }
 

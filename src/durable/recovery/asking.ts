@@ -4,7 +4,7 @@ import { pauseKey } from "../../core/pauses.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun, StoreHint } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Moment } from "../../core/time.ts";
-import { momentOf, msSince } from "../../core/time.ts";
+import { momentOf, msSince, waitFor } from "../../core/time.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
 import type { Pauses } from "../../runtime/log/pauses.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
@@ -382,7 +382,7 @@ export class Asking {
     if (taken.length === 0) return FIRST_PAGE;
     const areLost = taken.some(isLost);
     const othersCome = store.watch !== undefined && areLost;
-    await (othersCome ? new Promise<void>((resolve) => clock.setTimeout(resolve, OTHERS_COME_MS)) : clock.turn());
+    await (othersCome ? waitFor(clock, OTHERS_COME_MS) : clock.turn());
     return areLost ? FIRST_PAGE : PAGE;
   }
 

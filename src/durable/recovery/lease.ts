@@ -3,7 +3,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { Moment } from "../../core/time.ts";
-import { momentOf, msSince } from "../../core/time.ts";
+import { momentOf, msSince, waitFor } from "../../core/time.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Worker } from "./worker.ts";
 
@@ -190,7 +190,7 @@ export class Lease {
       } catch (error) {
         this.#doubted.add(run);
         this.#worker.logger.error("The store failed to renew the lease.", { error });
-        await new Promise<void>((resolve) => this.#worker.clock.setTimeout(resolve, this.#worker.settings.leaseMs / 8));
+        await waitFor(this.#worker.clock, this.#worker.settings.leaseMs / 8);
       }
     }
     if (run.log.lost) await new Promise(ignore);

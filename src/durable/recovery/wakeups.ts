@@ -2,6 +2,7 @@ import { ASIDE_MS } from "../../core/pauses.ts";
 import type { RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
 import { isFinal } from "../../core/state.ts";
+import { waitFor } from "../../core/time.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../../runtime/log/store-failures.ts";
 import type { Waker } from "./options.ts";
 import { isPaused } from "./run-loader.ts";
@@ -65,7 +66,7 @@ export class Wakeups {
       } catch (error) {
         logger.error("The waker could not be started. It is tried again.", { error });
       }
-      await new Promise<void>((resolve) => clock.setTimeout(resolve, wait));
+      await waitFor(clock, wait);
     }
   }
 

@@ -1,6 +1,8 @@
 import { endOf, onceAborted } from "../../core/background.ts";
-import type { Clock, Logger, Rate, StepUse } from "../../core/ports.ts";
+import type { Logger, Rate, StepUse } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
+import { waitFor } from "../../core/time.ts";
+import type { StoreClock } from "./store-clock.ts";
 
 /** How many grants are asked for at once, at most. */
 const MAX_GRANTS = 100;
@@ -45,7 +47,7 @@ export class StepLimits {
   readonly #lines: ReadonlyMap<string, StepLine>;
   readonly #shared: Shared;
 
-  constructor(limits: Readonly<Record<string, StepLimit>>, counter: StepCounter, clock: Clock, logger: Logger) {
+  constructor(limits: Readonly<Record<string, StepLimit>>, counter: StepCounter, clock: StoreClock, logger: Logger) {
     const shared = { counter, clock, logger, isOver: false };
     this.#shared = shared;
     this.#lines = new Map(Object.entries(limits).map(([name, limit]) => [name, new StepLine(name, limit, shared)]));
@@ -61,8 +63,8 @@ export class StepLimits {
   }
 
   /**
-   * Waits until an attempt may begin. Rejects when the signal aborts, which has not aborted yet. Undefined: it is not to begin in this process, which
-   * closes; `mayLeave` says whether another one may begin it.
+   * Waits until an attempt may begin. Rejects when the signal aborts, which has not aborted yet. Undefined: the attempt is not
+   * to begin in this process, which closes. `mayLeave` says whether another process may begin it.
    */
   enter(name: string, signal: AbortSignal | undefined, mayLeave: () => boolean): Promise<Entered | undefined> {
     const line = this.#lines.get(name);
@@ -89,7 +91,7 @@ export class StepLimits {
 
 interface Shared {
   counter: StepCounter;
-  readonly clock: Clock;
+  readonly clock: StoreClock;
   readonly logger: Logger;
   isOver: boolean;
 }
@@ -230,9 +232,9 @@ class StepLine {
   async #grants({ count, perMs }: Rate, wanted: number): Promise<readonly Grant[]> {
     const { counter, clock } = this.#shared;
     const lateMs = Math.min(LATE * perMs, MAX_LATE_MS);
-    const askedAt = monotonic(clock);
+    const askedAt = clock.monotonic();
     const waits = await counter.grant(this.#name, { count, perMs: perMs + lateMs }, wanted);
-    const from = monotonic(clock);
+    const from = clock.monotonic();
     return waits.map((waitMs) => ({ from: from + waitMs, to: askedAt + waitMs + lateMs }));
   }
 
@@ -243,7 +245,7 @@ class StepLine {
     let grant = first;
     for (let late = 0; rate !== undefined && grant !== undefined; late++) {
       await sleepUntil(clock, grant.from);
-      if (late === MAX_LATE || monotonic(clock) <= grant.to) return;
+      if (late === MAX_LATE || clock.monotonic() <= grant.to) return;
       [grant] = await this.#grants(rate, 1);
     }
   }
@@ -270,12 +272,7 @@ class StepLine {
   }
 }
 
-function monotonic(clock: Clock): number {
-  return clock.monotonic?.() ?? clock.now();
-}
-
 /** Resolves at a time of the monotonic clock. Timers may fire a little early. */
-async function sleepUntil(clock: Clock, at: number): Promise<void> {
-  for (let left = at - monotonic(clock); left > 0; left = at - monotonic(clock))
-    await new Promise<void>((resolve) => clock.setTimeout(resolve, left));
+async function sleepUntil(clock: StoreClock, at: number): Promise<void> {
+  for (let left = at - clock.monotonic(); left > 0; left = at - clock.monotonic()) await waitFor(clock, left);
 }

@@ -11,6 +11,7 @@ import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
+import { waitFor } from "../../core/time.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
@@ -244,7 +245,7 @@ export async function cancelSurely(
       const message = `Run ${run_id} does not end yet: its sub-run ${key.run_id} could not be cancelled. The cancel is tried again.`;
       parent.refuse(new CadenzaError("store_failed", message, { run_id, cause: error }));
     }
-    await new Promise<void>((resolve) => clock.setTimeout(resolve, wait));
+    await waitFor(clock, wait);
   }
 }
 

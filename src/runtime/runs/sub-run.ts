@@ -11,6 +11,7 @@ import { ignore, isPromise } from "../../core/promises.ts";
 import { newsForParent } from "../../core/questions-above.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
+import { waitFor } from "../../core/time.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
@@ -201,7 +202,7 @@ export class SubRun {
   }
 
   #pause(): Promise<void> {
-    return new Promise((resolve) => this.#parent.shared.clock.setTimeout(resolve, RETRY_MS));
+    return waitFor(this.#parent.shared.clock, RETRY_MS);
   }
 
   /** Waits before the next search: until the sub-run has moved in another process, or has been found by another search. */
