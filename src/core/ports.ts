@@ -102,10 +102,14 @@ export interface Mismatch {
   readonly newer?: true;
 }
 
-/** A limit on executing runs, over all processes: of the runs with one key, at most `max` hold the slot at a time. */
+/** A limit on executing runs, over all processes, whatever agents they are of. It has `max`, `rate` or both. */
 export interface Slot {
+  /** The runs with one key share the limit. */
   readonly key: string;
-  readonly max: number;
+  /** How many runs hold it at a time, at least 1. Left out: any number. */
+  readonly max?: number | undefined;
+  /** How often it is given. Left out: at any time. */
+  readonly rate?: Rate | undefined;
 }
 
 /** At most `count` in any `perMs` milliseconds, by the store's clock: a sliding window, counted when it is given. */
@@ -195,8 +199,20 @@ export interface RunWrite {
   readonly session?: SessionChange | undefined;
   /** With the `ended` entry: what the run adds to the counters of its agent. */
   readonly counters?: Counters | undefined;
-  /** With the `created` entry: the limit over all processes that applies to the run. */
-  readonly slot?: Slot | undefined;
+  /**
+   * With the `created` entry: the limits over all processes that apply to the run, with distinct keys, in their order. The
+   * run needs permits of all of them at once, and holds none while it waits. A rate counts a run once: with the first
+   * permits that it gets. Left out: none.
+   */
+  readonly slots?: readonly Slot[] | undefined;
+  /**
+   * With the `created` entry: of the runs with one gate, few stand among the due ones and in lines at a time, so that a
+   * customer with many runs does not hold up one with few. The others wait behind the gate, in order. Left out: the run
+   * passes none.
+   */
+  readonly gate?: string | undefined;
+  /** With the `created` entry: a whole number from -10 to 10. Runs of a higher one go first. Left out: 0. */
+  readonly priority?: number | undefined;
   /**
    * A run of the same store to wake, such as the parent of a sub-run that ends. Without an owner, and unless it is
    * blocked, it is due from the store's now on, or stays due, also after writes that leave it so. With an owner, its head stays, since the owner writes it,

@@ -25,7 +25,10 @@ export class SlotJudge {
       if (slot === undefined || head.finished_at !== null || !head.holds_slot) continue;
       const counted = held.get(slot.key) ?? { holders: 0, max: 0 };
       // The limit is that of the run that gets a permit. The run that got its permit last has one of these.
-      held.set(slot.key, { holders: counted.holders + 1, max: Math.max(counted.max, slot.max) });
+      held.set(slot.key, {
+        holders: counted.holders + 1,
+        max: Math.max(counted.max, slot.max ?? Number.POSITIVE_INFINITY),
+      });
     }
     const beyond = [...held].filter(([, { holders, max }]) => holders > max);
     return beyond.map(([key, { holders, max }]) => `${holders} runs hold ${key}, which has ${max} permits`);

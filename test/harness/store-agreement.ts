@@ -126,7 +126,7 @@ const create = commands(
     const firstOf = isPlain && !PARENTS.includes(runId(n)) ? plainlyCreated : created;
     const first = firstOf(n, { ...own, ...(version !== null && { version }) });
     const { entries, ...rest } = writeOf(write, 1, moment);
-    const whole = { ...rest, entries: [first, ...entries], slot: slot ?? undefined };
+    const whole = { ...rest, entries: [first, ...entries], slots: slot ? [slot] : undefined };
     return store.create(runKey(n, tenant), whole, idempotencyKey);
   },
 );
@@ -406,7 +406,7 @@ function watched(memory: MemoryStore, judge: SlotJudge): Store {
   return withMembers<Store>(memory, {
     create(key, write, idempotencyKey) {
       const answer = memory.create(key, write, idempotencyKey);
-      if (answer === undefined) judge.onCreated(key, write.slot);
+      if (answer === undefined) judge.onCreated(key, write.slots?.[0]);
       return answer;
     },
   });

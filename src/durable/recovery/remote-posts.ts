@@ -38,14 +38,14 @@ export class RemotePosts {
     const [created] = log;
     const { status } = foldEntries(key.run_id, log);
     const due_at = created.start_at ?? null;
-    const slot = isCountedByStore(concurrency)
-      ? slotOf(created.agent_name, concurrency, key.tenant, created.session_id)
+    const slots = isCountedByStore(concurrency)
+      ? [slotOf(created.agent_name, concurrency, key.tenant, created.session_id)]
       : undefined;
-    const holds_slot = slot !== undefined && concurrency?.whenFull === "reject" && due_at === null;
+    const holds_slot = slots !== undefined && concurrency?.whenFull === "reject" && due_at === null;
     const head: RunHead = { ...unowned, status, due_at, holds_slot };
     // The run wakes itself: "at once" is a time by the store's clock.
     const wake = due_at === null ? key : undefined;
-    const write = { entries: log, head, session, wake, slot };
+    const write = { entries: log, head, session, wake, slots };
     let conflict: StoreConflict | undefined;
     try {
       conflict = await this.#store.create(key, write, idempotencyKey ?? null);

@@ -73,7 +73,12 @@ export function slotKeyOf(
 /**
  * The slot of a run. A session has an id, so that no session has the slot of a tenant. `waitingLine` reads the key.
  */
-export function slotOf(agentName: string, { max, per }: ConcurrencyOptions, tenant: string, sessionId: string): Slot {
+export function slotOf(
+  agentName: string,
+  { max, per }: ConcurrencyOptions,
+  tenant: string,
+  sessionId: string,
+): Slot & { readonly max: number } {
   if (per !== "session" && per !== "tenant") return { key: agentName, max };
   return { key: `${agentName}/${per === "session" ? sessionId : ""}/${tenant}`, max };
 }

@@ -5,6 +5,7 @@ import type {
   RunKey,
   RunWrite,
   SessionKey,
+  Slot,
   Store,
   StoreConflict,
   TakeRequest,
@@ -130,13 +131,16 @@ interface RunChanges extends Partial<RunWrite> {
   readonly created?: Partial<CreatedEntry>;
   /** Whether the run is not durable. */
   readonly isPlain?: boolean;
+  /** The only slot of the run. */
+  readonly slot?: Slot | undefined;
 }
 
 /** Creates the n-th run. */
 export async function tryCreate(store: Store, n: number, changes: RunChanges = {}): Promise<StoreConflict | undefined> {
-  const { tenant = TENANT, idempotencyKey = null, created: first = {}, isPlain = false, ...rest } = changes;
+  const { tenant = TENANT, idempotencyKey = null, created: first = {}, isPlain = false, slot, ...rest } = changes;
   const entry = isPlain ? plainlyCreated(n, first) : created(n, first);
-  return store.create(runKey(n, tenant), write([entry], rest), idempotencyKey);
+  const slots = slot && { slots: [slot] };
+  return store.create(runKey(n, tenant), write([entry], { ...slots, ...rest }), idempotencyKey);
 }
 
 /** Creates the n-th run, and fails if it is refused. */

@@ -104,6 +104,7 @@ export interface RunExtras {
 
 /** The slot of a run, and how the run stands to it. */
 export interface OwnSlot extends Slot {
+  readonly max: number;
   /** Whether it may be taken without a permit. */
   isForLook: boolean;
   /** The line in which it waits for a permit. */
@@ -145,7 +146,7 @@ export class MemoryRun implements Link<MemoryRun> {
     this.key = key;
     this.order = order;
     this.entries = write.entries.slice();
-    const { slot = null } = write;
+    const slot = write.slots?.[0] ?? null;
     this.extras = slot === null && idempotencyKey === null ? null : extrasWith(slot, idempotencyKey);
     this.head = write.head;
   }
@@ -234,7 +235,7 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
 function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
   const own = slot && {
     key: slot.key,
-    max: slot.max,
+    max: slot.max ?? Number.POSITIVE_INFINITY,
     isForLook: false,
     line: null,
     rank: null,

@@ -54,12 +54,13 @@ export function createRun(
 ): StoreConflict | undefined {
   const [created] = write.entries;
   if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
-  const { slot, head } = write;
+  const { slots, head } = write;
+  const slot = slots?.[0];
   const tenant = toText(key.tenant);
   const runId = toText(key.run_id);
   const used = toTextOrNull(idempotencyKey);
   if (isForeign(connection, key.tenant, write.session)) return { conflict: "foreign" };
-  const asking = slot && { key: toText(slot.key), max: countable(slot.max) };
+  const asking = slot && { key: toText(slot.key), max: countable(slot.max ?? Number.POSITIVE_INFINITY) };
   if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, asking))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
   const isOwned = head.owner !== null && head.finished_at === null;

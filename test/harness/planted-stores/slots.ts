@@ -20,7 +20,7 @@ const forALook = "take: a run that was posted to with `look` is taken although i
 /** Faults in slots. */
 export const slotsFaults: readonly BrokenStore[] = [
   withSlot("no slot is ever full", tooMany, () => undefined),
-  withSlot("a slot has a permit too many", tooMany, (slot) => ({ ...slot, max: slot.max + 1 })),
+  withSlot("a slot has a permit too many", tooMany, (slot) => ({ ...slot, max: (slot.max ?? 0) + 1 })),
   withSlot("only runs that begin at once need a permit", tooMany, (slot, { holds_slot }) =>
     holds_slot ? slot : undefined,
   ),
@@ -30,7 +30,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         const answer = super.create(key, write, idempotencyKey);
-        return answer === undefined || write.slot === undefined ? answer : { conflict: "full" };
+        return answer === undefined || write.slots === undefined ? answer : { conflict: "full" };
       }
     },
   ),
@@ -40,8 +40,8 @@ export const slotsFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       #given = 0;
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
-        if (write.slot !== undefined && write.head.holds_slot && ++this.#given > write.slot.max)
-          return { conflict: "full" };
+        const [slot] = write.slots ?? [];
+        if (slot?.max !== undefined && write.head.holds_slot && ++this.#given > slot.max) return { conflict: "full" };
         return super.create(key, write, idempotencyKey);
       }
     },
@@ -80,11 +80,11 @@ export const slotsFaults: readonly BrokenStore[] = [
       // @ts-expect-error The memory store answers at once, this one later.
       override async create(
         key: RunKey,
-        { slot, ...write }: RunWrite,
+        { slots, ...write }: RunWrite,
         idempotencyKey: string | null,
       ): Promise<Conflict> {
-        if (slot === undefined || this.#written >= slot.max)
-          return super.create(key, { ...write, slot }, idempotencyKey);
+        const max = slots?.[0]?.max;
+        if (max === undefined || this.#written >= max) return super.create(key, { ...write, slots }, idempotencyKey);
         await inNextTurn();
         this.#written += 1;
         return super.create(key, write, idempotencyKey);
@@ -159,9 +159,9 @@ export const slotsFaults: readonly BrokenStore[] = [
     "slots: a write that gives a permit back and needs one again holds one",
     class extends MemoryStore {
       #isFree = false;
-      override create(key: RunKey, { slot, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
-        const used = slot && { ...slot, key: this.#isFree ? "another" : slot.key };
-        return super.create(key, { ...write, slot: used }, idempotencyKey);
+      override create(key: RunKey, { slots, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
+        const used = slots?.map((slot) => ({ ...slot, key: this.#isFree ? "another" : slot.key }));
+        return super.create(key, { ...write, slots: used }, idempotencyKey);
       }
       override append(key: RunKey, expected: Expected, write: RunWrite): Written {
         this.#isFree ||= !write.head.holds_slot && super.find(key)?.head.holds_slot === true;
@@ -389,8 +389,9 @@ function withSlot(
     fault,
     caughtBy,
     class extends MemoryStore {
-      override create(key: RunKey, { slot, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
-        return super.create(key, { ...write, slot: slot && twist(slot, write.head) }, idempotencyKey);
+      override create(key: RunKey, { slots, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
+        const twisted = slots?.flatMap((slot) => twist(slot, write.head) ?? []);
+        return super.create(key, { ...write, slots: twisted }, idempotencyKey);
       }
     },
   );
