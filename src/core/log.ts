@@ -6,6 +6,7 @@ import type { AwaitResume } from "../protocol/run.ts";
 import type { CopySource, EmissionSource } from "./emission-source.ts";
 import type { CadenzaErrorCode, Issue } from "./errors.ts";
 import type { StepFailure } from "./failure.ts";
+import type { Queued } from "./slots.ts";
 
 /**
  * The vocabulary of a run's log. A run is an append-only list of these entries, and everything that can be
@@ -71,6 +72,8 @@ export interface CreatedEntry {
   readonly carrier?: Carrier;
   /** The labels by which the run is found, if it has any. They never change. */
   readonly labels?: Labels;
+  /** How the run is queued, where its agent or its creator said so. */
+  readonly queue?: Queued;
   /** The run and the operation that started this one, if it is a sub-run. */
   readonly parent?: ParentRun;
   /** The run that this one is a fork of, if it is one. */

@@ -7,6 +7,7 @@ import type { CreatedEntry, Entry } from "./log.ts";
 import type { Pause, PausedRuns } from "./pauses.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
+import type { Rate, Slot } from "./slots.ts";
 import type { Counters } from "./statistics.ts";
 import type { Surveys } from "./survey.ts";
 
@@ -102,23 +103,6 @@ export interface Mismatch {
   readonly newer?: true;
 }
 
-/** A limit on executing runs, over all processes, whatever agents they are of. It has `max`, `rate` or both. */
-export interface Slot {
-  /** The runs with one key share the limit. */
-  readonly key: string;
-  /** How many runs hold it at a time, at least 1. Left out: any number. */
-  readonly max?: number | undefined;
-  /** How often it is given. Left out: at any time. */
-  readonly rate?: Rate | undefined;
-}
-
-/** At most `count` in any `perMs` milliseconds, by the store's clock: a sliding window, counted when it is given. */
-export interface Rate {
-  /** At least 1. */
-  readonly count: number;
-  readonly perMs: number;
-}
-
 /**
  * What a process has had of the permits of a limit of steps since it began, and wants. The numbers are totals: a call that
  * is repeated changes nothing more.
@@ -207,7 +191,8 @@ export interface RunWrite {
   readonly slots?: readonly Slot[] | undefined;
   /**
    * With the `created` entry: of the runs with one gate, few stand among the due ones and in lines at a time, so that a
-   * customer with many runs does not hold up one with few. The others wait behind the gate, in order. Left out: the run
+   * customer with many runs does not hold up one with few. The others wait behind the gate, in order, and each `take` that
+   * gives some of them lets others through. All runs of a gate have the same agent, version and priority. Left out: the run
    * passes none.
    */
   readonly gate?: string | undefined;
@@ -530,8 +515,9 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * expired or never existed. A run that needs a permit of its slot waits for it from the time at which it is due, or at
    * which a `take` meets it, and a permit goes to the run that has waited longest: with the write that frees it, or asks
    * for it. The run then holds its slot, and is given like others. One that is looked at in between keeps its place. A run
-   * of a dead owner that has to wait has no owner from then on. The order: lowest `due_at` first (null is lowest), then
-   * oldest first. Each taken run has the new owner, a higher epoch, `due_at` now, `blocked` null and holds its slot, unless
+   * of a dead owner that has to wait has no owner from then on. The order: highest priority first, then lowest `due_at`
+   * (null is lowest; a run with a gate is due from the time at which it was let through, or got its permits), then oldest
+   * first. Each taken run has the new owner, a higher epoch, `due_at` now, `blocked` null and holds its slot, unless
    * it was posted to with `look`, or is one of a dead owner that is only taken to end it: one that is `cancelling`, or not durable.
    * Such a run leaves the line of its slot. `takeovers` is raised if it had an owner. The inbox of an owner that is dead goes to the
    * end of the log. All in one
@@ -581,8 +567,12 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   lines(query: LinesQuery): MaybePromise<
     readonly {
       readonly key: string;
-      /** How many runs may hold the slot at a time, as the first in line has it. */
-      readonly max: number;
+      /** How many runs may hold the slot at a time, as the first in line has it. Left out: any number. */
+      readonly max?: number | undefined;
+      /** How often it is given, as the first in line has it. Left out: at any time. */
+      readonly rate?: { readonly count: number; readonly perMs: number } | undefined;
+      /** When the rate gives the next permit, in milliseconds since the epoch, if it gives none now. */
+      readonly next_at?: number | undefined;
       /** How many hold it. */
       readonly held: number;
       /** How many wait, at least one, counted up to 1,001. */

@@ -188,17 +188,19 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
           <h2>Waiting for slots</h2>
           <div class="wide">
             <table>
-              <Heads names={["Agent", "Tenant", "Session", "Held", "Waiting", "Next due since", "Next run"]} />
+              <Heads names={["Agent", "Limit", "Tenant", "Session", "Held", "Waiting", "Next due since", "Next run"]} />
               <tbody>
-                {lines.map(({ agent_name, tenant, session_id, max, held, waiting, since, next }) => (
-                  <tr key={`${agent_name} ${tenant} ${session_id}`}>
+                {lines.map(({ agent_name, limit, tenant, session_id, max, rate, held, waiting, since, next }) => (
+                  <tr key={`${agent_name} ${limit?.name} ${limit?.key} ${tenant} ${session_id}`}>
                     <th scope="row">
                       <a href={hrefTo(["runs"], { agent: agent_name })}>{agent_name}</a>
                     </th>
+                    <td>{limit !== null && [limit.name, limit.key].filter(Boolean).join(": ")}</td>
                     <td>{tenant}</td>
                     <td title={session_id ?? undefined}>{session_id?.slice(0, 8)}</td>
                     <td>
-                      {held} of {max}
+                      {max === null ? "" : `${held} of ${max}`}
+                      {rate !== null && ` ${rate.count} in ${duration(rate.per_ms)}`}
                     </td>
                     <td>{shown(waiting)}</td>
                     <td>

@@ -163,8 +163,11 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
         const options = { durable: true, version: "1", concurrency: { max: 1, per } } as const;
         runtime.register(`by-${per}`, options, (_input, { step }) => step("work", () => ended));
       }
+      const limits = [{ name: "few", key: ({ tenant }: { tenant: string }) => `of ${tenant}`, max: 1 }];
+      const limited = { durable: true, version: "1", limits } as const;
+      runtime.register("by-limit", limited, (_input, { step }) => step("work", () => ended));
       const made: Record<string, string[]> = {};
-      for (const agent_name of ["by-agent", "by-tenant", "by-session"]) {
+      for (const agent_name of ["by-agent", "by-tenant", "by-session", "by-limit"]) {
         made[agent_name] = [];
         for (let n = 0; n < 3; n++) {
           const scope = runtime.scope({ tenant: n === 1 || agent_name !== "by-agent" ? "acme" : "" });
@@ -176,25 +179,37 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       const waits = async (): Promise<number> =>
         (await admin.lines()).items.reduce((sum, { waiting }) => sum + waiting, 0);
       // In small steps: on a slow database a lease must not end meanwhile.
-      while ((await waits()) < 6) await clock.advance(20);
+      while ((await waits()) < 8) await clock.advance(20);
       const { items, next } = await admin.lines();
-      const shared = { max: 1, held: 1, waiting: 2, since: expect.stringMatching(/^\d{4}-.*Z$/) };
+      const shared = {
+        max: 1,
+        rate: null,
+        next_at: null,
+        held: 1,
+        waiting: 2,
+        since: expect.stringMatching(/^\d{4}-.*Z$/),
+      };
       const nextOf = (agent: string) => ({ tenant: "acme", run_id: made[agent]?.[1], version: "1" });
+      const ofAll = { tenant: null, session_id: null, ...shared };
       expect(items).toEqual([
-        { agent_name: "by-agent", per: "agent", tenant: null, session_id: null, ...shared, next: nextOf("by-agent") },
         {
-          ...{ agent_name: "by-session", per: "session", tenant: "acme", session_id, ...shared },
+          ...{ agent_name: "by-limit", per: "limit", limit: { name: "few", key: "of acme" }, ...ofAll },
+          next: nextOf("by-limit"),
+        },
+        { agent_name: "by-agent", per: "agent", limit: null, ...ofAll, next: nextOf("by-agent") },
+        {
+          ...{ agent_name: "by-session", per: "session", limit: null, tenant: "acme", session_id, ...shared },
           next: nextOf("by-session"),
         },
         {
-          ...{ agent_name: "by-tenant", per: "tenant", tenant: "acme", session_id: null, ...shared },
+          ...{ agent_name: "by-tenant", per: "tenant", limit: null, tenant: "acme", session_id: null, ...shared },
           next: nextOf("by-tenant"),
         },
       ]);
       expect(next).toBe(null);
       expect((await runtime.stats()).lines).toEqual(items);
-      const page = await admin.lines({ limit: 2 });
-      const last = await admin.lines({ limit: 2, cursor: page.next ?? undefined });
+      const page = await admin.lines({ limit: 3 });
+      const last = await admin.lines({ limit: 3, cursor: page.next ?? undefined });
       expect([...page.items, ...last.items]).toEqual(items);
       expect(last.next).toBe(null);
 

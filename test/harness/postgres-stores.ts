@@ -96,6 +96,8 @@ async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
     "step_grants",
     "step_permits",
     "inbox",
+    "priorities",
+    "grants",
     "counters",
     "feed",
     "feed_events",

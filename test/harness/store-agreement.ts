@@ -28,9 +28,9 @@ import {
   waiting,
 } from "../../src/stores/contract/samples.ts";
 import type { AgentVersion, FeedOptions, MaybePromise, WatchedEvent } from "./internals.ts";
-import { sameJson } from "./internals.ts";
+import { MOST_THROUGH, sameJson } from "./internals.ts";
 import { withMembers } from "./port-proxy.ts";
-import { forgotten, SlotJudge } from "./slot-judge.ts";
+import { forgotten, SlotJudge, unservedLines } from "./slot-judge.ts";
 
 const TENANTS = ["", "acme"];
 const SESSIONS = [sessionId(1), sessionId(2), runId(1)];
@@ -48,6 +48,17 @@ const STATUSES = [
   [],
 ] as const;
 const SLOTS = ["slot-1", "slot-2"];
+/** Each of these has one rate: the judge counts what it gives. */
+const RATES = [
+  { key: "rate-1", rate: { count: 2, perMs: 5 } },
+  { key: "rate-2", rate: { count: 1, perMs: 20 } },
+] as const;
+const GATES = ["a", "b"] as const;
+const PRIORITIES = [0, 0, 0, 0, 1, -1, 10];
+/** Runs beside the others, of one gate. The last of them are behind it. */
+const CROWD = MOST_THROUGH + 6;
+/** Where their numbers begin, by the gate. */
+const CROWDS = { a: 1_000, b: 2_000 };
 const EVENTS: readonly (readonly WatchedEvent[])[] = [
   [{ type: "run.awaiting", await_id: "ask#1", of: null }],
   [{ type: "question.settled", await_id: "ask#1", how: "answer", of: null }, { type: "run.completed" }],
@@ -55,6 +66,9 @@ const EVENTS: readonly (readonly WatchedEvent[])[] = [
 /** The agreement is about what is kept: a store in memory deletes old events sooner than others. */
 const FEED = { keepMs: Number.POSITIVE_INFINITY };
 const OWNERS = ["owner-1", "owner-2", "owner-3"];
+const everyAgent = AGENTS.flatMap((agent_name) => VERSIONS.map((version) => ({ agent_name, version })));
+/** More runs than a script makes. */
+const ALL = 1_000;
 const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
 
 /** The time that is given to a store, which only increases, and the time of its own clock. */
@@ -72,7 +86,32 @@ interface Command {
 }
 
 const tenant = fc.constantFrom(...TENANTS);
-const n = fc.nat(4);
+const few = fc.nat(4);
+/** Mostly one of few runs, and some of a crowd. */
+const n = fc.oneof(
+  { arbitrary: few, weight: 12 },
+  fc.constantFrom(...[0, 30, 60, 64, 65, 69].map((at) => CROWDS.a + at)),
+);
+/** A limit of the runs of one gate. Two gates with one line may be opened in any order. */
+const slotOfGate = fc.option(
+  fc.record({
+    max: fc.integer({ min: 1, max: 2 }),
+    rate: fc.constantFrom(undefined, undefined, { count: 3, perMs: 5 }),
+  }),
+);
+/** Limits with and without rates, in the order of their keys. */
+const slotsOf = fc.oneof(
+  fc.constant(undefined),
+  fc.tuple(fc.record({ key: fc.constantFrom(...SLOTS), max: fc.integer({ min: 1, max: 2 }) })),
+  fc
+    .tuple(
+      ...RATES.map((rated) =>
+        fc.option(fc.record({ max: fc.constantFrom(undefined, 1) }).map((own) => ({ ...rated, ...own }))),
+      ),
+      ...SLOTS.map((key) => fc.option(fc.record({ key: fc.constant(key), max: fc.integer({ min: 1, max: 2 }) }))),
+    )
+    .map((limits) => limits.filter((limit) => limit !== null)),
+);
 const owner = fc.constantFrom(...OWNERS);
 /** By how much the position of a write is wrong: mostly it is right. */
 const off = fc.constantFrom(0, 0, 0, 0, 0, 0, 1, -1);
@@ -107,7 +146,9 @@ const create = commands(
     n,
     agent_name: fc.constantFrom(...AGENTS),
     version: fc.constantFrom(...VERSIONS),
-    slot: fc.option(fc.record({ key: fc.constantFrom(...SLOTS), max: fc.integer({ min: 1, max: 2 }) })),
+    slots: slotsOf,
+    priority: fc.constantFrom(...PRIORITIES),
+    gated: fc.option(fc.record({ gate: fc.constantFrom(...GATES), slot: slotOfGate }), { freq: 2 }),
     session_id: fc.option(fc.constantFrom(...SESSIONS)),
     idempotencyKey: fc.constantFrom(null, null, ...KEYS),
     parent: fc.constantFrom(undefined, ...PARENTS),
@@ -118,7 +159,21 @@ const create = commands(
   (
     store,
     moment,
-    { tenant, n, agent_name, version, slot, session_id, idempotencyKey, parent, labels, isPlain, write },
+    {
+      tenant,
+      n,
+      agent_name,
+      version,
+      slots,
+      priority,
+      gated,
+      session_id,
+      idempotencyKey,
+      parent,
+      labels,
+      isPlain,
+      write,
+    },
   ) => {
     const subRun = parent === undefined ? {} : { parent: { run_id: parent, key: "run:echo#1", depth: 1 } };
     const own = { agent_name, session_id: session_id ?? runId(n), at: moment.at, ...subRun, ...(labels && { labels }) };
@@ -126,8 +181,49 @@ const create = commands(
     const firstOf = isPlain && !PARENTS.includes(runId(n)) ? plainlyCreated : created;
     const first = firstOf(n, { ...own, ...(version !== null && { version }) });
     const { entries, ...rest } = writeOf(write, 1, moment);
-    const whole = { ...rest, entries: [first, ...entries], slots: slot ? [slot] : undefined };
+    const limits = gated === null ? slots : gated.slot && [{ key: `crowd-${gated.gate}`, ...gated.slot }];
+    const gate = gated === null ? undefined : gateOf(gated.gate, agent_name, version, priority);
+    const whole = { ...rest, entries: [first, ...entries], slots: limits ?? undefined, priority, gate };
     return store.create(runKey(n, tenant), whole, idempotencyKey);
+  },
+);
+
+/** The runs of one gate are of one agent, version and priority. */
+function gateOf(gate: (typeof GATES)[number], ...of: readonly (string | number | null)[]): string {
+  return `~${JSON.stringify([...of, gate])}`;
+}
+
+/** Creates many runs of one gate. */
+const crowd = commands(
+  "crowd",
+  fc.record({ tenant, gate: fc.constantFrom(...GATES), priority: fc.constantFrom(0, 0, 1), slot: slotOfGate }),
+  async (store, { at, now }, { tenant, gate, priority, slot }) => {
+    const slots = slot ? [{ key: `crowd-${gate}`, ...slot }] : undefined;
+    const due = head({ status: "created", owner: null, due_at: now });
+    const answers: unknown[] = [];
+    for (let one = CROWDS[gate]; one < CROWDS[gate] + CROWD; one++) {
+      const write = { entries: [created(one, { at })], head: due, slots, priority };
+      answers.push(
+        await store.create(runKey(one, tenant), { ...write, gate: gateOf(gate, "echo", null, priority) }, null),
+      );
+    }
+    return answers;
+  },
+);
+
+/** Ends the first of many runs. Then all that are due are taken: when a store looks at other gates is its own affair. */
+const cull = commands(
+  "cull",
+  fc.record({ tenant, gate: fc.constantFrom(...GATES), count: fc.constantFrom(1, 31, 33, MOST_THROUGH), owner }),
+  async (store, { at }, { tenant, gate, count, owner }) => {
+    for (let one = CROWDS[gate]; one < CROWDS[gate] + count; one++) {
+      const run = await store.find(runKey(one, tenant));
+      if (run === undefined || run.head.finished_at !== null) continue;
+      const { head: before, position } = run;
+      const end = { entries: [], head: over(at, { epoch: before.epoch + 1 }), takes: "all" } as const;
+      await store.append(run.key, { epoch: before.epoch, position, wakes: 99 }, end);
+    }
+    return store.take({ owner, agents: everyAgent, limit: 1_000 });
   },
 );
 
@@ -333,6 +429,8 @@ const survey = commands(
 
 const command = fc.oneof(
   { arbitrary: create, weight: 7 },
+  { arbitrary: crowd, weight: 1 },
+  { arbitrary: cull, weight: 1 },
   { arbitrary: append, weight: 8 },
   { arbitrary: post, weight: 3 },
   { arbitrary: claim, weight: 3 },
@@ -381,18 +479,19 @@ export async function expectAgreement(
       const { store } = compared;
       const memory = new MemoryStore({ clock, feed: FEED });
       const judge = new SlotJudge();
-      const judged = watched(memory, judge);
+      const judged = watched(memory, judge, clock);
       try {
         for (const [at, step] of script.entries()) {
           const moment = { at, now: clock.now() };
           agree(await step.run(store, moment), await step.run(judged, moment));
           agree(await everything(store), await everything(memory));
-          expect(judge.complaints(runsOf(memory))).toEqual([]);
+          expect(judge.complaints(runsOf(memory), moment.now)).toEqual([]);
+          expect(unservedLines(memory.lines({ limit: 99 }))).toEqual([]);
           expect((await compared.complaints?.()) ?? []).toEqual([]);
           clock.set(moment.now + step.passes);
         }
         clock.set(AFTER_ALL);
-        for (const one of [store, memory]) expect(await forgottenBy(one)).toEqual([]);
+        for (const one of [store, memory]) expect(await forgottenBy(one, clock)).toEqual([]);
       } finally {
         await compared.close();
       }
@@ -402,28 +501,35 @@ export async function expectAgreement(
 }
 
 /** The store, of which a judge is told the slots of the runs. */
-function watched(memory: MemoryStore, judge: SlotJudge): Store {
+function watched(memory: MemoryStore, judge: SlotJudge, clock: CheckClock): Store {
   return withMembers<Store>(memory, {
     create(key, write, idempotencyKey) {
       const answer = memory.create(key, write, idempotencyKey);
-      if (answer === undefined) judge.onCreated(key, write.slots?.[0]);
+      if (answer === undefined) judge.onCreated(key, write.slots);
       return answer;
+    },
+    prune(retention) {
+      judge.onPruned(clock.now());
+      return memory.prune(retention);
     },
   });
 }
 
 function runsOf(memory: MemoryStore): readonly StoredRun[] {
-  return TENANTS.flatMap((tenant) => memory.list({ tenant, limit: 100, offset: 0 }));
+  return TENANTS.flatMap((tenant) => memory.list({ tenant, limit: ALL, offset: 0 }));
 }
 
-async function forgottenBy(store: Store): Promise<readonly string[]> {
-  const agents = AGENTS.flatMap((agent_name) => VERSIONS.map((version) => ({ agent_name, version })));
-  await store.renew(LAST_OWNER, 1_000);
+async function forgottenBy(store: Store, clock: CheckClock): Promise<readonly string[]> {
   const live = async () => {
-    const lists = await Promise.all(TENANTS.map((tenant) => store.list({ tenant, limit: 100, offset: 0 })));
+    const lists = await Promise.all(TENANTS.map((tenant) => store.list({ tenant, limit: ALL, offset: 0 })));
     return lists.flat().filter(({ head }) => head.finished_at === null);
   };
-  return forgotten(store, live, () => store.take({ owner: LAST_OWNER, agents, limit: 2 }));
+  return forgotten(store, live, async () => {
+    // The rates give again.
+    clock.set(clock.now() + 100);
+    await store.renew(LAST_OWNER, 1_000);
+    return store.take({ owner: LAST_OWNER, agents: everyAgent, limit: 9 });
+  });
 }
 
 /** A command for each plan; a script that fails is printed as names and plans. */
@@ -476,7 +582,7 @@ function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite 
 
 async function everything(store: Store): Promise<unknown> {
   const of = async (tenant: string) => ({
-    runs: await store.list({ tenant, limit: 100, offset: 0 }),
+    runs: await store.list({ tenant, limit: ALL, offset: 0 }),
     sessions: await Promise.all(SESSIONS.map((session_id) => store.session({ tenant, session_id }))),
     heads: await Promise.all(SESSIONS.map((session_id) => store.sessionHead({ tenant, session_id }))),
     keys: await Promise.all(KEYS.map((key) => store.findByIdempotencyKey(tenant, key))),

@@ -4,12 +4,15 @@ import { creatorsFaults } from "../harness/planted-stores/creators.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";
 import { feedFaults, ownFeed } from "../harness/planted-stores/feed.ts";
+import { gatesFaults } from "../harness/planted-stores/gates.ts";
 import { inboxFaults } from "../harness/planted-stores/inbox.ts";
+import { limitsFaults } from "../harness/planted-stores/limits.ts";
 import { linesFaults } from "../harness/planted-stores/lines.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { pausesFaults } from "../harness/planted-stores/pauses.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
+import { prioritiesFaults } from "../harness/planted-stores/priorities.ts";
 import { pruneFaults } from "../harness/planted-stores/prune.ts";
 import { readsFaults } from "../harness/planted-stores/reads.ts";
 import { sessionsFaults } from "../harness/planted-stores/sessions.ts";
@@ -31,6 +34,9 @@ const brokenStores = [
   ...takeFaults,
   ...slotsFaults,
   ...linesFaults,
+  ...limitsFaults,
+  ...prioritiesFaults,
+  ...gatesFaults,
   ...pausesFaults,
   ...stepLimitsFaults,
   ...workFaults,

@@ -17,7 +17,7 @@ import { lostError } from "../../runtime/log/refusals.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { Attempt, Outcome, ResidenceEvent, WritePlan } from "../../runtime/log/run-write.ts";
-import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
+import { isCountedByStore, placeOf, slotsOf } from "../../runtime/runs/admission.ts";
 import { tellAboveLater } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Followed } from "./follower.ts";
@@ -63,7 +63,15 @@ export class LeasedResidence implements Residence, Followed {
       wake: this.#wakeFor(entries, head),
       leavesInbox: head.blocked === null ? undefined : true,
       asks: rules.asks,
+      place: before === undefined && this.store.persistent ? this.#place() : undefined,
     };
+  }
+
+  /** Most runs have none. */
+  #place(): WritePlan["place"] {
+    const { log, agent } = this.run;
+    const place = placeOf(agent, log.key.tenant, createdEntry(log.state));
+    return place.gate === undefined && place.priority === undefined ? undefined : place;
   }
 
   #wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
@@ -88,20 +96,20 @@ export class LeasedResidence implements Residence, Followed {
     this.#settleLine();
     if (before?.holds_slot === true && !write.head.holds_slot) {
       this.#owner.worker.onSlotFree();
-      this.#owner.line.look(this.#slotKey);
+      for (const key of this.#slotKeys) this.#owner.line.look(key);
     }
     tellAboveLater(this.run, write.entries, this.#owner.postAbove);
     this.#onReaders();
   }
 
-  /** The key of the slot of the run, which has one. */
-  get #slotKey(): string {
+  /** The keys of the slots of the run. */
+  get #slotKeys(): readonly string[] {
     const { log, agent } = this.run;
-    return slotKeyOf(agent, log.key.tenant, createdEntry(log.state)) ?? "";
+    return slotsOf(agent, log.key.tenant, createdEntry(log.state)).map(({ key }) => key);
   }
 
   #settleLine(): void {
-    if (this.residency.head.waitsForSlot === "in line") this.#owner.line.add(this.#slotKey, this);
+    if (this.residency.head.waitsForSlot === "in line") this.#owner.line.add(this.#slotKeys, this);
     else this.#owner.line.remove(this);
   }
 
@@ -262,9 +270,9 @@ export class LeasedResidence implements Residence, Followed {
   // The execution.
 
   slot(): RunSlot | undefined {
-    const { concurrency } = this.run.agent.options;
-    const isCounted = this.store.persistent && isCountedByStore(concurrency);
-    return isCounted ? new SharedSlot(this.log, this.residency.head, concurrency.per) : undefined;
+    const { options } = this.run.agent;
+    const isCounted = this.store.persistent && isCountedByStore(options);
+    return isCounted ? new SharedSlot(this.log, this.residency.head, options.concurrency?.per) : undefined;
   }
 
   journal(agent: JournaledAgent): Journal | undefined {

@@ -16,8 +16,8 @@ export class OwnedLine {
   readonly #worker: Worker;
   /** By the keys of the slots. */
   readonly #lines = new Map<string, Line>();
-  /** The key of each run that waits. */
-  readonly #keys = new Map<Residence, string>();
+  /** The keys of the slots of each run that waits. It stands in one line of them, which one is not known here. */
+  readonly #keys = new Map<Residence, readonly string[]>();
   /** Stops the timer of the next look. Undefined: no run waits. */
   #clearTimer: (() => void) | undefined;
 
@@ -26,28 +26,32 @@ export class OwnedLine {
   }
 
   /** A run joins a line. The permit may have been free by then. */
-  add(key: string, run: Residence): void {
+  add(keys: readonly string[], run: Residence): void {
     if (this.#keys.has(run)) return;
-    this.#keys.set(run, key);
-    let line = this.#lines.get(key);
-    if (line === undefined) {
-      const runs = new Set<Residence>();
-      line = { runs, turn: runs.values() };
-      this.#lines.set(key, line);
+    this.#keys.set(run, keys);
+    for (const key of keys) {
+      let line = this.#lines.get(key);
+      if (line === undefined) {
+        const runs = new Set<Residence>();
+        line = { runs, turn: runs.values() };
+        this.#lines.set(key, line);
+      }
+      line.runs.add(run);
     }
-    line.runs.add(run);
-    this.#askFor(key, run);
+    this.#askFor(run);
     this.#clearTimer ??= this.#lookLater();
   }
 
   /** Most runs wait for no slot: nothing is done for them. */
   remove(run: Residence): void {
-    const key = this.#keys.get(run);
-    if (key === undefined) return;
+    const keys = this.#keys.get(run);
+    if (keys === undefined) return;
     this.#keys.delete(run);
-    const line = this.#lines.get(key);
-    line?.runs.delete(run);
-    if (line?.runs.size === 0) this.#lines.delete(key);
+    for (const key of keys) {
+      const line = this.#lines.get(key);
+      line?.runs.delete(run);
+      if (line?.runs.size === 0) this.#lines.delete(key);
+    }
     if (this.#keys.size > 0) return;
     this.#clearTimer?.();
     this.#clearTimer = undefined;
@@ -67,13 +71,14 @@ export class OwnedLine {
       }
       asked.add(next.value);
     }
-    for (const run of asked) this.#askFor(key, run);
+    for (const run of asked) this.#askFor(run);
   }
 
-  #askFor(key: string, run: Residence): void {
+  #askFor(run: Residence): void {
+    const keys = this.#keys.get(run) ?? [];
     const asked = (run.sync("after writing") ?? Promise.resolve()).then(() => {
       // Several permits may have been given at once.
-      if (!this.#keys.has(run)) this.look(key);
+      if (!this.#keys.has(run)) for (const key of keys) this.look(key);
     });
     inBackground(this.#worker.logger, asked.catch(ignore));
   }

@@ -15,7 +15,7 @@ import { findStored, foldAll, foldInbox, foldOn, READ_CHUNK, readLog } from "../
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { refusalError, takenError } from "../../runtime/log/refusals.ts";
-import { fullError, isCountedByStore, slotOf } from "../../runtime/runs/admission.ts";
+import { fullError, placeOf, rejects } from "../../runtime/runs/admission.ts";
 import { refuseLate } from "../../runtime/runs/message-router.ts";
 import type { AddedRun, KeyGiver } from "../../runtime/runs/remote-runs.ts";
 
@@ -34,18 +34,16 @@ export class RemotePosts {
    * made another run, `session_not_found` if another user has made the session, and `limit_reached` if the run must not wait
    * for a slot and none is free.
    */
-  async create({ key, log, session, idempotencyKey, concurrency }: AddedRun): Promise<void> {
+  async create({ key, log, session, idempotencyKey, agent }: AddedRun): Promise<void> {
     const [created] = log;
     const { status } = foldEntries(key.run_id, log);
     const due_at = created.start_at ?? null;
-    const slots = isCountedByStore(concurrency)
-      ? [slotOf(created.agent_name, concurrency, key.tenant, created.session_id)]
-      : undefined;
-    const holds_slot = slots !== undefined && concurrency?.whenFull === "reject" && due_at === null;
+    const place = placeOf(agent, key.tenant, created);
+    const holds_slot = place.slots !== undefined && rejects(agent.options) && due_at === null;
     const head: RunHead = { ...unowned, status, due_at, holds_slot };
     // The run wakes itself: "at once" is a time by the store's clock.
     const wake = due_at === null ? key : undefined;
-    const write = { entries: log, head, session, wake, slots };
+    const write = { entries: log, head, session, wake, ...place };
     let conflict: StoreConflict | undefined;
     try {
       conflict = await this.#store.create(key, write, idempotencyKey ?? null);
@@ -56,7 +54,7 @@ export class RemotePosts {
     // A run that exists was written by an earlier attempt, whose answer was lost.
     const taken = conflict && takenError(conflict, session);
     if (taken !== undefined) throw taken;
-    if (conflict?.conflict === "full") throw fullError(created.agent_name);
+    if (conflict?.conflict === "full") throw fullError(agent);
   }
 
   /** The first `length` entries of a run. Undefined: the store has fewer. */

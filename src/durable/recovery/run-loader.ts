@@ -18,7 +18,7 @@ import type { Agent } from "../../runtime/agent/agent.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
 import type { Pauses } from "../../runtime/log/pauses.ts";
 import { fed } from "../../runtime/log/run-write.ts";
-import { isCountedByStore, slotKeyOf } from "../../runtime/runs/admission.ts";
+import { isCountedByStore, slotsOf } from "../../runtime/runs/admission.ts";
 import { allRuns } from "../../runtime/runs/deleting.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
 import { subRunsBegun } from "../replay/history.ts";
@@ -398,7 +398,8 @@ export class RunLoader {
     if (parent !== undefined || (status !== "created" && status !== "in-progress")) return false;
     // It was interrupted, and is only ended.
     if (durable !== true && owner !== null) return false;
-    return isCountedByStore(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
+    const agent = this.#worker.runs.registry.find(agent_name, version);
+    return agent !== undefined && isCountedByStore(agent.options);
   }
 
   /**
@@ -523,14 +524,14 @@ export class RunLoader {
       owned.residency.isSuspect = true;
       this.suspects.add(run);
     }
-    const slotKey = slotKeyOf(run.agent, run.log.key.tenant, createdEntry(run.log.state));
+    const slots = slotsOf(run.agent, run.log.key.tenant, createdEntry(run.log.state));
     if (run.log.state.status !== "created") {
-      run.occupy(slotKey, subRunsBegun(run.log.key, entries).length > 0, () => owned.residency.replay(entries));
+      run.occupy(slots, subRunsBegun(run.log.key, entries).length > 0, () => owned.residency.replay(entries));
       if (run.slot?.isQueued === true) owned.residency.prepare(entries);
       return;
     }
     // The run was accepted by another process, and its agent was never called.
-    run.reserve(slotKey);
+    run.reserve(slots);
     run.begin();
     if (run.slot?.isQueued === true) owned.residency.forgetTakeovers();
   }

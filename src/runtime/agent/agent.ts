@@ -19,6 +19,8 @@ import {
   read,
 } from "./check.ts";
 import type { AwaitYield } from "./generator.ts";
+import type { QueueingOptions } from "./queueing.ts";
+import { checkQueueing } from "./queueing.ts";
 import type { BudgetOptions } from "./usage.ts";
 import { readBudget } from "./usage.ts";
 
@@ -60,7 +62,7 @@ export type AgentValue =
   | AgentError;
 
 /** The options of an agent. All are optional. */
-export interface AgentOptions {
+export interface AgentOptions extends QueueingOptions {
   /** One sentence for the manifest. Default: an empty string. */
   readonly description?: string | undefined;
   /** Metadata for the manifest (ACP 1.0). Default: an empty object. */
@@ -146,6 +148,9 @@ const optionNames: readonly (keyof AgentOptions | keyof Registration)[] = [
   "timeoutMs",
   "budget",
   "concurrency",
+  "limits",
+  "priority",
+  "fairBy",
   "replace",
   "current",
 ];
@@ -200,6 +205,7 @@ export function checkAgent(name: string, options: AgentOptions & AgentSchemas, k
   checkContentTypes("options.inputContentTypes", inputContentTypes);
   checkContentTypes("options.outputContentTypes", outputContentTypes);
   if (concurrency !== undefined) checkConcurrency(concurrency);
+  checkQueueing(options, concurrency?.per);
 }
 
 function checkContentTypes(name: string, types: unknown): void {

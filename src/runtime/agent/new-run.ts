@@ -9,6 +9,8 @@ import type { Message } from "../../protocol/message.ts";
 import type { Agent } from "./agent.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
+import { noLabels } from "./labels.ts";
+import { queuedBy } from "./queueing.ts";
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
 
@@ -36,6 +38,8 @@ export interface NewRun {
   readonly metadata: JsonValue;
   /** Undefined for none. */
   readonly labels: Labels | undefined;
+  /** Undefined: what its agent says. */
+  readonly priority?: number | undefined;
 }
 
 /** A request for a sub-run, validated but for its input. */
@@ -106,6 +110,15 @@ export function createdEntryOf({ agent, request, runId, session, parent }: NewRu
   if (metadata !== null) entry.metadata = metadata;
   if (labels !== undefined) entry.labels = labels;
   if (parent !== undefined) entry.parent = parent;
+  else {
+    const { tenant, priority } = request;
+    const queue = queuedBy(
+      agent.options,
+      { tenant, principal, session_id: sessionId, labels: labels ?? noLabels, input },
+      priority,
+    );
+    if (queue !== undefined) entry.queue = queue;
+  }
   return entry;
 }
 

@@ -11,8 +11,10 @@ import { checkInput } from "../agent/agent-schemas.ts";
 import { badArgument, checkKey, checkText, maxLengths } from "../agent/check.ts";
 import type { RunInput } from "../agent/input.ts";
 import { readInput } from "../agent/input.ts";
+import { noLabels } from "../agent/labels.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
 import { keyConflict } from "../agent/new-run.ts";
+import { queuedBy } from "../agent/queueing.ts";
 import { onceTaken } from "../execution/operations.ts";
 import { keySeedOf, seedOf } from "../execution/random.ts";
 import { findStored, readLog } from "../log/fold-log.ts";
@@ -109,8 +111,7 @@ export class Forks {
       if (this.#begin === "anywhere" || !this.#runs.begins(agent, key.tenant)) {
         if (this.#runs.shared.isClosed) throw closedError();
         const { idempotencyKey } = given;
-        const { concurrency } = agent.options;
-        await this.#runs.addElsewhere({ key: fork, log: entries, session: change, idempotencyKey, concurrency });
+        await this.#runs.addElsewhere({ key: fork, log: entries, session: change, idempotencyKey, agent });
         return { elsewhere: fork, of: created };
       }
       const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);
@@ -195,7 +196,15 @@ function cutOf({ run_id }: RunKey, log: readonly Entry[], before: string | undef
 function createdEntryOf(
   { key, created }: StoredRun,
   agent: Agent,
-  { start_at: _start, parent: _parent, version: _version, key_seed: _seed, carrier: _carrier, ...given }: CreatedEntry,
+  {
+    start_at: _start,
+    parent: _parent,
+    version: _version,
+    key_seed: _seed,
+    carrier: _carrier,
+    queue: _queue,
+    ...given
+  }: CreatedEntry,
   runId: string,
   keys: ForkOptions["keys"],
 ): CreatedEntry {
@@ -203,6 +212,13 @@ function createdEntryOf(
   const seed = seedOf(created, key.run_id);
   const key_seed = keys === "new" ? runId : keySeedOf(created, key.run_id);
   const entry: Growing<CreatedEntry> = { ...given, seed };
+  const { principal = null, session_id, labels = noLabels, input } = entry;
+  const queue = queuedBy(
+    agent.options,
+    { tenant: key.tenant, principal, session_id, labels, input },
+    created.queue?.priority,
+  );
+  if (queue !== undefined) entry.queue = queue;
   // What was left above a sub-run does not limit its fork.
   if (created.parent !== undefined) delete entry.timeout_ms;
   if (version !== undefined) entry.version = version;

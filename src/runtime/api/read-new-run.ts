@@ -4,6 +4,7 @@ import { badArgument, checkObject, checkText, readId, readTime } from "../agent/
 import { readInput } from "../agent/input.ts";
 import { readLabels } from "../agent/labels.ts";
 import type { NewRun } from "../agent/new-run.ts";
+import { checkPriority } from "../agent/queueing.ts";
 import { recordedValue } from "../agent/recorded.ts";
 import { readBudget } from "../agent/usage.ts";
 import { namedUuid } from "../agent/uuid.ts";
@@ -19,6 +20,7 @@ const known: readonly (keyof CreateRunOptions)[] = [
   "session",
   "metadata",
   "labels",
+  "priority",
   "sessionKey",
 ];
 
@@ -50,6 +52,10 @@ export function readNewRun(
     labels: readLabels("options.labels", options.labels),
   };
   if (onlyOf !== undefined) created.onlyOf = onlyOf;
+  if (options.priority !== undefined) {
+    checkPriority("options.priority", options.priority);
+    created.priority = options.priority;
+  }
   if (sessionKey === undefined) return created;
   if (created.session_id !== undefined)
     throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);

@@ -526,7 +526,9 @@ export class RunLog {
     const added = writeOf(state, entries, head, plan?.wake, session, this.#run);
     const taken: RunWrite["takes"] = plan?.leavesInbox === true ? "all" : takes;
     const asks = plan?.asks === undefined ? undefined : true;
-    const write = taken === undefined && asks === undefined ? added : { ...added, takes: taken, asks };
+    const place = plan?.place;
+    const isPlain = taken === undefined && asks === undefined && place === undefined;
+    const write = isPlain ? added : { ...added, takes: taken, asks, ...place };
     const attempt: Attempt = {
       key: this.key,
       write: fed(shared.store, write, state, this.#committed, before, this.#others?.position ?? 0),

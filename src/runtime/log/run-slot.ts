@@ -1,6 +1,8 @@
+import type { Clock } from "../../core/ports.ts";
+import type { Rate, Slot } from "../../core/slots.ts";
 import { TenantCounts } from "../../core/tenants.ts";
 
-/** The slot of one run under its agent's `concurrency`. */
+/** The slots of one run, under the `concurrency` and the `limits` of its agent. It has all of them or none. */
 export abstract class RunSlot {
   readonly #per: string | undefined;
   /** What waits for the slot, and continues without it as soon as the run waits for something else. */
@@ -102,108 +104,217 @@ export abstract class RunSlot {
   }
 }
 
+const MIN_KEYS = 64;
+
 /**
- * Counts the slots that are taken, and queues the runs that wait for one. A slot's key names an agent, or one of its
- * tenants or sessions.
+ * Counts the slots that are taken in this process, and queues the runs that wait for them. A run takes all of its slots at
+ * once, and waits for the first of them that it cannot have. In a queue the higher priority comes first; within it those
+ * take turns with whose runs a run is queued.
  */
 export class Slots {
+  readonly #clock: Pick<Clock, "now" | "setTimeout">;
   readonly #pools = new Map<string, Pool>();
+  /** With so many keys, those are forgotten of which nothing counts any more. */
+  #most = MIN_KEYS;
   /** How many runs wait for a slot. */
   readonly queued = new TenantCounts();
+
+  constructor(clock: Pick<Clock, "now" | "setTimeout">) {
+    this.#clock = clock;
+  }
 
   /** How many slots are free. */
   free(key: string, max: number): number {
     return max - (this.#pools.get(key)?.taken ?? 0);
   }
 
+  /** Whether a run may take these slots now. */
+  allow(slots: readonly Slot[]): boolean {
+    return this.#refusing(slots) === undefined;
+  }
+
   /**
-   * Takes a slot for a run of a tenant and calls back, now or when one is free. The returned function leaves the queue.
-   * Undefined: the slot was free.
+   * Takes the slots for a run and calls back, now or when they are free. The returned function leaves the queue.
+   * Undefined: the slots were free.
    */
-  take(key: string, max: number, tenant: string, callback: () => void): (() => void) | undefined {
-    let pool = this.#pools.get(key);
-    if (pool === undefined) {
-      pool = { taken: 0, queue: [], next: 0 };
-      this.#pools.set(key, pool);
-    }
-    if (pool.taken < max) {
-      pool.taken += 1;
-      callback();
+  take(queuer: Queuer): (() => void) | undefined {
+    const refusing = this.#refusing(queuer.slots);
+    if (refusing === undefined) {
+      this.occupy(queuer.slots);
+      queuer.callback();
       return undefined;
     }
-    const waiting: Waiting = { tenant, callback };
-    pool.queue.push(waiting);
-    this.queued.add(tenant, 1);
+    const waiting: Waiting = { ...queuer, turn: 0 };
+    this.#join(waiting, refusing);
+    this.queued.add(waiting.tenant, 1);
     return () => {
       if (waiting.callback === undefined) return;
       waiting.callback = undefined;
-      this.queued.add(tenant, -1);
+      this.queued.add(waiting.tenant, -1);
     };
   }
 
-  /** Gives a slot back. The run that waits longest gets it, unless more than `max` slots are taken. */
-  give(key: string, max: number): void {
-    const pool = this.#pools.get(key);
-    if (pool === undefined) return;
-    const next = pool.taken > max ? undefined : nextIn(pool);
-    if (next === undefined) {
-      pool.taken -= 1;
-      if (pool.taken === 0) this.#pools.delete(key);
-      return;
+  /** Takes slots even if they are not free. */
+  occupy(slots: readonly Slot[]): void {
+    for (const { key, rate } of slots) {
+      const pool = this.#pool(key);
+      pool.taken += 1;
+      if (rate === undefined) continue;
+      const now = this.#clock.now();
+      pool.given.push(now);
+      pool.until = now + rate.perMs;
     }
-    const { tenant, callback } = next;
-    next.callback = undefined;
-    this.queued.add(tenant, -1);
-    callback?.();
   }
+
+  /** Gives slots back. The runs that wait for them get them in turn, unless more than their `max` are taken. */
+  give(slots: readonly Slot[]): void {
+    for (const { key } of slots) this.#pool(key).taken -= 1;
+    for (const { key } of slots) this.#serve(key);
+  }
+
+  #pool(key: string): Pool {
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      if (this.#pools.size >= this.#most) this.#forget();
+      pool = { taken: 0, given: [], until: 0, queue: [], turn: 0, turns: new Map(), clearTimer: undefined };
+      this.#pools.set(key, pool);
+    }
+    return pool;
+  }
+
+  /** The first of the slots that a run cannot have now. */
+  #refusing(slots: readonly Slot[], but?: Pool): Slot | undefined {
+    return slots.find((slot) => {
+      const pool = this.#pools.get(slot.key);
+      if (pool === undefined) return false;
+      return !this.#has(pool, slot) || (pool !== but && pool.queue.some(({ callback }) => callback !== undefined));
+    });
+  }
+
+  #has(pool: Pool, { max = Number.POSITIVE_INFINITY, rate }: Slot): boolean {
+    return pool.taken < max && (rate === undefined || this.#untilGiven(pool, rate) <= 0);
+  }
+
+  /** How long it takes until a rate allows one more, in milliseconds. Forgets what does not count any more. */
+  #untilGiven(pool: Pool, { count, perMs }: Rate): number {
+    const before = this.#clock.now() - perMs;
+    const last = pool.given.at(-count);
+    if (pool.given.length > 2 * count) pool.given = pool.given.slice(-count);
+    return last === undefined ? 0 : last - before;
+  }
+
+  /** A run joins a queue: in front of the lower priorities, and of later turns of its own. */
+  #join(waiting: Waiting, { key }: Slot): void {
+    const pool = this.#pool(key);
+    const whose = JSON.stringify([waiting.priority, waiting.fair]);
+    waiting.turn = Math.max(pool.turn, (pool.turns.get(whose) ?? -1) + 1);
+    pool.turns.set(whose, waiting.turn);
+    let [from, to] = [0, pool.queue.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      const other = pool.queue[middle];
+      if (other !== undefined && isBefore(waiting, other)) to = middle;
+      else from = middle + 1;
+    }
+    pool.queue.splice(from, 0, waiting);
+    if (pool.queue[0] === waiting) this.#serveLater(pool, waiting, key);
+  }
+
+  /** Gives slots to the first runs of a queue, as long as they can have them. A run that lacks another slot waits for that. */
+  #serve(key: string): void {
+    const pool = this.#pool(key);
+    for (let first = pool.queue[0]; first !== undefined; first = pool.queue[0]) {
+      const { callback, slots } = first;
+      const own = slots.find((slot) => slot.key === key);
+      if (callback !== undefined && own !== undefined) {
+        if (!this.#has(pool, own)) {
+          this.#serveLater(pool, first, key);
+          return;
+        }
+        const refusing = this.#refusing(slots, pool);
+        pool.queue.shift();
+        pool.turn = Math.max(pool.turn, first.turn);
+        if (refusing === undefined) {
+          first.callback = undefined;
+          this.queued.add(first.tenant, -1);
+          this.occupy(slots);
+          callback();
+        } else this.#join(first, refusing);
+      } else pool.queue.shift();
+    }
+    pool.turns.clear();
+    if (pool.taken === 0 && pool.given.length === 0 && this.#pools.get(key) === pool) this.#pools.delete(key);
+  }
+
+  #forget(): void {
+    const now = this.#clock.now();
+    for (const [key, pool] of this.#pools)
+      if (pool.taken === 0 && pool.queue.length === 0 && pool.until <= now) this.#pools.delete(key);
+    this.#most = Math.max(MIN_KEYS, 2 * this.#pools.size);
+  }
+
+  /** If a rate alone keeps the first of a queue waiting, the queue is served when the rate allows one more. */
+  #serveLater(pool: Pool, { slots }: Waiting, key: string): void {
+    const rate = slots.find((slot) => slot.key === key)?.rate;
+    if (rate === undefined || pool.clearTimer !== undefined) return;
+    pool.clearTimer = this.#clock.setTimeout(
+      () => {
+        pool.clearTimer = undefined;
+        this.#serve(key);
+      },
+      Math.max(1, this.#untilGiven(pool, rate)),
+    );
+  }
+}
+
+/** A run that asks for slots of this process. */
+interface Queuer {
+  readonly slots: readonly Slot[];
+  readonly tenant: string;
+  readonly priority: number;
+  /** With whose runs it takes turns. */
+  readonly fair: string;
+  readonly callback: () => void;
 }
 
 interface Pool {
   taken: number;
+  /** When a rate was given, the last ones. */
+  given: number[];
+  /** Until when the last one counts. */
+  until: number;
   queue: Waiting[];
-  next: number;
+  /** The turn of the last run that has left the queue. */
+  turn: number;
+  /** The turns of those that have joined last, by priority and with whose runs they take turns. */
+  readonly turns: Map<string, number>;
+  clearTimer: (() => void) | undefined;
 }
 
-interface Waiting {
-  readonly tenant: string;
-  /** Undefined when the run has the slot, or has left the queue. */
+interface Waiting extends Omit<Queuer, "callback"> {
+  turn: number;
+  /** Undefined when the run has its slots, or has left the queue. */
   callback: (() => void) | undefined;
 }
 
-/** Takes the run that waits longest out of the queue. Runs that have left the queue are skipped. */
-function nextIn(pool: Pool): Waiting | undefined {
-  for (;;) {
-    const waiting = pool.queue[pool.next];
-    if (waiting === undefined) return undefined;
-    pool.next += 1;
-    if (2 * pool.next > pool.queue.length) {
-      pool.queue = pool.queue.slice(pool.next);
-      pool.next = 0;
-    }
-    if (waiting.callback !== undefined) return waiting;
-  }
+function isBefore(one: Waiting, other: Waiting): boolean {
+  return one.priority > other.priority || (one.priority === other.priority && one.turn < other.turn);
 }
 
-/** A slot of this process: no other one knows of it. */
+/** Slots of this process: no other one knows of them. */
 export class LocalSlot extends RunSlot {
-  readonly #slots: Slots;
-  readonly #key: string;
-  readonly #max: number;
-  readonly #tenant: string;
-  /** `taken`: the run has the slot. A function: it takes the run out of the queue. Undefined: the run is not in the queue. */
+  readonly #pools: Slots;
+  readonly #run: Omit<Queuer, "slots" | "callback">;
+  /** A rate counts a run once: with the first slots that it takes. */
+  #slots: readonly Slot[];
+  /** `taken`: the run has the slots. A function: it takes the run out of the queue. Undefined: the run is not in the queue. */
   #place: "taken" | (() => void) | undefined;
 
-  constructor(
-    slots: Slots,
-    key: string,
-    { max, per }: { readonly max: number; readonly per?: string | undefined },
-    tenant: string,
-  ) {
+  constructor(pools: Slots, slots: readonly Slot[], run: Omit<Queuer, "slots" | "callback">, per: string | undefined) {
     super(per);
+    this.#pools = pools;
     this.#slots = slots;
-    this.#key = key;
-    this.#max = max;
-    this.#tenant = tenant;
+    this.#run = run;
   }
 
   override get isHeld(): boolean {
@@ -215,18 +326,27 @@ export class LocalSlot extends RunSlot {
   }
 
   protected override request(): void {
-    const leaveQueue = this.#slots.take(this.#key, this.#max, this.#tenant, () => {
-      this.#place = "taken";
-      this.goOn();
+    const leaveQueue = this.#pools.take({
+      ...this.#run,
+      slots: this.#slots,
+      callback: () => {
+        this.#onTaken();
+        this.goOn();
+      },
     });
     if (leaveQueue !== undefined) this.#place = leaveQueue;
   }
 
+  #onTaken(): void {
+    this.#place = "taken";
+    if (this.#slots.some(({ rate }) => rate !== undefined))
+      this.#slots = this.#slots.map(({ key, max }) => ({ key, max }));
+  }
+
   /** Takes a slot even if none is free. */
   override occupy(callback: () => void): void {
-    this.#slots.take(this.#key, Number.POSITIVE_INFINITY, this.#tenant, () => {
-      this.#place = "taken";
-    });
+    this.#pools.occupy(this.#slots);
+    this.#onTaken();
     callback();
   }
 
@@ -239,7 +359,7 @@ export class LocalSlot extends RunSlot {
   protected override giveBack(): void {
     const place = this.#place;
     this.#place = undefined;
-    if (place === "taken") this.#slots.give(this.#key, this.#max);
+    if (place === "taken") this.#pools.give(this.#slots);
     else place?.();
   }
 }

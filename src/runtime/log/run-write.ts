@@ -59,6 +59,8 @@ export interface WritePlan {
   readonly leavesInbox?: true | undefined;
   /** Whether the run waits in the line of its slot: it joins with this write, which is made for that, or it is there. */
   readonly asks?: "joins" | "stays" | undefined;
+  /** Of the first write: how the store queues the run. */
+  readonly place?: Pick<RunWrite, "slots" | "gate" | "priority"> | undefined;
 }
 
 /**

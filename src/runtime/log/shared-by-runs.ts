@@ -42,7 +42,7 @@ export class SharedByRuns {
   readonly clock: StoreClock;
   readonly logger: Logger;
   readonly settings: ExecutionSettings;
-  readonly slots = new Slots();
+  readonly slots: Slots;
   readonly pauses: Pauses;
   readonly figures = new RunFigures();
   /** Tells runs what those that they have started have done. */
@@ -69,6 +69,7 @@ export class SharedByRuns {
     this.clock = clock;
     this.logger = logger;
     this.settings = settings;
+    this.slots = new Slots(clock);
     this.pacer = new Pacer(clock);
     this.pauses = new Pauses(store, clock, logger);
     const flush = (shared: SharedByRuns): void => shared.#flush();

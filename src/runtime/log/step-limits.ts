@@ -1,6 +1,7 @@
 import { endOf, onceAborted } from "../../core/background.ts";
-import type { Logger, Rate, StepUse } from "../../core/ports.ts";
+import type { Logger, StepUse } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
+import type { Rate } from "../../core/slots.ts";
 import { waitFor } from "../../core/time.ts";
 import type { StoreClock } from "./store-clock.ts";
 

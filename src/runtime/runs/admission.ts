@@ -1,8 +1,9 @@
 import { CadenzaError } from "../../core/errors.ts";
-import type { CreatedEntry } from "../../core/log.ts";
-import type { Slot } from "../../core/ports.ts";
+import type { CreatedEntry, Growing } from "../../core/log.ts";
+import type { RunWrite } from "../../core/ports.ts";
+import type { Slot } from "../../core/slots.ts";
 import { shareOf } from "../../core/tenants.ts";
-import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
+import type { Agent, AgentOptions, ConcurrencyOptions } from "../agent/agent.ts";
 import type { Slots } from "../log/run-slot.ts";
 import type { Settings } from "./options.ts";
 
@@ -29,13 +30,10 @@ export class Admission {
     if (ofTenant >= share) throw limitError("perTenant.liveRuns", `The tenant has ${share} live runs`);
   }
 
-  /** Throws `limit_reached` if no slot is free and the run must not wait for one. */
-  checkSlots(agent: Agent, tenant: string, sessionId: string): void {
-    const { concurrency } = agent.options;
-    if (concurrency === undefined) return;
-    const { key, max } = slotOf(agent.name, concurrency, tenant, sessionId);
-    if (this.#slots.free(key, max) > 0) return;
-    if (concurrency.whenFull === "reject") throw fullError(agent.name);
+  /** Throws `limit_reached` if a run needs slots of this process, one of them is not free, and the run must not wait for it. */
+  checkSlots(agent: Agent, slots: readonly Slot[], tenant: string): void {
+    if (slots.length === 0 || this.#slots.allow(slots)) return;
+    if (rejects(agent.options)) throw fullError(agent);
     const { maxQueuedRuns } = this.#limits;
     const { queued } = this.#slots;
     const share = shareOf(tenant, this.#perTenant.queuedRuns, maxQueuedRuns);
@@ -50,35 +48,66 @@ function limitError(limit: string, found: string): CadenzaError {
 }
 
 /** The error for a run that must not wait for a slot. */
-export function fullError(agentName: string): CadenzaError {
-  const message = `Agent ${agentName} has as many runs at work as its concurrency allows.`;
-  return new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "concurrency" });
+export function fullError({ name, options }: Agent): CadenzaError {
+  const limit = options.concurrency?.whenFull === "reject" ? "concurrency" : "limits";
+  const message = `Agent ${name} has as many runs at work as its ${limit} ${limit === "limits" ? "allow" : "allows"}.`;
+  return new CadenzaError("limit_reached", message, { agent_name: name, limit });
+}
+
+/** Whether `createRun` refuses a run that would have to wait for a slot. */
+export function rejects({ concurrency, limits }: AgentOptions): boolean {
+  return concurrency?.whenFull === "reject" || limits?.some(({ whenFull }) => whenFull === "reject") === true;
 }
 
 /** Whether the slots of an agent are counted over all processes, where the store can. */
-export function isCountedByStore(concurrency: ConcurrencyOptions | undefined): concurrency is ConcurrencyOptions {
-  return concurrency !== undefined && concurrency.per !== "process" && concurrency.max !== Number.POSITIVE_INFINITY;
+export function isCountedByStore({ concurrency, limits }: AgentOptions): boolean {
+  return (isLimit(concurrency) && concurrency.per !== "process") || (limits !== undefined && limits.length > 0);
 }
 
-/** The key of the slot of a run with this first entry. Undefined: the run needs none. */
-export function slotKeyOf(
+function isLimit(concurrency: ConcurrencyOptions | undefined): concurrency is ConcurrencyOptions {
+  return concurrency !== undefined && concurrency.max !== Number.POSITIVE_INFINITY;
+}
+
+/** The slots of which a run with this first entry needs permits, in the order of their keys. */
+export function slotsOf(
   { name, options }: Agent,
   tenant: string,
-  { parent, session_id }: CreatedEntry,
-): string | undefined {
-  if (options.concurrency === undefined || parent !== undefined) return undefined;
-  return slotOf(name, options.concurrency, tenant, session_id).key;
+  { parent, session_id, queue }: CreatedEntry,
+): readonly Slot[] {
+  const { concurrency } = options;
+  if (parent !== undefined) return noSlots;
+  const limits = queue?.slots ?? noSlots;
+  if (!isLimit(concurrency)) return limits;
+  const own = slotOf(name, concurrency, tenant, session_id);
+  return limits.length === 0 ? [own] : [...limits, own].sort((one, other) => (one.key < other.key ? -1 : 1));
+}
+
+const noSlots: readonly Slot[] = [];
+
+/** What a durable store needs to queue a new run. */
+export function placeOf(
+  agent: Agent,
+  tenant: string,
+  created: CreatedEntry,
+): Pick<RunWrite, "slots" | "gate" | "priority"> {
+  const { parent, queue, agent_name, version = "" } = created;
+  const place: Growing<Pick<RunWrite, "slots" | "gate" | "priority">> = {};
+  if (parent !== undefined) return place;
+  if (isCountedByStore(agent.options)) {
+    const slots = slotsOf(agent, tenant, created);
+    if (slots.length > 0) place.slots = slots;
+  }
+  const { priority = 0, fair = tenant } = queue ?? {};
+  if (priority !== 0) place.priority = priority;
+  if (fair !== "") place.gate = `~${agent_name}/${priority}/${version}/${fair}`;
+  return place;
 }
 
 /**
- * The slot of a run. A session has an id, so that no session has the slot of a tenant. `waitingLine` reads the key.
+ * The slot of a run under `concurrency`. A session has an id, so that no session has the slot of a tenant. `waitingLine`
+ * reads the key.
  */
-export function slotOf(
-  agentName: string,
-  { max, per }: ConcurrencyOptions,
-  tenant: string,
-  sessionId: string,
-): Slot & { readonly max: number } {
+function slotOf(agentName: string, { max, per }: ConcurrencyOptions, tenant: string, sessionId: string): Slot {
   if (per !== "session" && per !== "tenant") return { key: agentName, max };
   return { key: `${agentName}/${per === "session" ? sessionId : ""}/${tenant}`, max };
 }

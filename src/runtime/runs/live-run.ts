@@ -11,6 +11,7 @@ import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
+import type { Slot } from "../../core/slots.ts";
 import type { RunState } from "../../core/state.ts";
 import {
   createdEntry,
@@ -174,9 +175,9 @@ export class LiveRun implements LogRun, StepsRun {
     return this.#execution;
   }
 
-  /** Takes a slot, or queues for one, before the agent may {@link begin}: the next run finds it taken. Undefined: the run needs none. */
-  reserve(slotKey: string | undefined): void {
-    this.#setSlot(slotKey);
+  /** Takes its slots, or queues for them, before the agent may {@link begin}: the next run finds them taken. */
+  reserve(slots: readonly Slot[]): void {
+    this.#setSlot(slots);
     // Paused runs wait in the order in which they were accepted.
     if (this.#isPaused) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
     else if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(ignore);
@@ -202,8 +203,8 @@ export class LiveRun implements LogRun, StepsRun {
   }
 
   /** Calls back with the slot of a run that was at work before it was loaded. A run that waits takes it when it continues. */
-  occupy(slotKey: string | undefined, hasSubRuns: boolean, callback: () => void): void {
-    this.#setSlot(slotKey);
+  occupy(slots: readonly Slot[], hasSubRuns: boolean, callback: () => void): void {
+    this.#setSlot(slots);
     const { state, head } = this.log;
     // No process has worked on a run that was taken from none since it has gone on: most such runs stood in line.
     if (head?.takeovers === 0 && !isWaiting(state)) this.queued?.add(takenAt(head) - latestTime(state));
@@ -671,13 +672,14 @@ export class LiveRun implements LogRun, StepsRun {
     else this.shared.letGo();
   }
 
-  #setSlot(slotKey: string | undefined): void {
-    const { concurrency } = this.agent.options;
-    if (slotKey === undefined || concurrency === undefined) return;
-    const { slots } = this.shared;
+  #setSlot(slots: readonly Slot[]): void {
+    if (slots.length === 0) return;
     const { tenant } = this.log.key;
     this.queued ??= new QueuedTime();
-    this.#slot = this.residence?.slot() ?? new LocalSlot(slots, slotKey, concurrency, tenant);
+    const { priority = 0, fair = tenant } = createdEntry(this.log.state).queue ?? {};
+    const per = this.agent.options.concurrency?.per;
+    const { slots: pools } = this.shared;
+    this.#slot = this.residence?.slot() ?? new LocalSlot(pools, slots, { tenant, priority, fair }, per);
   }
 }
 

@@ -1,6 +1,7 @@
 import { containedLogger } from "../../core/background.ts";
-import type { Clock, Ids, Logger, Rate, Store } from "../../core/ports.ts";
+import type { Clock, Ids, Logger, Store } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
+import type { Rate } from "../../core/slots.ts";
 import { MemoryStore } from "../../stores/memory/memory.ts";
 import { StepCounts } from "../../stores/memory/step-counts.ts";
 import {

@@ -13,7 +13,7 @@ import type { RunState } from "../../core/state.ts";
 import { isFinal } from "../../core/state.ts";
 import { waitFor } from "../../core/time.ts";
 import type { JsonValue } from "../../protocol/json.ts";
-import type { Agent, ConcurrencyOptions } from "../agent/agent.ts";
+import type { Agent } from "../agent/agent.ts";
 import type { Answer } from "../agent/answer.ts";
 import type { Residence } from "../execution/operations.ts";
 import type { LogSource } from "../log/event-stream.ts";
@@ -50,16 +50,22 @@ export interface RemoteReport {
   readonly unregistered: number;
   /** What waits for which slot, of the first 100 slots that runs of any process wait for. */
   readonly lines: readonly {
-    /** The agent whose `concurrency` limits them. */
+    /** The agent whose `concurrency` limits them; for one of its `limits`, the agent of the next run. */
     readonly agent_name: string;
-    /** What has the slots: the agent, one of its tenants, or one of its sessions. */
-    readonly per: "agent" | "tenant" | "session";
+    /** What has the slots: the agent, one of its tenants, one of its sessions, or all runs that have the limit. */
+    readonly per: "agent" | "tenant" | "session" | "limit";
+    /** The name of the limit and what its `key` gave, null without one; null for a slot under `concurrency`. */
+    readonly limit: { readonly name: string; readonly key: string | null } | null;
     /** The tenant that has them; null: all have the same. */
     readonly tenant: string | null;
     /** The session that has them; null: all have the same. */
     readonly session_id: string | null;
-    /** How many slots there are, as the next run has it. */
-    readonly max: number;
+    /** How many slots there are, as the next run has it; null: any number. */
+    readonly max: number | null;
+    /** How often a run gets one, as the next run has it; null: at any time. */
+    readonly rate: { readonly count: number; readonly per_ms: number } | null;
+    /** When the rate lets the next run begin; null if it does now. */
+    readonly next_at: string | null;
     /** How many runs hold one. */
     readonly held: number;
     /** How many wait, counted up to 1,001: that is, more than 1,000. */
@@ -95,8 +101,7 @@ export interface AddedRun {
   readonly log: NewLog;
   readonly session: SessionChange | undefined;
   readonly idempotencyKey: string | undefined;
-  /** The limit that applies to it. Undefined: none. */
-  readonly concurrency: ConcurrencyOptions | undefined;
+  readonly agent: Agent;
 }
 
 /** Who has given a message its idempotency key. */

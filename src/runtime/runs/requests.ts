@@ -88,6 +88,8 @@ export interface CreateRunOptions {
    * ```
    */
   readonly labels?: Labels | undefined;
+  /** Where it waits, runs of a higher priority go first: a whole number from -10 to 10. Default: the agent's `priority`. */
+  readonly priority?: number | undefined;
   /**
    * Names the session by any text of 1 to 255 characters instead of by a UUID, for example by the id of a conversation
    * elsewhere. The same key of the same tenant is always the same session. Not together with `session_id`. Default:

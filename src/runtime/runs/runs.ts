@@ -22,7 +22,7 @@ import { closedError, notLoadedError } from "../log/refusals.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings, RunsReport } from "../log/shared-by-runs.ts";
 import { OneByOne, SharedByRuns } from "../log/shared-by-runs.ts";
-import { Admission, isCountedByStore, slotKeyOf } from "./admission.ts";
+import { Admission, isCountedByStore, slotsOf } from "./admission.ts";
 import type { Announcer } from "./announcer.ts";
 import { deleteRun, deleteSession, Pruning } from "./deleting.ts";
 import type { LiveRuns, SubRunFound } from "./live-run.ts";
@@ -304,7 +304,7 @@ export class Runs implements LiveRuns {
   begins(agent: Agent, tenant: string): boolean {
     const sharesSlots = this.remote !== undefined && this.shared.store.persistent;
     if (!this.registry.executes(agent) || this.#isLeft(agent, tenant)) return false;
-    return !(sharesSlots && isCountedByStore(agent.options.concurrency));
+    return !(sharesSlots && isCountedByStore(agent.options));
   }
 
   /** Whether new runs of an agent are paused, and left to the store until they are resumed. */
@@ -322,12 +322,11 @@ export class Runs implements LiveRuns {
 
   /** Accepts a run that does not begin here. */
   async #handOver(parts: NewRunParts): Promise<undefined> {
-    const { agent, request, runId, session, parent } = parts;
+    const { agent, request, runId, session } = parts;
     const { tenant, idempotencyKey } = request;
     const key = { tenant, run_id: runId };
-    const concurrency = parent === undefined ? agent.options.concurrency : undefined;
     const log: NewLog = [this.#created(key, parts)];
-    await this.addElsewhere({ key, log, session: session?.change, idempotencyKey, concurrency });
+    await this.addElsewhere({ key, log, session: session?.change, idempotencyKey, agent });
   }
 
   /** Adds a run that does not begin here. Only a durable store has such runs. */
@@ -349,13 +348,14 @@ export class Runs implements LiveRuns {
     session: SessionChange | undefined,
   ): LiveRun {
     const [entry, ...others] = log;
-    if (entry.parent === undefined) this.#admission.checkSlots(agent, key.tenant, entry.session_id);
+    const slots = slotsOf(agent, key.tenant, entry);
+    this.#admission.checkSlots(agent, slots, key.tenant);
     const run = new LiveRun(this, key, agent);
     this.#live.set(key, run);
     this.#makeRoom();
     run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
     for (const other of others) run.log.decide(commandOf(other));
-    run.reserve(slotKeyOf(agent, key.tenant, entry));
+    run.reserve(slots);
     this.#announcer.onCreated(run);
     return run;
   }

@@ -5,11 +5,11 @@ import type {
   RunKey,
   RunWrite,
   SessionKey,
-  Slot,
   Store,
   StoreConflict,
   TakeRequest,
 } from "../../core/ports.ts";
+import type { Slot } from "../../core/slots.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { noCounters } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
@@ -172,6 +172,16 @@ export async function take(
   const whole = { owner: TAKER, agents: [{ agent_name: "echo", version: null }], limit: 100, ...request };
   await store.renew(whole.owner, forMs);
   return (await store.take(whole)).map(({ key }) => key.run_id);
+}
+
+/** The numbers of the runs, up to a number, that hold their slots and have not ended. */
+export async function holders(store: Store, last: number): Promise<readonly number[]> {
+  const numbers: number[] = [];
+  for (let n = 1; n <= last; n++) {
+    const run = await store.find(runKey(n));
+    if (run?.head.holds_slot === true && run.head.finished_at === null) numbers.push(n);
+  }
+  return numbers;
 }
 
 /** Everything that a store returns about a run, a session, `echo` and due runs. */

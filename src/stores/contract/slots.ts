@@ -1,4 +1,4 @@
-import type { AgentVersion, RunHead, RunKey, Store } from "../../core/ports.ts";
+import type { AgentVersion, RunHead, RunKey } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./check.ts";
 import {
@@ -6,6 +6,7 @@ import {
   create,
   ended,
   head,
+  holders,
   LEASE_END,
   LEASE_MS,
   look,
@@ -471,14 +472,4 @@ export const slotChecks: readonly StoreCheck[] = [
 
 function versionOf(version: string | null): AgentVersion {
   return { agent_name: "echo", version };
-}
-
-/** The numbers of the runs, up to a number, that hold their slots and have not ended. */
-async function holders(store: Store, last: number): Promise<readonly number[]> {
-  const numbers: number[] = [];
-  for (let n = 1; n <= last; n++) {
-    const run = await store.find(runKey(n));
-    if (run?.head.holds_slot === true && run.head.finished_at === null) numbers.push(n);
-  }
-  return numbers;
 }

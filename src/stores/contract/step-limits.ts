@@ -1,4 +1,5 @@
-import type { Rate, Store } from "../../core/ports.ts";
+import type { Store } from "../../core/ports.ts";
+import type { Rate } from "../../core/slots.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectSame, NOW } from "./check.ts";
 import { LEASE_END, LEASE_MS } from "./samples.ts";

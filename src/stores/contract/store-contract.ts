@@ -3,12 +3,15 @@ import { creatorChecks } from "./creators.ts";
 import { damageChecks } from "./damage.ts";
 import { deleteChecks } from "./delete.ts";
 import { feedChecks } from "./feed.ts";
+import { gateChecks } from "./gates.ts";
 import { inboxChecks } from "./inbox.ts";
+import { limitChecks } from "./limits.ts";
 import { lineChecks } from "./lines.ts";
 import { listChecks } from "./lists.ts";
 import { ownerChecks } from "./owners.ts";
 import { pauseChecks } from "./pauses.ts";
 import { postChecks } from "./posts.ts";
+import { priorityChecks } from "./priorities.ts";
 import { pruneChecks } from "./prune.ts";
 import { readChecks } from "./reads.ts";
 import { sessionChecks } from "./sessions.ts";
@@ -52,6 +55,9 @@ export const storeContract: readonly StoreCheck[] = [
   ...takeChecks,
   ...slotChecks,
   ...lineChecks,
+  ...limitChecks,
+  ...priorityChecks,
+  ...gateChecks,
   ...pauseChecks,
   ...stepLimitChecks,
   ...workChecks,

@@ -24,6 +24,19 @@ export class DueHeap<T> {
     return this.#entries.map(({ item }) => item);
   }
 
+  /** How many entries are due at a time, counted up to a number. Looks at no more than twice as many. */
+  count(by: number, most: number): number {
+    let found = 0;
+    const places = [0];
+    for (let place = places.pop(); place !== undefined && found < most; place = places.pop()) {
+      const entry = this.#entries[place];
+      if (entry === undefined || entry.due_at > by) continue;
+      found += 1;
+      places.push(2 * place + 1, 2 * place + 2);
+    }
+    return found;
+  }
+
   add(entry: DueEntry<T>): void {
     this.#entries.push(entry);
     this.#rise(entry, this.#entries.length - 1);

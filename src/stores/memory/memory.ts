@@ -11,7 +11,6 @@ import type {
   FeedPage,
   FeedQuery,
   LinesQuery,
-  Rate,
   Retention,
   RunHead,
   RunKey,
@@ -31,6 +30,7 @@ import type {
 } from "../../core/ports.ts";
 import { MOST_ARRIVED } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
+import type { Rate } from "../../core/slots.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -323,6 +323,7 @@ export class MemoryStore implements Store {
         this.#removeFirst(tenant, ({ head }) => (head.finished_at ?? NEVER) < endedBefore);
     this.#removeBeyond(maxRuns);
     this.#sessions.prune(sessionsBefore);
+    this.#work.forget();
     this.#feed?.trim(this.#clock.now());
     return before - this.#ended;
   }

@@ -1,4 +1,5 @@
-import type { Clock, Rate, StepUse } from "../../core/ports.ts";
+import type { Clock, StepUse } from "../../core/ports.ts";
+import type { Rate } from "../../core/slots.ts";
 import type { StepPermits } from "../step-permits.ts";
 import { permitsAfter } from "../step-permits.ts";
 

@@ -1,6 +1,7 @@
 import type { CreatedEntry, Entry, Labels } from "../../core/log.ts";
-import type { Arrived, RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../../core/ports.ts";
+import type { Arrived, RunHead, RunKey, RunWrite, StoredRun, StoredSession } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
+import type { Slot } from "../../core/slots.ts";
 import type { LogTail } from "../../core/survey.ts";
 import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
@@ -100,11 +101,38 @@ export interface RunExtras {
   inbox: InboxItem[] | null;
   /** Its entry in the line of its slot, or else among the runs that have a due time. */
   due: DueEntry<MemoryRun> | null;
+  /** Left out for most runs: it takes memory. */
+  turn?: OwnTurn;
 }
 
-/** The slot of a run, and how the run stands to it. */
-export interface OwnSlot extends Slot {
-  readonly max: number;
+/** When the turn of a run comes among others. */
+export interface OwnTurn {
+  readonly priority: number;
+  /** The key of its gate. Null: it passes none. */
+  readonly gate: string | null;
+  /** Its entry at the gate, while it has no owner and a due time. */
+  entry: DueEntry<MemoryRun> | null;
+  /** Whether this is behind the gate. Such a run is neither in a line nor among the due ones. */
+  isBehind: boolean;
+}
+
+/** The runs of one gate that have no owner and a due time. */
+export interface Gate {
+  /** By their due times, which may not have come. */
+  readonly through: DueHeap<MemoryRun>;
+  /** By the times at which they came. */
+  readonly behind: DueHeap<MemoryRun>;
+}
+
+/** The slot of a run, and how the run stands to it. Of several it is the one in whose line the run waits, or has waited. */
+export interface OwnSlot {
+  key: string;
+  max: number;
+  /**
+   * All slots of which the run needs permits, in order: of a run with several, or with a rate. A rate counts a run once, so
+   * that it is dropped with the first permits. Left out for most runs: it takes memory.
+   */
+  limits?: readonly Slot[];
   /** Whether it may be taken without a permit. */
   isForLook: boolean;
   /** The line in which it waits for a permit. */
@@ -121,8 +149,23 @@ export interface OwnSlot extends Slot {
 export interface Line {
   held: number;
   readonly waiting: DueHeap<MemoryRun>;
-  /** The highest rank since the slot has been in use. A run that joins gets a higher one. */
+  /** The highest rank of priority 0 since the slot has been in use. A run of this priority that joins gets a higher one. */
   last: number;
+  /** What a rate of the key has given. Left out: nothing. */
+  grants?: Grants;
+}
+
+/** When permits of a key were given. */
+export interface Grants {
+  readonly key: string;
+  /** The times, in the order of the grants. Those in front of the last `kept` do not count. */
+  times: number[];
+  /** The highest count of a rate that has given one. */
+  kept: number;
+  /** Until when one of them counts, at most. */
+  until: number;
+  /** When the rate gives again, if the first in line waits for that. */
+  mark: DueEntry<Grants> | null;
 }
 
 /** A run, and its links in the chain of the live or of the ended runs. */
@@ -146,8 +189,12 @@ export class MemoryRun implements Link<MemoryRun> {
     this.key = key;
     this.order = order;
     this.entries = write.entries.slice();
-    const slot = write.slots?.[0] ?? null;
+    const { slots = [] } = write;
+    const [slot = null] = slots;
     this.extras = slot === null && idempotencyKey === null ? null : extrasWith(slot, idempotencyKey);
+    if (this.extras?.slot && (slots.length > 1 || slot?.rate !== undefined)) this.extras.slot.limits = slots.slice();
+    const { priority = 0, gate = null } = write;
+    if (priority !== 0 || gate !== null) this.withExtras.turn = { priority, gate, entry: null, isBehind: false };
     this.head = write.head;
   }
 
@@ -159,6 +206,10 @@ export class MemoryRun implements Link<MemoryRun> {
   get withExtras(): RunExtras {
     this.extras ??= extrasWith(null, null);
     return this.extras;
+  }
+
+  get priority(): number {
+    return this.extras?.turn?.priority ?? 0;
   }
 
   /** The slot of which the run needs a permit to go on; null if it needs none, or holds one. */
@@ -233,7 +284,7 @@ function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
 }
 
 function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras {
-  const own = slot && {
+  const own: OwnSlot | null = slot && {
     key: slot.key,
     max: slot.max ?? Number.POSITIVE_INFINITY,
     isForLook: false,

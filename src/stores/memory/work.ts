@@ -2,15 +2,20 @@ import type { Pause } from "../../core/pauses.ts";
 import { ASIDE_MS, covers } from "../../core/pauses.ts";
 import type { AgentVersion, Backlog, Clock, LinesQuery, RunHead, SlotLine, TakeRequest } from "../../core/ports.ts";
 import { COUNTED } from "../../core/ports.ts";
+import type { Rate, Slot } from "../../core/slots.ts";
 import type { LiveCount, WorkerLease } from "../../core/survey.ts";
 import { Choice, distinctAgents } from "../choice.ts";
+import { FEW_THROUGH, MAX_GATES, MOST_THROUGH } from "../gates.ts";
 import { Chain } from "./chain.ts";
 import type { DueEntry } from "./due-heap.ts";
 import { DueHeap } from "./due-heap.ts";
-import type { Line, MemoryRun, OwnSlot } from "./tenant.ts";
+import type { Gate, Grants, Line, MemoryRun, OwnSlot, OwnTurn } from "./tenant.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
 const EVER = Number.POSITIVE_INFINITY;
+/** By how much a higher priority puts a run in front, in a line that is ordered by times: more than any two differ. */
+const AHEAD_MS = 2 ** 43;
+const MIN_LINES = 1_024;
 
 /** The live runs of a memory store: their owners, which of them need work, and which hold a slot or wait for one. */
 export class MemoryWork {
@@ -21,10 +26,17 @@ export class MemoryWork {
   readonly #live = new Chain<MemoryRun>();
   readonly #owners = new Map<string, Owner>();
   /** The runs that have no owner and a due time, by agent and version. Those that wait for a permit are not among them. */
-  readonly #agents = new Map<string, Map<string | null, DueHeap<MemoryRun>>>();
-  /** The slots that are held. */
+  readonly #agents = new Map<string, Map<string | null, Priorities>>();
+  /** The slots that are held, or of whose rates something was given. */
   readonly #lines = new Map<string, Line>();
+  /** With more lines than this, those are forgotten of which nothing counts any more. */
+  #mostLines = MIN_LINES;
+  /** The rates for which runs wait, by the times at which they give again. */
+  readonly #marks = new DueHeap<Grants>();
   readonly #cancelling = new Set<MemoryRun>();
+  readonly #gates = new Map<string, Gate>();
+  /** The gates that have runs behind them. Those that a `take` has looked at come last. */
+  readonly #crowded = new Set<Gate>();
 
   constructor(clock: Pick<Clock, "now">, onLeft: (run: MemoryRun) => void) {
     this.#clock = clock;
@@ -45,18 +57,21 @@ export class MemoryWork {
     const before = run.head;
     const { extras } = run;
     const slot = extras?.slot ?? null;
+    const gate = extras?.turn?.gate ?? null;
     const isAsking = slot !== null && given.owner !== null && (asks ?? slot.asks);
     const head = isAsking && before.holds_slot ? { ...given, holds_slot: true } : given;
-    if ((slot === null || (head.owner !== null && isAsking === slot.asks)) && isSameWork(before, head)) {
+    const isElsewhere = (slot === null && gate === null) || (head.owner !== null && isAsking === (slot?.asks ?? false));
+    if (isElsewhere && isSameWork(before, head)) {
       run.head = head;
       return;
     }
+    const at = gate === null ? null : this.#standingOf(run, head);
     this.#leave(run);
     run.head = head;
     if (slot !== null) slot.asks = isAsking;
     if (extras !== null && head.owner !== before.owner) extras.wakes = 0;
     if (slot !== null) slot.isForLook = head.owner === null && (forLook || slot.isForLook);
-    this.#enter(run, before.holds_slot);
+    this.#enter(run, before.holds_slot, forLook ? { ...at, passes: true } : at);
   }
 
   /** Gives a live run to a process, which then checks everything that the run waits for. */
@@ -102,12 +117,12 @@ export class MemoryWork {
     if (owner !== undefined) owner.until = Math.min(owner.until, now + owner.forMs);
   }
 
-  /** Whether a run that holds no permit may get one at once: one is free, and no other run waits for it. */
+  /** Whether a run that holds no permits may get those that it needs at once: they are free, and no other run waits for them. */
   hasPermitFor(run: MemoryRun): boolean {
     const slot = run.extras?.slot ?? null;
-    const line = slot === null ? undefined : this.#lines.get(slot.key);
-    if (slot === null || line === undefined) return true;
-    return line.held < slot.max && (line.waiting.first ?? run.extras?.due) === run.extras?.due;
+    if (slot === null) return true;
+    if (slot.limits === undefined) return this.#hasPermit(run, slot);
+    return slot.limits.every((limit) => this.#hasPermit(run, limit));
   }
 
   /** Gives runs that need work to an owner, in order. */
@@ -116,30 +131,37 @@ export class MemoryWork {
     for (const name of this.#owners.keys()) this.shorten(name, now);
     const wanted = distinctAgents(request.agents);
     if (request.unusedForMs !== undefined) this.#freeUnused(wanted, now - request.unusedForMs, now);
-    const heaps = wanted.flatMap(({ agent_name, version }) => this.#agents.get(agent_name)?.get(version) ?? []);
+    const heaps = wanted.flatMap(({ agent_name, version }) => [
+      ...(this.#agents.get(agent_name)?.get(version)?.values() ?? []),
+    ]);
     const others = this.#withoutProcess(wanted, request.cancelledForMs, now);
     const choice = new Choice(request);
+    if (!choice.isOver) this.#look();
     const given: MemoryRun[] = [];
-    const passed: MemoryRun[] = [];
+    const passed: DueEntry<MemoryRun>[] = [];
     while (!choice.isOver) {
-      let run = others.at(-1);
+      const other = others.at(-1);
+      let next = other && placeOf(other);
       let from: DueHeap<MemoryRun> | undefined;
       for (const heap of heaps) {
         const { first } = heap;
-        if (first === undefined || first.due_at > now || (run !== undefined && isBefore(run, first.item))) continue;
-        run = first.item;
+        if (first === undefined || first.due_at > now || (next !== undefined && isBefore(next, first))) continue;
+        next = first;
         from = heap;
       }
-      if (run === undefined) break;
+      if (next === undefined) break;
+      const run = next.item;
+      const place = run.extras?.due ?? null;
       if (from === undefined) others.pop();
       else remove(from, run);
       if (choice.takes(run.head.takeovers, () => this.#begins(run, now))) {
         const holds_slot = run.head.holds_slot || (run.needs !== null && !onlyEnds(run));
         this.give(run, { ...taken(run.head, request.owner, now), holds_slot });
         given.push(run);
-      } else if (from !== undefined && run.extras?.due === null) passed.push(run);
+      } else if (from !== undefined && place !== null && run.extras?.due === null) passed.push(place);
     }
-    for (const run of passed) this.#enqueue(run);
+    for (const { item, due_at } of passed) this.#enqueue(item, due_at);
+    this.#letThrough(given, wanted, choice.isOver);
     return given;
   }
 
@@ -167,8 +189,8 @@ export class MemoryWork {
       const counts = counted.get(name) ?? { agent_name, version, due: 0, since: null, waiting: 0, blocked: 0 };
       counted.set(name, counts);
       const since = this.#dueSince(head);
-      // What stands in line needs work, also after the clock was set back.
-      if (since > now && (head.owner !== null || (run.extras?.slot?.line ?? null) === null)) {
+      // What stands in line or behind a gate needs work, also after the clock was set back.
+      if (since > now && (head.owner !== null || !isInLine(run))) {
         counts.waiting = oneMore(counts.waiting);
         if (head.blocked !== null) counts.blocked = oneMore(counts.blocked);
         continue;
@@ -187,7 +209,7 @@ export class MemoryWork {
       const { agent_name, version = null } = created;
       return !ofTenants.some((pause) => covers(pause, agent_name, version, key.tenant));
     });
-    const first = back.sort((one, other) => (isBefore(one, other) ? -1 : 1)).slice(0, limit);
+    const first = back.sort(byPlace).slice(0, limit);
     const now = this.#clock.now();
     for (const run of first)
       this.change(run, { ...run.head, due_at: Math.min((run.head.due_at ?? EVER) - ASIDE_MS, now) });
@@ -196,6 +218,7 @@ export class MemoryWork {
 
   /** Looks at all keys, and sorts no more than two pages of them at once. */
   lines({ after = "", limit }: LinesQuery): readonly SlotLine[] {
+    const now = this.#clock.now();
     let keys: string[] = [];
     let last: string | undefined;
     for (const [key, { waiting }] of this.#lines) {
@@ -207,7 +230,7 @@ export class MemoryWork {
     return keys
       .sort()
       .slice(0, limit)
-      .flatMap((key) => lineOf(key, this.#lines.get(key)) ?? []);
+      .flatMap((key) => lineOf(key, this.#lines.get(key), now) ?? []);
   }
 
   census(): readonly LiveCount[] {
@@ -231,14 +254,17 @@ export class MemoryWork {
     return leases;
   }
 
-  /** `held`: whether it held a permit before. */
-  #enter(run: MemoryRun, held: boolean): void {
+  /** `held`: whether it held a permit before. `at`: how it stood to its gate before; left out for a run without one. */
+  #enter(run: MemoryRun, held: boolean, at: Standing | null = null): void {
     const { head, extras } = run;
     if (head.owner !== null) this.#owner(head.owner).runs += 1;
     if (head.status === "cancelling") this.#cancelling.add(run);
+    const turn = extras?.turn;
+    if (turn !== undefined && turn.gate !== null) this.#reach(turn.gate, run, turn, at ?? {});
     const slot = extras?.slot ?? null;
     if (slot !== null) this.#settle(run, slot, held);
-    if (head.owner === null && head.due_at !== null && (run.extras?.due ?? null) === null) this.#enqueue(run);
+    if (head.owner !== null || head.due_at === null || turn?.isBehind === true) return;
+    if ((run.extras?.due ?? null) === null) this.#enqueue(run, at?.place);
   }
 
   /** Removes a run from where it was. In the line of its slot it stays, as it may keep its place. */
@@ -248,31 +274,147 @@ export class MemoryWork {
     if (head.owner !== null) this.#owner(head.owner).runs -= 1;
     if (head.status === "cancelling") this.#cancelling.delete(run);
     if (extras !== null && (extras.slot?.line ?? null) === null) remove(this.#dueOf(run), run);
+    const { turn } = extras ?? {};
+    if (turn !== undefined && turn.gate !== null) this.#leaveGate(turn.gate, turn);
   }
 
-  /** Counts the permit of a run, gives it back or waits for it, as the new head says. `held`: whether it held one before. */
+  /** How a run stands to its gate before it gets another head. */
+  #standingOf({ head: before, extras }: MemoryRun, head: RunHead): Standing {
+    const { turn, due = null, slot = null } = extras ?? {};
+    const isFree = before.owner === null && before.blocked === null;
+    const isInLine = (slot?.line ?? null) !== null;
+    const passes = isFree && (isInLine || (before.due_at ?? EVER) <= this.#clock.now());
+    if (turn?.isBehind === true) return { rank: turn.entry?.due_at };
+    return { passes, place: isInLine || head.due_at !== before.due_at ? undefined : due?.due_at };
+  }
+
+  /** A run comes to its gate. It stays behind it if many are through, it is due and nothing lets it pass. */
+  #reach(key: string, run: MemoryRun, turn: OwnTurn, { passes = false, rank }: Standing): void {
+    const { head, extras, order } = run;
+    if (head.owner !== null || head.due_at === null) return;
+    const now = this.#clock.now();
+    const gate = this.#gates.get(key) ?? { through: new DueHeap(), behind: new DueHeap() };
+    this.#gates.set(key, gate);
+    const slot = extras?.slot ?? null;
+    const hasPlace = slot !== null && (head.holds_slot || slot.isForLook || slot.rank !== null);
+    const waits = head.due_at <= now && head.blocked === null && head.status !== "cancelling" && !passes && !hasPlace;
+    turn.isBehind = waits && (rank !== undefined || gate.through.count(now, MOST_THROUGH) === MOST_THROUGH);
+    turn.entry = { item: run, due_at: turn.isBehind ? (rank ?? now) : head.due_at, order, place: 0 };
+    if (head.blocked !== null) turn.entry = null;
+    else if (turn.isBehind) gate.behind.add(turn.entry);
+    else gate.through.add(turn.entry);
+    if (turn.isBehind) this.#crowded.add(gate);
+  }
+
+  #leaveGate(key: string, turn: OwnTurn): void {
+    const gate = this.#gates.get(key);
+    if (gate === undefined) return;
+    if (turn.entry !== null) (turn.isBehind ? gate.behind : gate.through).remove(turn.entry);
+    turn.entry = null;
+    turn.isBehind = false;
+    if (gate.behind.size > 0) return;
+    this.#crowded.delete(gate);
+    if (gate.through.size === 0) this.#gates.delete(key);
+  }
+
+  /** After a `take`: lets runs through the gates of those that it has given and, unless it has found enough, through others. */
+  #letThrough(given: readonly MemoryRun[], wanted: readonly AgentVersion[], hasEnough: boolean): void {
+    if (this.#crowded.size === 0) return;
+    const gates = new Set(given.flatMap(({ extras }) => this.#gates.get(extras?.turn?.gate ?? "") ?? []));
+    const others = hasEnough ? [] : [...this.#crowded].filter((gate) => !gates.has(gate) && isOfAny(gate, wanted));
+    for (const gate of [...gates, ...others.slice(0, MAX_GATES)]) this.#open(gate);
+  }
+
+  /** Lets runs through a gate, if few are. */
+  #open(gate: Gate): void {
+    if (!this.#crowded.delete(gate)) return;
+    const now = this.#clock.now();
+    const through = gate.through.count(now, MOST_THROUGH);
+    for (let more = through <= FEW_THROUGH ? MOST_THROUGH - through : 0; more > 0; more--) {
+      const { item: run } = gate.behind.first ?? {};
+      const { turn, slot = null } = run?.extras ?? {};
+      if (run === undefined || turn === undefined || turn.entry === null) break;
+      gate.behind.remove(turn.entry);
+      turn.isBehind = false;
+      turn.entry = { item: run, due_at: run.head.due_at ?? now, order: run.order, place: 0 };
+      gate.through.add(turn.entry);
+      if (slot !== null && run.needs !== null) this.#join(run, slot);
+      else this.#enqueue(run);
+    }
+    if (gate.behind.size > 0) this.#crowded.add(gate);
+  }
+
+  /** Counts the permits of a run, gives them back or waits for them, as the new head says. `held`: whether it held them before. */
   #settle(run: MemoryRun, slot: OwnSlot, held: boolean): void {
     const { head } = run;
-    const line = this.#lineOf(slot.key);
+    const { limits } = slot;
     const isLive = head.finished_at === null;
     const holds = isLive && head.holds_slot;
     const isFree = isLive && head.owner === null;
     const hasCome = head.due_at !== null && head.due_at <= this.#clock.now();
-    const isDue = isFree && run.needs !== null && hasCome && (head.blocked === null || slot.line !== null);
+    const isReady = isFree && run.extras?.turn?.isBehind !== true && hasCome;
+    const isDue = isReady && run.needs !== null && (head.blocked === null || slot.line !== null);
     const waits = isDue || (isLive && slot.asks && !holds);
     const joins = waits && slot.line === null;
-    line.held += Number(holds) - Number(held);
+    if (holds !== held) this.#count(slot, holds);
     if (slot.line !== null && !waits) {
-      remove(line.waiting, run);
+      remove(slot.line.waiting, run);
       slot.line = null;
     }
     if (holds || (isFree && !waits && !slot.isForLook)) slot.rank = null;
     slot.since = holds && isFree ? (slot.since ?? this.#clock.now()) : null;
-    this.#letIn(line, slot.key);
+    if (limits === undefined) this.#letIn(slot.key);
+    else for (const { key } of limits) this.#letIn(key);
     if (joins) this.#join(run, slot);
   }
 
-  /** Whether a run that needs work can begin now. If it lacks a permit, it waits for one from now on, and has no owner. */
+  #hasPermit({ extras }: MemoryRun, limit: Slot): boolean {
+    const line = this.#lines.get(limit.key);
+    return line === undefined || (!this.#isUsedUp(line, limit) && (line.waiting.first ?? extras?.due) === extras?.due);
+  }
+
+  /** Counts the permits that a run gets or gives back. */
+  #count(slot: OwnSlot, holds: boolean): void {
+    const { limits } = slot;
+    const change = holds ? 1 : -1;
+    if (limits === undefined) {
+      this.#lineOf(slot.key).held += change;
+      return;
+    }
+    for (const { key, max, rate } of limits) {
+      const line = this.#lineOf(key);
+      if (max !== undefined) line.held += change;
+      if (rate !== undefined && holds) this.#grant(line, key, rate);
+    }
+    if (limits.some(({ rate }) => rate !== undefined) && holds)
+      slot.limits = limits.flatMap(({ key, max }) => (max === undefined ? [] : { key, max }));
+  }
+
+  #grant(line: Line, key: string, { count, perMs }: Rate): void {
+    const now = this.#clock.now();
+    if (line.grants === undefined && this.#lines.size > this.#mostLines) this.forget();
+    line.grants ??= { key, times: [], kept: 0, until: NEVER, mark: null };
+    const { grants } = line;
+    grants.kept = Math.max(grants.kept, count);
+    grants.until = Math.max(grants.until, now + perMs);
+    grants.times.push(now);
+    if (grants.times.length > 2 * grants.kept) grants.times = grants.times.slice(-grants.kept);
+  }
+
+  /** Forgets what rates have given, where it does not count any more. */
+  forget(): void {
+    const now = this.#clock.now();
+    for (const [key, { held, waiting, grants }] of this.#lines)
+      if (held === 0 && waiting.size === 0 && grants !== undefined && grants.until <= now) this.#lines.delete(key);
+    this.#mostLines = Math.max(MIN_LINES, 2 * this.#lines.size);
+  }
+
+  /** Whether as many runs hold a slot as may, or its rate gives none now. */
+  #isUsedUp(line: Line, { max = EVER, rate }: Slot): boolean {
+    return line.held >= max || (rate !== undefined && nextAt(line, rate) > this.#clock.now());
+  }
+
+  /** Whether a run that needs work can begin now. If it lacks permits, it waits for them from now on, and has no owner. */
   #begins(run: MemoryRun, now: number): boolean {
     const { head, needs } = run;
     if (needs === null || onlyEnds(run) || this.hasPermitFor(run)) return true;
@@ -284,30 +426,101 @@ export class MemoryWork {
     return run.head.holds_slot;
   }
 
+  /** A run gets the permits that it needs, or joins the line of the first slot that refuses one. */
   #join(run: MemoryRun, slot: OwnSlot): void {
-    const line = this.#lineOf(slot.key);
-    slot.line = line;
-    slot.rank ??= Math.max(this.#clock.now(), line.last + 1);
-    line.last = Math.max(slot.rank, line.last);
-    add(line.waiting, run, slot.rank);
-    this.#letIn(line, slot.key);
+    const refusing = this.#refusing(run, slot);
+    if (refusing === undefined) this.#admit(run, slot);
+    else this.#stand(run, slot, refusing);
   }
 
-  /** Gives free permits of a slot to the runs that wait for one, as long as the first of them gets one. */
-  #letIn(line: Line, key: string): void {
+  /** The first slot that gives a run no permit. */
+  #refusing(run: MemoryRun, slot: OwnSlot): Slot | undefined {
+    if (slot.limits !== undefined) return slot.limits.find((limit) => this.#refuses(run, slot, limit));
+    return this.#refuses(run, slot, slot) ? slot : undefined;
+  }
+
+  /** Whether a slot is used up, or other runs stand in its line in front of the run. */
+  #refuses(run: MemoryRun, slot: OwnSlot, limit: Slot): boolean {
+    const line = this.#lines.get(limit.key);
+    if (line === undefined) return false;
+    if (this.#isUsedUp(line, limit)) return true;
+    const { first } = line.waiting;
+    if (first === undefined || first.item === run) return false;
+    const rank = this.#rankIn(line, limit.key, run, slot);
+    return rank > first.due_at || (rank === first.due_at && run.order > first.order);
+  }
+
+  /** The place that a run gets in a line. It keeps the one that it had there before it was looked at. */
+  #rankIn({ last }: Line, key: string, { priority }: MemoryRun, slot: OwnSlot): number {
+    if (slot.rank !== null && slot.key === key) return slot.rank;
+    const now = this.#clock.now();
+    return priority === 0 ? Math.max(now, last + 1) : now - priority * AHEAD_MS;
+  }
+
+  #stand(run: MemoryRun, slot: OwnSlot, { key, max = EVER }: Slot): void {
+    const line = this.#lineOf(key);
+    slot.rank = this.#rankIn(line, key, run, slot);
+    slot.key = key;
+    slot.max = max;
+    slot.line = line;
+    if (run.priority === 0) line.last = Math.max(slot.rank, line.last);
+    add(line.waiting, run, slot.rank);
+    this.#mark(line);
+  }
+
+  /** A run that needs permits holds them. */
+  #admit(run: MemoryRun, slot: OwnSlot): void {
+    this.#count(slot, true);
+    slot.line = null;
+    slot.rank = null;
+    run.head = { ...run.head, holds_slot: true };
+    if (run.head.owner !== null) return;
+    slot.since = this.#clock.now();
+    this.#enqueue(run);
+  }
+
+  /**
+   * Gives permits of a slot to the runs in its line, as long as the first of them gets one. A run that another slot refuses
+   * goes to the end of the line of that one, and lets the next one pass.
+   */
+  #letIn(key: string): void {
+    const line = this.#lines.get(key);
+    if (line === undefined) return;
     for (let run = line.waiting.first?.item; run !== undefined; run = line.waiting.first?.item) {
       const slot = run.extras?.slot ?? null;
-      if (slot === null || line.held >= slot.max) return;
-      line.held += 1;
+      if (slot === null || this.#isUsedUp(line, limitOf(slot, key))) break;
+      const refusing = slot.limits && this.#refusing(run, slot);
       remove(line.waiting, run);
-      slot.line = null;
-      slot.rank = null;
-      run.head = { ...run.head, holds_slot: true };
-      if (run.head.owner !== null) continue;
-      slot.since = this.#clock.now();
-      this.#enqueue(run);
+      if (refusing === undefined) this.#admit(run, slot);
+      else this.#stand(run, slot, refusing);
     }
-    if (line.held === 0) this.#lines.delete(key);
+    this.#mark(line);
+    if (line.held === 0 && line.waiting.size === 0 && line.grants === undefined) this.#lines.delete(key);
+  }
+
+  /** Notes when a rate gives again, if that is what the first in line waits for. */
+  #mark({ grants, waiting, held }: Line): void {
+    if (grants === undefined) return;
+    if (grants.mark !== null) this.#marks.remove(grants.mark);
+    grants.mark = null;
+    const slot = waiting.first?.item.extras?.slot ?? null;
+    const { max = EVER, rate } = slot === null ? {} : limitOf(slot, grants.key);
+    if (slot === null || rate === undefined || held >= max) return;
+    grants.mark = { item: grants, due_at: nextAt({ grants }, rate), order: 0, place: 0 };
+    this.#marks.add(grants.mark);
+  }
+
+  /** Gives permits of rates to those that wait for their times. */
+  #look(): void {
+    const now = this.#clock.now();
+    const keys: [at: number, key: string][] = [];
+    for (let { first } = this.#marks; first !== undefined && first.due_at <= now; first = this.#marks.first) {
+      keys.push([first.due_at, first.item.key]);
+      this.#marks.remove(first);
+      first.item.mark = null;
+    }
+    keys.sort(([at, key], [other, otherKey]) => at - other || (key < otherKey ? -1 : 1));
+    for (const [, key] of keys) this.#letIn(key);
   }
 
   /** See {@link TakeRequest}. `before`: since when the runs must have been without a process. */
@@ -319,26 +532,29 @@ export class MemoryWork {
       ({ created }) => created.durable === true && isOther(created.agent_name, created.version ?? null),
     );
     for (const name of names)
-      for (const [version, due] of this.#agents.get(name) ?? [])
+      for (const [version, priorities] of this.#agents.get(name) ?? [])
         if (isOther(name, version))
-          for (const run of due.items)
+          for (const run of [...priorities.values()].flatMap(({ items }) => items))
             if (Math.max(run.head.due_at ?? EVER, run.extras?.slot?.since ?? EVER) <= before) found.push(run);
     for (const run of found.sort((one, other) => one.order - other.order)) {
-      const { agent_name, version = null } = run.created;
       const slot = run.extras?.slot ?? null;
-      const line = slot === null ? undefined : this.#lines.get(slot.key);
-      if (slot === null || line?.waiting.first === undefined || !run.head.holds_slot) continue;
+      if (slot === null || !run.head.holds_slot) continue;
+      const limits = slot.limits ?? [slot];
+      const lines = limits.flatMap(({ key }) => this.#lines.get(key) ?? []);
+      if (lines.every(({ waiting }) => waiting.size === 0)) continue;
       if (run.head.owner !== null) this.give(run, taken(run.head, null, now));
       run.head = { ...run.head, holds_slot: false };
       slot.since = null;
-      line.held -= 1;
-      for (const other of line.waiting.items)
-        if (isOf(other, { agent_name, version }) && other.head.owner === null) this.#stepAside(other, line);
-      this.#letIn(line, slot.key);
+      this.#count(slot, false);
+      const { agent_name, version = null } = run.created;
+      for (const line of lines)
+        for (const other of line.waiting.items)
+          if (isOf(other, { agent_name, version }) && other.head.owner === null) this.#stepAside(other, line);
+      for (const { key } of limits) this.#letIn(key);
     }
   }
 
-  /** A run leaves the line of its slot, and is due without a permit, until a process takes it. */
+  /** A run leaves a line, and is due without a permit, until a process takes it. */
   #stepAside(run: MemoryRun, line: Line): void {
     remove(line.waiting, run);
     if (run.extras !== null && run.extras.slot !== null) run.extras.slot.line = null;
@@ -354,21 +570,33 @@ export class MemoryWork {
     return line;
   }
 
-  #enqueue(run: MemoryRun): void {
-    add(this.#dueOf(run), run, run.head.due_at ?? NEVER);
+  /**
+   * A run joins the due ones. `place`: where it was there before. A run with a gate stands there by the time at which it
+   * comes, so that it is not in front of what was due before it was let through.
+   */
+  #enqueue(run: MemoryRun, place?: number): void {
+    const { due_at } = run.head;
+    const hasGate = (run.extras?.turn?.gate ?? null) !== null;
+    const from = hasGate ? Math.max(due_at ?? NEVER, this.#clock.now()) : (due_at ?? NEVER);
+    add(this.#dueOf(run), run, place ?? from);
   }
 
-  #dueOf({ created }: MemoryRun): DueHeap<MemoryRun> {
+  #dueOf({ created, priority }: MemoryRun): DueHeap<MemoryRun> {
     const { agent_name, version = null } = created;
     let versions = this.#agents.get(agent_name);
     if (versions === undefined) {
       versions = new Map();
       this.#agents.set(agent_name, versions);
     }
-    let due = versions.get(version);
+    let priorities = versions.get(version);
+    if (priorities === undefined) {
+      priorities = new Map();
+      versions.set(version, priorities);
+    }
+    let due = priorities.get(priority);
     if (due === undefined) {
       due = new DueHeap();
-      versions.set(version, due);
+      priorities.set(priority, due);
     }
     return due;
   }
@@ -393,13 +621,11 @@ export class MemoryWork {
   #withoutProcess(wanted: readonly AgentVersion[], cancelledForMs: number | undefined, now: number): MemoryRun[] {
     const isWanted = (run: MemoryRun): boolean =>
       (run.head.owner !== null && run.created.durable !== true) || wanted.some((agent) => isOf(run, agent));
-    const isInLine = ({ head, extras }: MemoryRun): boolean =>
-      head.owner === null && (extras?.slot?.line ?? null) !== null;
     const found = this.#ofDeadOwners(now).filter(isWanted);
     if (cancelledForMs !== undefined)
       for (const run of this.#cancelling)
         if (this.#dueSince(run.head) <= now - cancelledForMs && !isInLine(run) && !isWanted(run)) found.push(run);
-    return found.sort((one, other) => (isBefore(one, other) ? 1 : -1));
+    return found.sort(byPlace).reverse();
   }
 
   /** The runs of owners whose leases had ended by a time, oldest first. */
@@ -431,25 +657,72 @@ interface Owner {
 
 type Growing = { -readonly [Name in keyof Backlog]: Backlog[Name] };
 
-function isBefore(one: MemoryRun, other: MemoryRun): boolean {
-  const [a, b] = [one.head.due_at ?? NEVER, other.head.due_at ?? NEVER];
-  return a < b || (a === b && one.order < other.order);
+/** The due runs of an agent and version, by their priority. */
+type Priorities = Map<number, DueHeap<MemoryRun>>;
+
+/** How a run stood to its gate. */
+interface Standing {
+  /** Whether it was through, or passes for another reason. */
+  readonly passes?: boolean;
+  /** Its place behind the gate. */
+  readonly rank?: number | undefined;
+  /** Its place among the due ones, if it keeps it. */
+  readonly place?: number | undefined;
 }
 
-function lineOf(key: string, line: Line | undefined): SlotLine | undefined {
+/** Whether a run without an owner waits in a line or behind its gate. */
+function isInLine({ head, extras }: MemoryRun): boolean {
+  return head.owner === null && ((extras?.slot?.line ?? null) !== null || extras?.turn?.isBehind === true);
+}
+
+/** The runs of a gate are of one agent. */
+function isOfAny({ behind }: Gate, agents: readonly AgentVersion[]): boolean {
+  const run = behind.first?.item;
+  return run !== undefined && agents.some((agent) => isOf(run, agent));
+}
+
+function isBefore(one: Omit<DueEntry<MemoryRun>, "place">, other: Omit<DueEntry<MemoryRun>, "place">): boolean {
+  const [a, b] = [one.item.priority, other.item.priority];
+  if (a !== b) return a > b;
+  return one.due_at < other.due_at || (one.due_at === other.due_at && one.order < other.order);
+}
+
+function placeOf(run: MemoryRun): Omit<DueEntry<MemoryRun>, "place"> {
+  return { item: run, due_at: run.head.due_at ?? NEVER, order: run.order };
+}
+
+/** For sorting: the run that is due first comes first. */
+function byPlace(one: MemoryRun, other: MemoryRun): number {
+  return isBefore(placeOf(one), placeOf(other)) ? -1 : 1;
+}
+
+function lineOf(key: string, line: Line | undefined, now: number): SlotLine | undefined {
   const first = line?.waiting.first?.item;
-  const slot = first?.needs;
-  if (line === undefined || first === undefined || !slot) return undefined;
+  const slot = first?.extras?.slot ?? null;
+  if (line === undefined || first === undefined || slot === null) return undefined;
   const { agent_name, version = null } = first.created;
-  const { held } = line;
-  const waiting = Math.min(line.waiting.size, COUNTED);
+  const { max, rate } = limitOf(slot, key);
+  const next_at = rate && nextAt(line, rate);
   return {
     key,
-    max: slot.max,
-    held,
-    waiting,
+    ...(max !== undefined && { max }),
+    ...(rate !== undefined && { rate }),
+    ...(next_at !== undefined && next_at > now && { next_at }),
+    held: line.held,
+    waiting: Math.min(line.waiting.size, COUNTED),
     first: { key: first.key, agent_name, version, due_at: first.head.due_at ?? slot.rank ?? NEVER },
   };
+}
+
+/** The limit that a run has under one of its keys. */
+function limitOf(slot: OwnSlot, key: string): Slot {
+  return slot.limits?.find((limit) => limit.key === key) ?? slot;
+}
+
+/** From when on a rate gives the next permit, which may be past. */
+function nextAt({ grants }: Pick<Line, "grants">, { count, perMs }: Rate): number {
+  const last = grants === undefined || count > grants.kept ? undefined : grants.times.at(-count);
+  return last === undefined ? NEVER : last + perMs;
 }
 
 /** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */

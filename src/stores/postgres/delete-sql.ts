@@ -116,30 +116,3 @@ BEGIN
   RETURN cardinality(doomed);
 END $function$;`;
 }
-
-/**
- * Deletes keys of slots that no run holds or waits for, of some from one on, and answers the next. Null: all were looked at.
- * A key that is in use just now stays.
- */
-export function pruneSlots(schema: string): string {
-  return `
-CREATE FUNCTION ${schema}.prune_slots_v1(from_key text, chunk integer) RETURNS text
-LANGUAGE plpgsql SET enable_seqscan = off AS $function$
-DECLARE
-  place text;
-  found record;
-  count integer := 0;
-BEGIN
-  FOR found IN
-    SELECT s.key, s.held = 0 AND s.first = 'Infinity' AND s.look_at IS NULL AS is_unused FROM ${schema}.slots s
-    WHERE s.key > from_key ORDER BY s.key LIMIT chunk
-  LOOP
-    place := found.key;
-    count := count + 1;
-    IF found.is_unused AND pg_try_advisory_xact_lock(${schema}.slot_lock_v1(place)) THEN
-      DELETE FROM ${schema}.slots s WHERE s.key = place AND s.held = 0 AND s.first = 'Infinity' AND s.look_at IS NULL;
-    END IF;
-  END LOOP;
-  RETURN CASE WHEN count = chunk THEN place END;
-END $function$;`;
-}

@@ -2,10 +2,7 @@ import { MOST_ARRIVED } from "../../core/ports.ts";
 import { feedWrites } from "./feed.ts";
 import { boundOf, gateOf, gates } from "./gate-sql.ts";
 import type { Arrivals } from "./line-sql.ts";
-import { changeFunction, ownersInLine } from "./line-sql.ts";
-import { takeDue } from "./take-sql.ts";
-import { tryWritesWithGates } from "./try-write-sql.ts";
-import { writesWithInbox } from "./write-sql.ts";
+import { changeFunction } from "./line-sql.ts";
 
 /*
  * What has arrived for runs with owners. A row is a post; ids are never used again. A post goes either into the inbox of an
@@ -91,21 +88,12 @@ BEGIN
   WHERE r.id = its_id;
 END $function$;`,
     feedWrites(schema),
-    changeFunction(schema, arrivals(schema)),
-    ownersInLine(schema),
-    writesWithInbox(schema),
-    tryWritesWithGates(schema),
-    takeDue(schema, "CREATE OR REPLACE", {
-      onLeaving: `
-            IF (candidate.needs OR run.line IS NOT NULL) AND run.arrived > 0 AND NOT ${schema}.shut_v1(run, false) THEN
-              run := NULL;
-            END IF;`,
-      onTaken: `
-            IF run.arrived > 0 THEN
-              PERFORM ${schema}.leave_inbox_v1(run.id, clock);
-            END IF;`,
-    }),
   ].join("\n");
+}
+
+/** A change of a run, whatever it has to do with its inbox. */
+export function changes(schema: string): string {
+  return changeFunction(schema, arrivals(schema));
 }
 
 function arrivals(schema: string): Arrivals {

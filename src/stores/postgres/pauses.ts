@@ -1,6 +1,7 @@
 import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import { ASIDE_MS, pauseKey } from "../../core/pauses.ts";
 import { toJson, toText } from "../stored-rows.ts";
+import { bandOf } from "./line-sql.ts";
 import { BY_INDEX } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
 
@@ -9,13 +10,7 @@ const isAside = `r.finished_at IS NULL AND r.owner IS NULL AND r.due_at >= ${ASI
 /** The same of a run that is found by its id: written so that no index of runs without an owner has the condition. */
 const isStillAside = `r.finished_at IS NULL AND coalesce(r.owner, '') = '' AND r.due_at >= ${ASIDE_MS}`;
 
-/**
- * Pauses, and the way back for runs that they have set aside. A run that comes back stands in the index of due runs by the
- * time at which it came there, and by its place among those that come back with it.
- */
 export function pauses(schema: string): string {
-  const group = (more: string): string => `SELECT r.tenant, r.agent_name, r.version FROM ${schema}.runs r
-        WHERE ${isAside} ${more} ORDER BY r.tenant, r.agent_name, r.version LIMIT 1`;
   return `
 CREATE TABLE ${schema}.pauses (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -29,13 +24,24 @@ CREATE TABLE ${schema}.pauses (
 );
 CREATE INDEX runs_aside ON ${schema}.runs (tenant, agent_name, version, due_at, id)
   WHERE finished_at IS NULL AND owner IS NULL AND due_at >= ${ASIDE_MS};
+`;
+}
 
-CREATE FUNCTION ${schema}.come_back_v1(most integer, given_time float8) RETURNS integer LANGUAGE plpgsql
+/**
+ * The way back for runs that a pause has set aside. A run that comes back stands in the index of due runs by the
+ * time at which it came there, and by its place among those that come back with it.
+ */
+export function comeBack(schema: string): string {
+  const group = (more: string): string => `SELECT r.tenant, r.agent_name, r.version FROM ${schema}.runs r
+        WHERE ${isAside} ${more} ORDER BY r.tenant, r.agent_name, r.version LIMIT 1`;
+  return `
+CREATE OR REPLACE FUNCTION ${schema}.come_back_v1(most integer, given_time float8) RETURNS integer LANGUAGE plpgsql
 ${BY_INDEX} AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
   found_runs bigint[];
   back integer;
+  run ${schema}.runs;
 BEGIN
   found_runs := ARRAY(
     WITH RECURSIVE groups (tenant, agent_name, version) AS (
@@ -59,9 +65,22 @@ BEGIN
   )
   UPDATE ${schema}.runs r SET
     due_at = least(r.due_at - ${ASIDE_MS}, clock),
-    since = clock - (cardinality(found_runs) - array_position(found_runs, r.id)) / 1024.0
-  FROM locked l WHERE r.id = l.id;
+    since = clock - ${bandOf("r")}
+      - (cardinality(found_runs) - array_position(found_runs, r.id)) / CASE WHEN r.priority <> 0 THEN 64.0 ELSE 1024.0 END
+  FROM locked l WHERE r.id = l.id AND r.fair IS NULL;
   GET DIAGNOSTICS back = ROW_COUNT;
+  FOR run IN
+    SELECT r.* FROM ${schema}.runs r WHERE r.id = ANY (found_runs) AND ${isStillAside} ORDER BY array_position(found_runs, r.id)
+    FOR NO KEY UPDATE SKIP LOCKED
+  LOOP
+    run.due_at := least(run.due_at - ${ASIDE_MS}, clock);
+    run.since := clock - ${bandOf("run")} - (cardinality(found_runs) - array_position(found_runs, run.id)) / 64.0;
+    IF NOT run.for_look AND (run.slot = '' OR NOT run.holds_slot) AND run.status <> 'cancelling' AND run.blocked IS NULL THEN
+      run := ${schema}.behind_v1(run, clock);
+    END IF;
+    UPDATE ${schema}.runs r SET due_at = run.due_at, since = run.since, line = run.line, rank = run.rank WHERE r.id = run.id;
+    back := back + 1;
+  END LOOP;
   RETURN back;
 END $function$;
 `;

@@ -9,7 +9,6 @@ import type {
   FeedQuery,
   FoundRun,
   LinesQuery,
-  Rate,
   Retention,
   RunHead,
   RunKey,
@@ -31,6 +30,7 @@ import type {
 import { engineKey } from "../../core/ports.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
 import type { RunQuery } from "../../core/run-query.ts";
+import type { Rate } from "../../core/slots.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
@@ -329,7 +329,11 @@ export class PostgresStore implements DurableStore {
     }
     let key: string | null = "";
     while (key !== null) {
-      const next = await this.#call("prune_slots_v1($1::text, $2::integer)", [key, SLOTS_CHUNK]);
+      const next = await this.#call("prune_slots_v1($1::text, $2::integer, $3::float8)", [
+        key,
+        SLOTS_CHUNK,
+        this.#now(),
+      ]);
       key = next === null ? null : String(next);
     }
     await this.#feed?.trim();

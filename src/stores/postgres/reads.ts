@@ -53,6 +53,8 @@ export class Reads {
   readonly #schema: string;
   readonly #now: () => number | null;
   readonly #duePlaces = new DuePlaces();
+  /** The last gate at which a call has looked for runs behind it. Empty: the next one begins at the first. */
+  #gate = "";
   /** By how much the server's time is ahead of the monotonic one, or a little more. Undefined: it was not asked for. */
   #ahead: number | undefined;
 
@@ -244,11 +246,12 @@ export class Reads {
         [toJson(wanted), unusedForMs, this.#notAfter, this.#now()],
       );
     const given = this.#now();
-    const placeOf = (name: string): DuePlace => (given === null ? this.#duePlaces.of(name) : FRONT);
-    const places = [...wanted.map((agent) => placeOf(toJson(agent))), placeOf(CANCELLED)];
+    const names = [...wanted.map((agent) => toJson(agent)), CANCELLED];
+    const places = names.map((name) => (given === null ? this.#duePlaces.of(name) : FRONT));
+    const bands = given === null ? names.map((name) => this.#duePlaces.bandsOf(name)) : [];
     const rows = await this.#query(
       `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
-         $6::float8, $7::float8, $8::float8, $9::float8, true) t (run)
+         $6::float8, $7::float8, $8::float8, $9::float8, true, ($10::text)::jsonb) t (run)
        UNION ALL SELECT '${PAUSES}' || (${selectPauses(this.#schema)})`,
       [
         toText(owner),
@@ -260,14 +263,21 @@ export class Reads {
         places.at(-1)?.from ?? null,
         this.#notAfter,
         given,
+        moreOf(bands, places, this.#gate),
       ],
     );
     const texts = rows.map(({ run }) => String(run));
     const pauses = texts.find((text) => text.startsWith(PAUSES));
     if (pauses !== undefined) request.onPauses?.(pausesIn(pauses.slice(PAUSES.length)));
     const answers = texts.filter((text) => text !== pauses).map((text) => JSON.parse(text) as unknown);
-    const seen = answers.pop() as readonly (number | string | null)[] | undefined;
-    for (const [n, place] of places.entries()) place.onSeen(toNumber(seen?.[n]));
+    const seen = (answers.pop() ?? []) as Seen;
+    this.#gate = String(seen.find((one) => typeof one === "string") ?? "");
+    for (const [n, place] of places.entries()) place.onSeen(toNumber(seen[n]));
+    if (given === null)
+      for (const [n, priority, place] of seen.filter((one) => Array.isArray(one)) as readonly SeenBand[]) {
+        const [name = CANCELLED, known] = n === 0 ? [CANCELLED, bands.at(-1)] : [names[n - 1], bands[n - 1]];
+        (known?.get(priority) ?? this.#duePlaces.of(name, priority)).onSeen(place);
+      }
     return answers.map((row) => toFoundRun(row as StoredRow));
   }
 
@@ -294,6 +304,21 @@ export class Reads {
   #query(sql: string, values: readonly PostgresValue[]) {
     return this.#connection.query(sql, values);
   }
+}
+
+/** How far a call has come: among the runs of each agent, among the cancelled ones of others, of priorities other than 0, and at gates. */
+type Seen = readonly (number | null | SeenBand | string)[];
+/** The number of an agent, beginning at 1, or 0 for cancelled runs of others; a priority, and how far the call has come. */
+type SeenBand = readonly [agent: number, priority: number, place: number | null];
+
+/** What `take_v2` reads besides: the places of priorities, the gate behind which it looks, and whether it sweeps. Null: nothing. */
+function moreOf(bands: readonly ReadonlyMap<number, DuePlace>[], at: readonly DuePlace[], gate: string): string | null {
+  const places = bands.flatMap((known, index) =>
+    [...known].map(([priority, { from }]) => [(index + 1) % bands.length, priority, from]),
+  );
+  const sweeps = bands.length > 0 && at.some((place) => place.sweeps);
+  if (places.length === 0 && gate === "" && !sweeps) return null;
+  return toJson({ ...(places.length > 0 && { places }), ...(gate !== "" && { gate }), ...(sweeps && { sweeps }) });
 }
 
 /** How many runs one call takes at most. */

@@ -1,21 +1,38 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { Connection } from "./connection.ts";
 import { pause } from "./connection.ts";
-import { counts } from "./counts.ts";
-import { deleteFunctions, pruneSlots, pruneWithParents } from "./delete-sql.ts";
+import { backlog, census, waitingRuns } from "./counts.ts";
+import { deleteFunctions, pruneWithParents } from "./delete-sql.ts";
 import { isLocked, storeFailed } from "./errors.ts";
+import { gateFunctions, gatesOfCustomers } from "./fair-sql.ts";
 import { feed } from "./feed.ts";
-import { inbox } from "./inbox-sql.ts";
-import { lines } from "./line-sql.ts";
+import { changes, inbox } from "./inbox-sql.ts";
+import { limitFunctions, limits, pruneSlots } from "./limits-sql.ts";
+import { lineFunctions, lines, priorities } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
-import { pauses } from "./pauses.ts";
+import { comeBack, pauses } from "./pauses.ts";
 import { stepLimits } from "./step-limits.ts";
 import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
-import { freeUnused, plainRuns, takeDue, takeFunctions } from "./take-sql.ts";
-import { tryWriteFunctions } from "./try-write-sql.ts";
-import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesInLine } from "./write-sql.ts";
+import { freeUnused, plainRuns, reservedRuns, takeDue, takeFunctions } from "./take-sql.ts";
+import { tryWriteFunctions, tryWritesWithGates } from "./try-write-sql.ts";
+import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesWithInbox } from "./write-sql.ts";
+
+/** What the last step makes again, so that the steps before it need not make it as it was then. */
+const functions: readonly ((schema: string) => string)[] = [
+  lineFunctions,
+  limitFunctions,
+  gateFunctions,
+  changes,
+  writesWithInbox,
+  takeDue,
+  freeUnused,
+  comeBack,
+  backlog,
+  linesFunction,
+  pruneSlots,
+];
 
 /**
  * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
@@ -30,13 +47,14 @@ const migrations: readonly ((schema: string) => string)[] = [
   generationsOfSessions,
   locksOfKeys,
   creators,
-  (schema) => [lines, writesInLine, takeDue, pruneSlots].map((part) => part(schema)).join("\n"),
+  lines,
   tryWriteFunctions,
-  (schema) => [inbox, freeUnused, plainRuns, linesFunction].map((part) => part(schema)).join("\n"),
+  (schema) => [inbox, reservedRuns, plainRuns, tryWritesWithGates].map((part) => part(schema)).join("\n"),
   pauses,
-  counts,
+  (schema) => [waitingRuns, census].map((part) => part(schema)).join("\n"),
   failedRuns,
   stepLimits,
+  (schema) => [priorities, gatesOfCustomers, limits, ...functions].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -1,4 +1,5 @@
-import type { Rate, StepUse } from "../../core/ports.ts";
+import type { StepUse } from "../../core/ports.ts";
+import type { Rate } from "../../core/slots.ts";
 import { toText } from "../stored-rows.ts";
 import type { PostgresValue } from "./connection.ts";
 import { BY_INDEX } from "./take-sql.ts";

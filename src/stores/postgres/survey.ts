@@ -18,10 +18,18 @@ import {
   toText,
 } from "../stored-rows.ts";
 import type { Connection } from "./connection.ts";
+import { bandOf, bandsOf, limitOf, nextOf } from "./line-sql.ts";
 import { Parameters } from "./list.ts";
 import { createdColumn, fromMarked } from "./reads.ts";
 import { BY_INDEX } from "./take-sql.ts";
 import { markedText } from "./writes.ts";
+
+/** What a run needs of a slot, as it is stored. */
+interface StoredLimit {
+  readonly max?: number;
+  readonly count?: number;
+  readonly per?: number;
+}
 
 /** How many runs are looked at for a page. */
 const MAX_EXAMINED = 1_000;
@@ -36,22 +44,32 @@ const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at 
  */
 export function linesFunction(schema: string): string {
   const from = `FROM ${schema}.runs r WHERE r.line IS NOT NULL`;
-  const next = (key: string): string => `(SELECT r.line ${from} AND r.line > ${key} ORDER BY r.line LIMIT 1)`;
-  const ofLine = `${from} AND r.line = k.key AND r.rank >= s.first ORDER BY r.rank, r.id LIMIT`;
+  const next = (key: string): string =>
+    `(SELECT r.line ${from} AND r.line > ${key} AND r.line < '~' ORDER BY r.line LIMIT 1)`;
+  const ofLine = (columns: string): string => `FROM ${bandsOf("s")} b CROSS JOIN LATERAL (
+    SELECT ${columns} ${from} AND r.line = k.key AND r.rank >= b.first AND r.rank < b.until ORDER BY r.rank, r.id`;
   return `
-CREATE FUNCTION ${schema}.lines_v1(after_key text, most bigint) RETURNS TABLE (
-  key text, held integer, slot_max float8, tenant text, run_id text, agent_name text, version text, due_at float8, waiting bigint
+DROP FUNCTION IF EXISTS ${schema}.lines_v1(text, bigint);
+DROP FUNCTION IF EXISTS ${schema}.lines_v1(text, bigint, float8);
+CREATE FUNCTION ${schema}.lines_v1(after_key text, most bigint, given_time float8 DEFAULT NULL) RETURNS TABLE (
+  key text, held integer, slot_max float8, tenant text, run_id text, agent_name text, version text, due_at float8, waiting bigint,
+  its_limit jsonb, next_at float8
 ) LANGUAGE sql STABLE ${BY_INDEX} AS $function$
   WITH RECURSIVE keys (key, n) AS (
     SELECT ${next("after_key")}, 1::bigint
     UNION ALL
     SELECT ${next("k.key")}, k.n + 1 FROM keys k WHERE k.key IS NOT NULL AND k.n < most
   )
-  SELECT k.key, s.held, f.*, (SELECT count(*) FROM (SELECT 1 ${ofLine} ${COUNTED}) counted)
+  SELECT k.key, s.held, f.slot_max, f.tenant, f.run_id, f.agent_name, f.version, f.due_at,
+    (SELECT least(count(*), ${COUNTED}) ${ofLine("1")} LIMIT ${COUNTED}) counted),
+    f.its_limit, CASE WHEN ${nextOf(schema, "s", "f.its_limit")} > coalesce(given_time, floor(extract(epoch FROM now()) * 1000))
+      THEN ${nextOf(schema, "s", "f.its_limit")} END
   FROM keys k
-  CROSS JOIN LATERAL (SELECT s.held, s.first FROM ${schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1) s
+  CROSS JOIN LATERAL (SELECT s.key, s.given, s.held, s.first, s.bands FROM ${schema}.slots s WHERE s.key = k.key ORDER BY s.gen DESC LIMIT 1) s
   CROSS JOIN LATERAL (
-    SELECT r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) ${ofLine} 1
+    SELECT x.* ${ofLine(`r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank + ${bandOf("r")}) AS due_at,
+      ${limitOf("r", "k.key")} AS its_limit, r.rank, r.id`)} LIMIT 1) x
+    ORDER BY x.rank, x.id LIMIT 1
   ) f
   ORDER BY k.n;
 $function$;`;
@@ -189,11 +207,22 @@ export class SurveyReads {
   }
 
   async lines({ after = "", limit }: LinesQuery): Promise<readonly SlotLine[]> {
-    const rows = await this.#connection.query(`SELECT * FROM ${this.#schema}.lines_v1($1::text, $2::bigint)`, [
-      markedText(after),
-      countable(limit),
-    ]);
-    return rows.map((row) => toSlotLine(row, fromMarked(String(row["key"])) ?? "", fromMarked(String(row["version"]))));
+    const rows = await this.#connection.query(
+      `SELECT * FROM ${this.#schema}.lines_v1($1::text, $2::bigint, $3::float8)`,
+      [markedText(after), countable(limit), this.#now()],
+    );
+    return rows.map((row) => {
+      const line = toSlotLine(row, fromMarked(String(row["key"])) ?? "", fromMarked(String(row["version"])));
+      const { max, count, per } = (row["its_limit"] ?? { max: line.max }) as StoredLimit;
+      const next_at = toNumber(row["next_at"]);
+      const { max: _max, ...rest } = line;
+      return {
+        ...rest,
+        ...(max !== undefined && { max }),
+        ...(count !== undefined && per !== undefined && { rate: { count, perMs: per } }),
+        ...(next_at !== null && { next_at }),
+      };
+    });
   }
 
   async living(): Promise<readonly string[]> {

@@ -1,4 +1,4 @@
-import { duePlace, isDue, sinceOf } from "./line-sql.ts";
+import { BAND_END, BAND_MS, bandOf, bandsOf, duePlace, isDue, keysOf, priorityOf, sinceOf } from "./line-sql.ts";
 
 /*
  * Looking for work. Runs are found in indexes that hold nothing else: neither runs that wait for a later time or for a
@@ -174,63 +174,39 @@ const SLACK_MS = 500;
  * Takes from the due runs, which hold the permits that they need. Some that need one are met all the same: those whose time
  * has come, and those of dead owners. They join the line.
  *
- * Of each agent the due runs are read from a place on, which the caller has from its last call: what an old transaction keeps
- * of former ones is not walked again. Behind the runs the function answers these places, and that of `cancelled_from`. A run
- * that was passed over keeps the place back: it was locked, or suspect. `onLeaving`: what is done with a locked run that may be
- * left without an owner; `onTaken`: with one that is given, or whose owner is dead.
+ * The due runs are read in ranges: one for each agent, one for the cancelled runs of others, and one more of each for each
+ * priority that there has been (`more`). Each is read from a place on, which the caller has from its last call: what an old transaction
+ * keeps of former ones is not walked again. Behind the runs the function answers these places: of the agents, of the cancelled
+ * runs (`cancelled_from`), and then for priorities, with the number of the agent (0: cancelled runs) and the priority.
+ * Null: the range was not looked at. A run that was passed over keeps the place back: it was locked, or suspect.
  */
-export function takeDue(
-  schema: string,
-  create: "CREATE" | "CREATE OR REPLACE" = "CREATE",
-  { onLeaving, onTaken } = { onLeaving: "", onTaken: "" },
-): string {
+export function takeDue(schema: string): string {
   // A dead owner's run that stands in line stays there without it, unless it is only taken to end it.
-  const hasOwnersInLine = create !== "CREATE";
   const needsPermit = (run: string): string => `${run}.slot <> '' AND NOT ${run}.holds_slot AND NOT ${run}.for_look`;
-  // Of dead owners. To end a run takes no permit.
-  const onlyEnds = hasOwnersInLine
-    ? "r.owner IS NOT NULL AND (r.plain IS NOT NULL OR r.status = 'cancelling') AS only_ends, "
-    : "";
-  // A run that comes back may be the first now, and its own limit may allow what that of the former first did not.
-  const grantToFirst = `
-    PERFORM ${schema}.grant_v1(key, 0, clock);`;
-  const candidates = (n: string, place: string, order: string, which: string): string => `SELECT r.id, r.owner, r.slot,
-          ${needsPermit("r")} AS needs, ${onlyEnds}r.takeovers >= suspect_from AS is_suspect,
-          ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${order}, r.id) AS number
-        FROM ${schema}.runs r WHERE ${which} ORDER BY ${order}, r.id LIMIT page`;
-  const due = (n: string, which: string): string => candidates(n, duePlace, duePlace, `${isDue} AND ${which}`);
+  const candidates = (n: string, place: string, which: string): string => `SELECT r.id, r.owner, r.slot,
+          ${needsPermit("r")} AS needs, r.owner IS NOT NULL AND (r.plain IS NOT NULL OR r.status = 'cancelling') AS only_ends,
+          r.takeovers >= suspect_from AS is_suspect, ${priorityOf("r")} = 0 AND r.limits IS NULL AS is_simple,
+          ${n} AS n, ${place} AS place, row_number() OVER (ORDER BY ${place}, r.id) AS number
+        FROM ${schema}.runs r WHERE ${which} ORDER BY ${place}, r.id LIMIT page`;
+  const due = (which: string): string =>
+    candidates("w.n", duePlace, `${isDue} AND ${which} AND ${duePlace} BETWEEN w.since AND w.until`);
   const owned = (which: string): string =>
     candidates(
       "NULL::bigint",
-      "r.due_at",
-      "r.due_at NULLS FIRST",
+      // Written so that those without a time come first of their priority.
+      `coalesce(r.due_at, -${BAND_END}) - ${bandOf("r")}`,
       `r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = d.owner AND r.id <> ALL (taken) AND ${which}`,
     );
   // Written so that only the index of these runs has the condition: in others what is over may be in the way.
   const isCancelling = "r.status || '' = 'cancelling'";
   const isWanted = "EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = r.agent_name AND w.version = r.version)";
-  const isWantedOfDead = hasOwnersInLine ? `(${isWanted} OR with_plain AND r.plain IS NOT NULL)` : isWanted;
-  const join = `${needsPermit("run")} AND run.line IS NULL THEN
-              run := ${schema}.join_v1(run, clock);
-            END IF;`;
-  const leaveOrJoin = `
-            its_line := NULL;
-            IF candidate.only_ends THEN
-              its_line := run.line;
-              run.line := NULL;
-              run.rank := NULL;
-            ELSIF ${join}`;
-  // One that leaves a line may let the next one in.
-  const letNextIn = `
-            IF its_line IS NOT NULL THEN
-              PERFORM ${schema}.grant_v1(its_line, 0, clock);
-            END IF;`;
-  const replaced = `
-DROP FUNCTION IF EXISTS ${schema}.take_v2(text, jsonb, integer, float8, float8, float8, float8, float8, float8);`;
-  return `${hasOwnersInLine ? replaced : ""}
+  const isWantedOfDead = `(${isWanted} OR with_plain AND r.plain IS NOT NULL)`;
+  return `
+DROP FUNCTION IF EXISTS ${schema}.take_v2(text, jsonb, integer, float8, float8, float8, float8, float8, float8);
+DROP FUNCTION IF EXISTS ${schema}.take_v2(text, jsonb, integer, float8, float8, float8, float8, float8, float8, boolean);
 CREATE FUNCTION ${schema}.take_v2(
   taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
-  cancelled_from float8, not_after float8, given_time float8${hasOwnersInLine ? ", with_plain boolean DEFAULT false" : ""}
+  cancelled_from float8, not_after float8, given_time float8, with_plain boolean DEFAULT false, more jsonb DEFAULT NULL
 ) RETURNS SETOF text LANGUAGE plpgsql
 ${BY_INDEX} AS $function$
 DECLARE
@@ -242,14 +218,21 @@ DECLARE
   joining bigint[] := '{}';
   closed text[] := '{}';
   full_keys text[] := '{}';
+  bands jsonb;
+  range_agents integer[];
+  froms float8[];
+  untils float8[];
   bounds float8[];
-  cancelled_bound float8 := clock - cancelled_for;
   reached float8;
   is_over boolean := most <= 0;
   is_held boolean;
-  key text;${hasOwnersInLine ? "\n  its_line text;" : ""}
+  key text;
+  its_line text;
   its ${schema}.slots;
   ranks record;
+  gates text[] := '{}';
+  its_gate text := more ->> 'gate';
+  agents_only jsonb := (SELECT jsonb_agg(a - 2) FROM jsonb_array_elements(agents) a);
   candidate record;
   run ${schema}.runs;
 BEGIN
@@ -258,22 +241,41 @@ ${REFUSE_LATE}
   IF is_over THEN
     RETURN;
   END IF;
-  bounds := array_fill(clock, ARRAY[jsonb_array_length(agents)]);
-  FOR key IN SELECT s.key FROM ${schema}.slots s WHERE s.look_at IS NOT NULL ORDER BY s.look_at LIMIT ${MAX_LOOKED_AT} LOOP
+  FOR key IN SELECT s.key FROM ${schema}.slots s WHERE s.look_at <= clock ORDER BY s.look_at LIMIT ${MAX_LOOKED_AT} LOOP
     IF pg_try_advisory_xact_lock(${schema}.slot_lock_v1(key)) THEN
       PERFORM ${schema}.grant_v1(key, 0, clock);
     END IF;
   END LOOP;
+  PERFORM 1 FROM ${schema}.priorities p LIMIT 1;
+  IF FOUND THEN
+    bands := ${schema}.bands_v1(agents, cancelled_for IS NOT NULL, more -> 'places');
+  END IF;
+  SELECT array_agg(x.agent ORDER BY x.n), array_agg(x.until ORDER BY x.n),
+    array_agg(greatest(-${BAND_END} - x.band, least(coalesce(x.since, '-Infinity'), x.until - ${SLACK_MS})) ORDER BY x.n)
+  INTO range_agents, untils, froms FROM (
+    SELECT y.n, y.agent, y.band, y.since, clock - y.band - CASE WHEN y.agent = 0 THEN cancelled_for ELSE 0 END AS until FROM (
+      SELECT a.n, a.n AS agent, 0::float8 AS band, (a.a ->> 2)::float8 AS since
+      FROM jsonb_array_elements(agents) WITH ORDINALITY a (a, n)
+      UNION ALL SELECT jsonb_array_length(agents) + 1, 0, 0, cancelled_from
+      UNION ALL SELECT jsonb_array_length(agents) + 1 + b.n, (b.b ->> 0)::bigint, (b.b ->> 1)::float8 * ${BAND_MS}, (b.b ->> 2)::float8
+      FROM jsonb_array_elements(bands) WITH ORDINALITY b (b, n)
+    ) y
+  ) x;
+  bounds := untils;
   WHILE NOT is_over LOOP
     is_over := true;
     reached := NULL;
     FOR candidate IN
-      WITH RECURSIVE wanted (agent_name, version, n, since) AS MATERIALIZED (
-        SELECT a ->> 0, a ->> 1, n, least(coalesce((a ->> 2)::float8, '-Infinity'), clock - ${SLACK_MS})
-        FROM jsonb_array_elements(agents) WITH ORDINALITY x (a, n)
+      WITH RECURSIVE wanted (agent_name, version, n, since, until) AS MATERIALIZED (
+        SELECT agents -> (x.agent - 1) ->> 0, agents -> (x.agent - 1) ->> 1, x.n, x.since, x.until
+        FROM unnest(range_agents, froms, untils) WITH ORDINALITY x (agent, since, until, n) WHERE x.agent > 0
+      ),
+      cancelled (n, since, until) AS MATERIALIZED (
+        SELECT x.n, x.since, x.until
+        FROM unnest(range_agents, froms, untils) WITH ORDINALITY x (agent, since, until, n) WHERE x.agent = 0
       ),${deadOwners(schema, "clock")}
       SELECT c.* FROM wanted w CROSS JOIN LATERAL (
-        ${due("w.n", `r.agent_name = w.agent_name AND r.version = w.version AND ${duePlace} BETWEEN w.since AND clock`)}
+        ${due("r.agent_name = w.agent_name AND r.version = w.version")}
       ) c
       UNION ALL
       SELECT c.* FROM dead d CROSS JOIN LATERAL (${owned(isWantedOfDead)}) c
@@ -281,18 +283,17 @@ ${REFUSE_LATE}
       SELECT c.* FROM dead d CROSS JOIN LATERAL (
         ${owned(`d.until <= clock - cancelled_for AND r.status = 'cancelling' AND NOT ${isWantedOfDead}`)}
       ) c
-      UNION ALL (
-        ${due(
-          "0",
-          `${isCancelling} AND ${duePlace} <= clock - cancelled_for AND NOT ${isWanted}
-          AND ${duePlace} >= least(coalesce(cancelled_from, '-Infinity'), clock - cancelled_for - ${SLACK_MS})`,
-        )}
-      )
-      ORDER BY place NULLS FIRST, id
+      UNION ALL
+      SELECT c.* FROM cancelled w CROSS JOIN LATERAL (
+        ${due(`${isCancelling} AND NOT ${isWanted}`)}
+      ) c
+      ORDER BY place, id
     LOOP
       IF candidate.id <> ALL (passed) THEN
         is_held := candidate.is_suspect AND suspects_left <= 0 OR candidate.needs AND candidate.slot = ANY (closed);
-        IF candidate.needs AND NOT is_held AND candidate.slot = ANY (full_keys) AND candidate.owner IS NULL THEN
+        IF candidate.needs AND NOT is_held AND candidate.slot = ANY (full_keys) AND candidate.owner IS NULL
+          AND candidate.is_simple
+        THEN
           is_held := cardinality(joining) >= ${MAX_JOINING};
           IF NOT is_held THEN
             joining := array_append(joining, candidate.id);
@@ -305,18 +306,26 @@ ${REFUSE_LATE}
           ELSE
             SELECT r.* INTO run FROM ${schema}.runs r
             WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.owner IS NOT DISTINCT FROM candidate.owner
-              AND ${hasOwnersInLine ? "(r.line IS NULL OR r.owner IS NOT NULL)" : "r.line IS NULL"} AND (${needsPermit("r")}) ${hasOwnersInLine ? "<=" : "="} candidate.needs
+              AND (r.line IS NULL OR r.owner IS NOT NULL) AND (${needsPermit("r")}) <= candidate.needs
               AND (r.owner IS NOT NULL OR r.due_at <= clock) AND (r.takeovers < suspect_from OR suspects_left > 0)
-            FOR NO KEY UPDATE SKIP LOCKED;${onLeaving}
+            FOR NO KEY UPDATE SKIP LOCKED;
+            IF (candidate.needs OR run.line IS NOT NULL) AND run.arrived > 0 AND NOT ${schema}.shut_v1(run, false)
+              OR candidate.needs AND run.limits IS NOT NULL AND NOT ${schema}.try_keys_v1(run)
+            THEN
+              run := NULL;
+            END IF;
           END IF;
           is_held := run.id IS NULL;
           IF NOT is_held THEN
-            run.takeovers := run.takeovers + (run.owner IS NOT NULL)::integer;${
-              hasOwnersInLine
-                ? leaveOrJoin
-                : `
-            IF ${join}`
-            }
+            run.takeovers := run.takeovers + (run.owner IS NOT NULL)::integer;
+            its_line := NULL;
+            IF candidate.only_ends THEN
+              its_line := run.line;
+              run.line := NULL;
+              run.rank := NULL;
+            ELSIF ${needsPermit("run")} AND run.line IS NULL THEN
+              run := ${schema}.join_v1(run, clock);
+            END IF;
             IF run.line IS NULL OR run.owner IS NOT NULL THEN
               run.epoch := run.epoch + 1;
               run.due_at := clock;
@@ -326,27 +335,35 @@ ${REFUSE_LATE}
             IF run.line IS NULL THEN
               run.owner := taker;
               taken := array_append(taken, run.id);
+              gates := CASE WHEN run.fair IS NULL THEN gates ELSE array_append(gates, run.fair) END;
               suspects_left := suspects_left - candidate.is_suspect::integer;
             ELSE
               run.owner := NULL;
               full_keys := array_append(full_keys, run.slot);
+              passed := array_append(passed, run.id);
             END IF;
             UPDATE ${schema}.runs r SET
               owner = run.owner, epoch = run.epoch, due_at = run.due_at, blocked = run.blocked, holds_slot = run.holds_slot,
-              takeovers = run.takeovers, wakes = run.wakes, for_look = false, line = run.line, rank = run.rank, since = NULL
-            WHERE r.id = run.id;${hasOwnersInLine ? letNextIn : ""}${onTaken}
+              takeovers = run.takeovers, wakes = run.wakes, for_look = false, line = run.line, rank = run.rank,
+              slot = run.slot, slot_max = run.slot_max, limits = run.limits,
+              since = CASE WHEN run.owner IS NULL AND run.fair IS NOT NULL THEN clock - ${bandOf("run")} END
+            WHERE r.id = run.id;
+            IF its_line IS NOT NULL THEN
+              PERFORM ${schema}.grant_v1(its_line, 0, clock);
+            END IF;
+            IF run.arrived > 0 THEN
+              PERFORM ${schema}.leave_inbox_v1(run.id, clock);
+            END IF;
           END IF;
         END IF;
         IF is_held THEN
           passed := array_append(passed, candidate.id);
-          IF candidate.n > 0 THEN
+          IF candidate.n IS NOT NULL THEN
             bounds[candidate.n] := least(bounds[candidate.n], candidate.place);
-          ELSIF candidate.n = 0 THEN
-            cancelled_bound := least(cancelled_bound, candidate.place);
           END IF;
         END IF;
       END IF;
-      reached := coalesce(candidate.place, '-Infinity');
+      reached := candidate.place;
       EXIT WHEN cardinality(taken) >= most;
       is_over := candidate.number < page;
       EXIT WHEN NOT is_over;
@@ -355,11 +372,10 @@ ${REFUSE_LATE}
     page := page * 4;
     is_over := is_over OR cardinality(passed) >= most + ${MAX_PASSED};
   END LOOP;
-
   FOR key IN SELECT DISTINCT f FROM unnest(full_keys) f WHERE cardinality(joining) > 0 LOOP
     its := ${schema}.slot_v1(key);
     WITH joined AS (
-      UPDATE ${schema}.runs r SET line = key, since = NULL,
+      UPDATE ${schema}.runs r SET line = key, since = CASE WHEN r.fair IS NOT NULL THEN r.since END,
         rank = coalesce(r.rank, greatest(clock, its.last + 1) + array_position(joining, r.id) - 1)
       WHERE r.id = ANY (ARRAY(
         SELECT j.id FROM ${schema}.runs j WHERE j.id = ANY (joining) AND ${isDue.replaceAll("r.", "j.")} AND j.slot = key
@@ -369,15 +385,44 @@ ${REFUSE_LATE}
     SELECT min(j.rank) AS first, max(j.rank) AS last INTO ranks FROM joined j;
     its.first := least(its.first, ranks.first);
     its.last := greatest(its.last, ranks.last);
-    PERFORM ${schema}.put_slot_v1(its);${hasOwnersInLine ? grantToFirst : ""}
+    PERFORM ${schema}.put_slot_v1(its);
+    -- One that comes back may be the first now, and its own limit may allow what that of the former first did not.
+    PERFORM ${schema}.grant_v1(key, 0, clock);
   END LOOP;
+
+  FOR key IN SELECT DISTINCT g FROM unnest(gates) g LOOP
+    PERFORM ${schema}.let_through_v1(key, NULL, clock);
+  END LOOP;
+  IF cardinality(taken) < most OR (more ->> 'sweeps')::boolean THEN
+    its_gate := ${schema}.let_others_through_v1(coalesce(agents_only, '[]'), clock, its_gate);
+  END IF;
 
   RETURN QUERY
   SELECT (to_jsonb(r) || jsonb_build_object('created', split_part(e.lines, E'\\n', 1)))::text
   FROM unnest(taken) WITH ORDINALITY t (id, n) JOIN ${schema}.runs r ON r.id = t.id
   LEFT JOIN ${schema}.entries e ON e.run = r.id AND e.position = 0 ORDER BY t.n;
-  RETURN NEXT (SELECT jsonb_agg(least(b, reached) ORDER BY n)
-    FROM unnest(array_append(bounds, cancelled_bound)) WITH ORDINALITY x (b, n))::text;
+  RETURN NEXT ((SELECT jsonb_agg(CASE WHEN x.n > jsonb_array_length(agents) + 1 THEN
+      jsonb_build_array(b.band -> 0, b.band -> 1, x.bound) ELSE to_jsonb(x.bound) END ORDER BY x.n)
+    FROM (
+      SELECT n, CASE WHEN reached < since THEN NULL ELSE least(bound, reached) END AS bound
+      FROM unnest(bounds, froms) WITH ORDINALITY y (bound, since, n)
+    ) x CROSS JOIN LATERAL (SELECT bands -> (x.n - jsonb_array_length(agents) - 2)::integer AS band) b)
+    || CASE WHEN its_gate IS NULL THEN '[]' ELSE to_jsonb(its_gate) END)::text;
+END $function$;
+
+CREATE OR REPLACE FUNCTION ${schema}.bands_v1(agents jsonb, with_cancelled boolean, places jsonb) RETURNS jsonb
+LANGUAGE plpgsql ${BY_INDEX} AS $function$
+BEGIN
+  RETURN (
+    SELECT jsonb_agg(jsonb_build_array(b.n, b.priority, (
+      SELECT p -> 2 FROM jsonb_array_elements(places) p WHERE (p ->> 0)::bigint = b.n AND (p ->> 1)::integer = b.priority)))
+    FROM (
+      SELECT a.n, p.priority FROM jsonb_array_elements(agents) WITH ORDINALITY a (a, n) CROSS JOIN LATERAL (
+        SELECT p.priority FROM ${schema}.priorities p WHERE p.agent_name = a.a ->> 0 AND p.version = a.a ->> 1
+      ) p
+      UNION ALL SELECT 0, p FROM generate_series(-10, 10) p
+      WHERE with_cancelled AND EXISTS (SELECT 1 FROM ${schema}.priorities x WHERE x.priority = p)
+    ) b);
 END $function$;
 
 CREATE OR REPLACE FUNCTION ${schema}.take_v1(
@@ -395,25 +440,34 @@ const MAX_FREED = 64;
 /** How many runs one call takes out of a line, for each permit that it frees. */
 const MAX_ASIDE = 1_000;
 
+/** The runs without an owner that hold a permit. */
+const isReserved =
+  "r.finished_at IS NULL AND r.owner IS NULL AND r.due_at IS NOT NULL AND r.slot <> '' AND r.holds_slot";
+
+export function reservedRuns(schema: string): string {
+  return `
+CREATE INDEX runs_reserved ON ${schema}.runs (agent_name, version, coalesce(since, due_at), id)
+  WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL AND slot <> '' AND holds_slot;
+`;
+}
+
 /**
  * Frees permits that runs of other versions of some agents hold, if no process has executed the run for a time and other
  * runs wait for the permit. The run and all runs of its version leave the line: they are due without a permit, as a run is
  * whose time has come. The next call does this for rows and keys that other transactions have locked.
  */
 export function freeUnused(schema: string): string {
-  const isReserved =
-    "r.finished_at IS NULL AND r.owner IS NULL AND r.due_at IS NOT NULL AND r.slot <> '' AND r.holds_slot";
   const isWanted = (run: string): string =>
     `EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = ${run}.agent_name AND w.version = ${run}.version)`;
   const version = (which: string): string => `(SELECT r.version FROM ${schema}.runs r
           WHERE ${isReserved} AND ${which} ORDER BY r.version LIMIT 1)`;
-  const hasLine = `EXISTS (SELECT 1 FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = r.slot AND l.rank >= (
-          SELECT s.first FROM ${schema}.slots s WHERE s.key = r.slot ORDER BY s.gen DESC LIMIT 1))`;
+  const newest = (key: string): string =>
+    `(SELECT s.* FROM ${schema}.slots s WHERE s.key = ${key} ORDER BY s.gen DESC LIMIT 1) s CROSS JOIN LATERAL ${bandsOf("s")} b`;
+  const hasLine = `EXISTS (SELECT 1 FROM unnest(${keysOf("r")}) k (key) CROSS JOIN LATERAL ${newest("k.key")} CROSS JOIN LATERAL (
+          SELECT 1 FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = k.key AND l.rank >= b.first AND l.rank < b.until LIMIT 1
+        ) l)`;
   return `
-CREATE INDEX runs_reserved ON ${schema}.runs (agent_name, version, coalesce(since, due_at), id)
-  WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL AND slot <> '' AND holds_slot;
-
-CREATE FUNCTION ${schema}.free_unused_v1(agents jsonb, unused_for float8, not_after float8, given_time float8) RETURNS void
+CREATE OR REPLACE FUNCTION ${schema}.free_unused_v1(agents jsonb, unused_for float8, not_after float8, given_time float8) RETURNS void
 LANGUAGE plpgsql
 ${BY_INDEX} AS $function$
 DECLARE
@@ -435,8 +489,12 @@ ${REFUSE_LATE}
       FROM versions v WHERE v.version IS NOT NULL
     ),${deadOwners(schema, "clock")}
     SELECT c.* FROM versions v CROSS JOIN LATERAL (
+      SELECT 0::float8 AS band
+      UNION ALL SELECT p.priority::float8 * ${BAND_MS} FROM ${schema}.priorities p
+      WHERE p.agent_name = v.agent_name AND p.version = v.version
+    ) p CROSS JOIN LATERAL (
       SELECT r.id, r.owner FROM ${schema}.runs r WHERE ${isReserved} AND r.agent_name = v.agent_name AND r.version = v.version
-        AND ${duePlace} <= clock - unused_for AND ${hasLine} ORDER BY ${duePlace}, r.id LIMIT ${MAX_FREED}
+        AND ${duePlace} BETWEEN -${BAND_END} - p.band AND clock - unused_for - p.band AND ${hasLine} ORDER BY ${duePlace}, r.id LIMIT ${MAX_FREED}
     ) c WHERE NOT ${isWanted("v")}
     UNION ALL
     SELECT c.* FROM dead d CROSS JOIN LATERAL (
@@ -449,7 +507,7 @@ ${REFUSE_LATE}
     SELECT r.* INTO run FROM ${schema}.runs r
     WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.holds_slot AND r.owner IS NOT DISTINCT FROM candidate.owner
       AND (r.owner IS NOT NULL OR r.due_at <= clock) FOR NO KEY UPDATE SKIP LOCKED;
-    CONTINUE WHEN NOT FOUND OR NOT pg_try_advisory_xact_lock(${schema}.slot_lock_v1(run.slot));
+    CONTINUE WHEN NOT FOUND OR NOT ${schema}.try_keys_v1(run);
     PERFORM 1 FROM ${schema}.runs r WHERE r.id = run.id AND ${hasLine};
     CONTINUE WHEN NOT FOUND OR run.arrived > 0 AND NOT ${schema}.shut_v1(run, false);
     IF run.owner IS NOT NULL THEN
@@ -460,17 +518,18 @@ ${REFUSE_LATE}
       run.blocked := NULL;
       run.wakes := 0;
     END IF;
-    UPDATE ${schema}.runs r SET holds_slot = false, since = ${sinceOf("run.due_at")}, owner = run.owner, epoch = run.epoch,
+    UPDATE ${schema}.runs r SET holds_slot = false, since = ${sinceOf("run")}, owner = run.owner, epoch = run.epoch,
       takeovers = run.takeovers, due_at = run.due_at, blocked = run.blocked, wakes = run.wakes WHERE r.id = run.id;
     IF run.arrived > 0 THEN
       PERFORM ${schema}.leave_inbox_v1(run.id, clock);
     END IF;
-    UPDATE ${schema}.runs r SET line = NULL, since = ${sinceOf("r.due_at")} WHERE r.id = ANY (ARRAY(
-      SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = run.slot AND l.rank >= (
-          SELECT s.first FROM ${schema}.slots s WHERE s.key = run.slot ORDER BY s.gen DESC LIMIT 1)
-        AND l.agent_name = run.agent_name AND l.version = run.version AND l.owner IS NULL
-      ORDER BY l.rank, l.id LIMIT ${MAX_ASIDE} FOR NO KEY UPDATE SKIP LOCKED));
-    PERFORM ${schema}.grant_v1(run.slot, 1, clock);
+    UPDATE ${schema}.runs r SET line = NULL, since = ${sinceOf("r")} WHERE r.id = ANY (ARRAY(
+      SELECT l.id FROM unnest(${keysOf("run")}) k (key) CROSS JOIN LATERAL ${newest("k.key")} CROSS JOIN LATERAL (
+        SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = k.key AND l.rank >= b.first
+          AND l.rank < b.until AND l.agent_name = run.agent_name AND l.version = run.version AND l.owner IS NULL
+        ORDER BY l.rank, l.id LIMIT ${MAX_ASIDE} FOR NO KEY UPDATE SKIP LOCKED
+      ) l));
+    PERFORM ${schema}.give_back_v1(run, clock);
   END LOOP;
 END $function$;
 `;

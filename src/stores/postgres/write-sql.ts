@@ -1,6 +1,7 @@
 import { counterNames } from "../../core/statistics.ts";
 import { headColumns, insertedColumns } from "../stored-rows.ts";
 import { goesThrough, leaving } from "./gate-sql.ts";
+import { keysOf } from "./line-sql.ts";
 
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
@@ -287,6 +288,13 @@ function lockedKeys(schema: string): Slots {
     ...withoutGates,
     firstLocks: "",
     lastLocks: `
+  IF jsonb_path_exists(writes, '$[*].priority') THEN
+    INSERT INTO ${schema}.priorities (agent_name, version, priority)
+    SELECT DISTINCT w ->> 'agent_name', w ->> 'version', (w ->> 'priority')::smallint FROM jsonb_array_elements(writes) w
+    WHERE w ? 'priority' AND NOT EXISTS (SELECT 1 FROM ${schema}.priorities p WHERE p.agent_name = w ->> 'agent_name'
+      AND p.version = w ->> 'version' AND p.priority = (w ->> 'priority')::smallint)
+    ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING;
+  END IF;
   PERFORM 1 FROM jsonb_array_elements(writes) w WHERE has_slots OR w ->> 'slot' <> '' LIMIT 1;
   IF FOUND THEN
     PERFORM pg_advisory_xact_lock(k.lock) FROM (
@@ -302,22 +310,24 @@ function lockedKeys(schema: string): Slots {
 }
 
 /** The locks of the slots whose permits or lines writes may change, each with the number of its write. The first one has 1. */
-function slotLocks(schema: string, create: "CREATE" | "CREATE OR REPLACE", asks = ""): string {
+function slotLocks(schema: string): string {
   return `
-${create} FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (n bigint, lock bigint) LANGUAGE sql STABLE AS $function$
+CREATE OR REPLACE FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (n bigint, lock bigint) LANGUAGE sql STABLE AS $function$
   SELECT x.n, ${schema}.slot_lock_v1(x.w ->> 'slot') FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   WHERE x.w ->> 'slot' <> ''
-  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
-  CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id') r
-  WHERE r.slot <> '' AND r.finished_at IS NULL AND CASE x.w ->> 'kind'
+  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(l ->> 'key') FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  CROSS JOIN LATERAL jsonb_array_elements(x.w -> 'limits') l
+  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(k.key) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id') r CROSS JOIN LATERAL unnest(${keysOf("r")} || r.line) k (key)
+  WHERE k.key IS NOT NULL AND r.slot <> '' AND r.finished_at IS NULL AND CASE x.w ->> 'kind'
     WHEN 'post' THEN NOT r.holds_slot AND (x.w ? 'due' OR x.w ? 'unblocks')
-    ELSE r.line IS NOT NULL${asks}
+    ELSE r.line IS NOT NULL OR x.w ? 'asks' AND NOT r.holds_slot
       OR r.holds_slot <> ((x.w -> 'head' ->> 'holds_slot')::boolean AND x.w -> 'head' ->> 'finished_at' IS NULL)
       OR NOT r.holds_slot AND x.w -> 'head' ->> 'owner' IS NULL AND x.w -> 'head' ->> 'due_at' IS NOT NULL
     END
-  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(r.slot) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  UNION ALL SELECT x.n, ${schema}.slot_lock_v1(k.key) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   CROSS JOIN LATERAL (
-    SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w -> 'wake' ->> 'tenant' AND r.run_id = x.w -> 'wake' ->> 'run_id') r
+    SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w -> 'wake' ->> 'tenant' AND r.run_id = x.w -> 'wake' ->> 'run_id') r CROSS JOIN LATERAL unnest(${keysOf("r")}) k (key)
   WHERE r.slot <> '' AND r.finished_at IS NULL AND NOT r.holds_slot;
 $function$;
 `;
@@ -418,14 +428,6 @@ export function locksOfKeys(schema: string): string {
   return writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema));
 }
 
-/** Writes to runs that stand in line for their slots. */
-export function writesInLine(schema: string): string {
-  return (
-    slotLocks(schema, "CREATE") +
-    writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), lockedKeys(schema))
-  );
-}
-
 /**
  * The answer to a write that was made may have the inbox of its run. A post to a run whose gate is open needs no row; a write
  * that takes the owner away, or ends the run, locks its gates after the rows.
@@ -439,11 +441,7 @@ export function writesWithInbox(schema: string): string {
   PERFORM ${schema}.shut_v1(k.run, true) FROM (SELECT l.run FROM (${leaving(schema)}) l ORDER BY (l.run).id) k;`,
     refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
   };
-  const asks = " OR x.w ? 'asks' AND NOT r.holds_slot";
-  return (
-    slotLocks(schema, "CREATE OR REPLACE", asks) +
-    writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots)
-  );
+  return slotLocks(schema) + writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots);
 }
 
 function idempotencyLocks(schema: string): string {

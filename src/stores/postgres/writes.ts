@@ -41,10 +41,13 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
     parent: toTextOrNull(created.parent?.run_id ?? null),
     idempotency_key: toTextOrNull(idempotencyKey),
     slot: markedText(write.slots?.[0]?.key ?? null),
-    slot_max: write.slots?.[0]?.max ?? 0,
+    slot_max: write.slots?.[0] === undefined ? 0 : (write.slots[0].max ?? "Infinity"),
     position: write.entries.length,
     created_at: created.at,
     ...(created.durable !== true && { plain: true }),
+    ...((write.priority ?? 0) !== 0 && { priority: write.priority }),
+    ...limitsOf(write.slots),
+    ...(write.gate !== undefined && { fair: `~${toText(write.gate)}` }),
     ...(creator !== undefined && { creator: toText(creator) }),
     ...(labels.length > 0 && { labels }),
   };
@@ -128,6 +131,17 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake, 
     ...(asks === true && { asks }),
   };
   return { json: whole, messages: session?.messages };
+}
+
+/** What a run needs, if that is more than a permit of one slot. */
+function limitsOf(slots: RunWrite["slots"] = []): WriteJson {
+  if (slots.length <= 1 && slots[0]?.rate === undefined) return {};
+  const limits = slots.map(({ key, max, rate }) => ({
+    key: markedText(key),
+    ...(max !== undefined && { max }),
+    ...(rate !== undefined && { count: rate.count, per: rate.perMs }),
+  }));
+  return { limits };
 }
 
 /** Messages of a session that may not exist are requested only if it does. */

@@ -33,23 +33,24 @@ const selectVersion = (after: string): string =>
 const [firstAgent, nextAgent] = [selectAgent(">= ''"), selectAgent("> ?")];
 const [firstVersion, nextVersion] = [selectVersion(">= ''"), selectVersion("> ?")];
 const ofVersion = `${waiting} AND agent_name = a.name AND ${marked} = a.marked`;
-const isDue = `cadenza_runs INDEXED BY cadenza_runs_due
-  WHERE ${isFree} AND line IS NULL AND due_at IS NOT NULL AND agent_name = a.name AND version IS a.version`;
+/** All statuses of live runs. The index has the times of each of them in order. */
+const statuses = "statuses (live) AS (VALUES ('created'), ('in-progress'), ('awaiting'), ('cancelling'))";
+const hasTime = `statuses s CROSS JOIN ${ofVersion} AND ${kind} = ${FOR_TIME} AND status = s.live`;
 const inLine = `${ofVersion} AND ${kind} = ${IN_LINE}`;
 const isBlocked = `cadenza_runs INDEXED BY cadenza_runs_blocked
   WHERE ${isFree} AND line IS NULL AND blocked IS NOT NULL AND agent_name = a.name AND version IS a.version AND (due_at IS NULL OR due_at > a.now)`;
 const counted = (which: string): string => `(SELECT count(*) FROM (SELECT 1 FROM ${which} LIMIT ${COUNTED}))`;
 const selectBacklog = `
-  WITH a (name, marked, version, now) AS (VALUES (?, ?, ?, ?))
-  SELECT ${counted(`${isDue} AND due_at <= a.now`)} + ${counted(inLine)} AS due,
-    ${counted(`${isDue} AND due_at > a.now`)} + ${counted(`${ofVersion} AND ${kind} = ${FOR_EVENT}`)} AS waiting,
+  WITH a (name, marked, version, now) AS (VALUES (?, ?, ?, ?)), ${statuses}
+  SELECT ${counted(`${hasTime} AND due_at <= a.now`)} + ${counted(inLine)} AS due,
+    ${counted(`${hasTime} AND due_at > a.now`)} + ${counted(`${ofVersion} AND ${kind} = ${FOR_EVENT}`)} AS waiting,
     ${counted(isBlocked)} AS blocked,
-    (SELECT due_at FROM ${isDue} AND due_at <= a.now ORDER BY due_at LIMIT 1) AS first,
+    (SELECT min((SELECT min(due_at) FROM ${ofVersion} AND ${kind} = ${FOR_TIME} AND status = s.live AND due_at <= a.now)) FROM statuses s) AS first,
     (SELECT min(due_at) FROM (SELECT due_at FROM ${inLine} LIMIT ${COUNTED})) AS first_in_line
   FROM a`;
 const selectCensus = `
-  WITH a (name, marked) AS (VALUES (?, ?)), statuses (status) AS (VALUES ('created'), ('in-progress'), ('awaiting'), ('cancelling'))
-  SELECT s.status, ${[IN_LINE, FOR_EVENT, FOR_TIME].map((one) => counted(`${ofVersion} AND ${kind} = ${one} AND status = s.status`)).join(" + ")} AS runs
+  WITH a (name, marked) AS (VALUES (?, ?)), ${statuses}
+  SELECT s.live AS status, ${[IN_LINE, FOR_EVENT, FOR_TIME].map((one) => counted(`${ofVersion} AND ${kind} = ${one} AND status = s.live`)).join(" + ")} AS runs
   FROM a, statuses s`;
 const selectOwned = `SELECT agent_name, version, status, count(*) AS runs
   FROM cadenza_runs INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL AND finished_at IS NULL GROUP BY agent_name, version, status`;

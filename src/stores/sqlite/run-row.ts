@@ -6,10 +6,23 @@ import { fromHead } from "./rows.ts";
 /* The row of a run, as a write reads and changes it. */
 
 /** The columns that a write may change. */
-const changing = [...headColumns, "wakes", "look", "line", "rank", "since", "position", "arrived"] as const;
+const changing = [
+  ...headColumns,
+  "wakes",
+  "look",
+  "line",
+  "turn",
+  "since",
+  "came_at",
+  "position",
+  "arrived",
+  "slot",
+  "slot_max",
+  "limits",
+] as const;
 /** The columns come as one list, which drivers return in half the time of as many columns. */
 const selectRun = `
-  SELECT json_array(id, agent_name, slot, slot_max, ${changing.join(", ")}) AS run
+  SELECT json_array(id, agent_name, priority, gate, ${changing.join(", ")}) AS run
   FROM cadenza_runs WHERE tenant = ? AND run_id = ?`;
 
 /** What a write reads of a run, as it is stored. */
@@ -19,8 +32,8 @@ export type RunRow = Readonly<ReturnType<typeof toRow>>;
 type Columns = readonly [
   id: number,
   agent_name: string,
-  slot: string | null,
-  slot_max: number | null,
+  priority: number,
+  gate: string | null,
   status: string,
   epoch: number,
   owner: string | null,
@@ -32,10 +45,14 @@ type Columns = readonly [
   wakes: number,
   look: number,
   line: string | null,
-  rank: number | null,
+  turn: number | null,
   since: number | null,
+  came_at: number | null,
   position: number,
   arrived: number,
+  slot: string | null,
+  slot_max: number | null,
+  limits: string | null,
 ];
 
 /** The row of a run; undefined if it does not exist. Tenant and id are given as they are stored. */
@@ -49,8 +66,8 @@ function toRow(columns: Columns) {
   const [
     id,
     agent_name,
-    slot,
-    slot_max,
+    priority,
+    gate,
     status,
     epoch,
     owner,
@@ -62,16 +79,20 @@ function toRow(columns: Columns) {
     wakes,
     look,
     line,
-    rank,
+    turn,
     since,
+    came_at,
     position,
     arrived,
+    slot,
+    slot_max,
+    limits,
   ] = columns;
   return {
     id,
     agent_name,
-    slot,
-    slot_max,
+    priority,
+    gate,
     status,
     epoch,
     owner,
@@ -83,10 +104,14 @@ function toRow(columns: Columns) {
     wakes,
     look,
     line,
-    rank,
+    turn,
     since,
+    came_at,
     position,
     arrived,
+    slot,
+    slot_max,
+    limits,
   };
 }
 
@@ -98,8 +123,13 @@ interface Changes {
   readonly arrived?: number | undefined;
   readonly look: number;
   readonly line: string | null;
-  readonly rank: number | null;
+  readonly turn: number | null;
   readonly since: number | null;
+  readonly came_at: number | null;
+  /** Left out: these stay. */
+  readonly slot?: string | undefined;
+  readonly slot_max?: number | undefined;
+  readonly limits?: string | null | undefined;
 }
 
 /** Only columns that change are written: SQLite updates an index if one of its columns is written. */
@@ -108,11 +138,12 @@ export function updateRow(
   run: RunRow,
   head: RunHead,
   position: number,
-  { wakes, look, line, rank, since, arrived = run.arrived }: Changes,
+  { wakes, look, line, turn, since, came_at, arrived = run.arrived, ...slots }: Changes,
 ): void {
   const values = fromHead(head);
   const owner = values[headColumns.indexOf("owner")];
-  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, rank, since, position, arrived);
+  values.push(wakes ?? (owner === run.owner ? run.wakes : 0), look, line, turn, since, came_at, position, arrived);
+  values.push(slots.slot ?? run.slot, slots.slot_max ?? run.slot_max, slots.limits ?? run.limits);
   const written: SqliteValue[] = [];
   let columns = 0;
   for (const [index, name] of changing.entries()) {

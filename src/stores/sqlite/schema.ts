@@ -3,7 +3,9 @@ import { ASIDE_MS } from "../../core/pauses.ts";
 import { counts } from "./counts.ts";
 import type { Connection } from "./database.ts";
 import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
+import { isThrough } from "./gates.ts";
 import { stepLimits } from "./step-limits.ts";
+import { isApart, place } from "./work.ts";
 
 /*
  * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
@@ -278,6 +280,46 @@ const failedRuns = `
   CREATE INDEX cadenza_runs_failed ON cadenza_runs (tenant, status) WHERE status IN ('failed', 'cancelled');
 `;
 
+/*
+ * Runs of priorities other than 0 and runs with gates are in an index of their own, in the order of their priorities, and
+ * those of lines, too. Most runs have no gate.
+ * Processes of earlier versions know no priorities: each of their writes of a run names a column that has another name now.
+ */
+const limits = `
+  ALTER TABLE cadenza_runs RENAME COLUMN rank TO turn;
+  ALTER TABLE cadenza_runs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE cadenza_runs ADD COLUMN gate TEXT;
+  -- All slots of which a run needs permits, if these are several, or one has a rate.
+  ALTER TABLE cadenza_runs ADD COLUMN limits TEXT;
+  -- The highest count of a rate that has given permits of the key, until when these count, and when it gives the next one to the first in line.
+  ALTER TABLE cadenza_slots ADD COLUMN kept INTEGER;
+  ALTER TABLE cadenza_slots ADD COLUMN until INTEGER;
+  ALTER TABLE cadenza_slots ADD COLUMN look_at INTEGER;
+  CREATE INDEX cadenza_slots_idle ON cadenza_slots (until) WHERE held = 0;
+  CREATE INDEX cadenza_slots_marked ON cadenza_slots (look_at) WHERE look_at IS NOT NULL;
+  -- When rates gave the last permits of a key.
+  CREATE TABLE cadenza_grants (
+    key TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (key, n)
+  ) WITHOUT ROWID;
+  -- When a run with a gate came among the due ones.
+  ALTER TABLE cadenza_runs ADD COLUMN came_at INTEGER;
+  DROP INDEX cadenza_runs_due;
+  CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, due_at, id, owner, line, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at IS NOT NULL AND priority = 0 AND gate IS NULL;
+  CREATE INDEX cadenza_runs_apart
+    ON cadenza_runs (owner, agent_name, version, priority, ${place}, id, gate, due_at, line, finished_at)
+    WHERE ${isApart};
+  CREATE INDEX cadenza_runs_through ON cadenza_runs (gate, due_at, line, owner, blocked, finished_at)
+    WHERE ${isThrough};
+  DROP INDEX cadenza_runs_in_line;
+  CREATE INDEX cadenza_runs_in_line
+    ON cadenza_runs (line, priority DESC, turn, id, agent_name, version, due_at, owner, finished_at)
+    WHERE finished_at IS NULL AND line IS NOT NULL;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -295,6 +337,7 @@ const migrations: readonly string[] = [
   counts,
   failedRuns,
   stepLimits,
+  limits,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

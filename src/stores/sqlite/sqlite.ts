@@ -11,7 +11,6 @@ import type {
   FeedQuery,
   FoundRun,
   LinesQuery,
-  Rate,
   Retention,
   RunHead,
   RunKey,
@@ -31,6 +30,7 @@ import type {
 } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
+import type { Rate } from "../../core/slots.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
@@ -45,6 +45,8 @@ import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
 import { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
 import { openFeed, readFeed, trimFeed } from "./feed.ts";
+import type { GateCursor } from "./gates.ts";
+import { FIRST_GATE } from "./gates.ts";
 import * as pauses from "./pauses.ts";
 import type { Place } from "./prune.ts";
 import {
@@ -62,6 +64,7 @@ import {
 import * as reads from "./reads.ts";
 import { checkSchema, migrate } from "./schema.ts";
 import { addSession, replaceSession } from "./sessions.ts";
+import { forgetGrants } from "./slots.ts";
 import { grantSteps, permitSteps, permitsUnchanged } from "./step-limits.ts";
 import * as survey from "./survey.ts";
 import * as work from "./work.ts";
@@ -90,6 +93,7 @@ export class SqliteStore implements DurableStore {
   readonly #writer: GroupCommit | undefined;
   readonly #closeDatabase: boolean;
   readonly #clock: Pick<Clock, "now">;
+  readonly #gates: GateCursor = { after: FIRST_GATE };
   readonly #now = (): number => this.#clock.now();
   readonly #kept = new KeptRuns<number>(
     [START, END],
@@ -136,8 +140,8 @@ export class SqliteStore implements DurableStore {
 
   /** Takes no lock while no run needs work. */
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
-    if (this.#writer !== undefined && !work.hasWork(this.#connection, request, this.#now())) return [];
-    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now));
+    if (this.#writer !== undefined && !work.hasWork(this.#connection, request, this.#gates, this.#now())) return [];
+    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#gates, this.#now));
     return rows.map((row) => reads.withFirst(this.#connection, row));
   }
 
@@ -183,7 +187,7 @@ export class SqliteStore implements DurableStore {
   }
 
   lines(query: LinesQuery): readonly SlotLine[] {
-    return survey.readLines(this.#connection, query);
+    return survey.readLines(this.#connection, query, this.#now());
   }
 
   pauses(): readonly Pause[] {
@@ -262,6 +266,7 @@ export class SqliteStore implements DurableStore {
       return pruned?.place;
     });
     await this.#inChunks((connection, from) => pruneSessions(connection, retention.sessionsBefore, from));
+    await this.#write((connection) => forgetGrants(connection, this.#now()));
     for (let isOver = this.readFeed === undefined; !isOver; )
       isOver = !(await this.#write((connection) => trimFeed(connection, this.#now())));
     return deleted;

@@ -1,4 +1,5 @@
-import type { Rate, StepUse } from "../../core/ports.ts";
+import type { StepUse } from "../../core/ports.ts";
+import type { Rate } from "../../core/slots.ts";
 import type { StepPermits } from "../step-permits.ts";
 import { permitsAfter } from "../step-permits.ts";
 import { countable, fromText, toNumber, toText } from "../stored-rows.ts";

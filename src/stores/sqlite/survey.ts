@@ -7,9 +7,11 @@ import { isDamage } from "../damage.ts";
 import { afterPrefix, countable, fromText, toNumber, toSlotLine, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
+import { lineAfter } from "./gates.ts";
 import type { Clause } from "./list.ts";
 import { clause, hasLabel, hasStatus, joined, labelsOf, rarestOf } from "./list.ts";
 import { runsWithIds } from "./reads.ts";
+import { limitsIn, nextAt } from "./slots.ts";
 import { selectOwners } from "./work.ts";
 
 /*
@@ -23,16 +25,16 @@ const selectLength = "SELECT position FROM cadenza_runs WHERE tenant = ? AND run
 const inLine = "cadenza_runs INDEXED BY cadenza_runs_in_line WHERE finished_at IS NULL";
 /** The keys of slots that runs wait for are found by jumps in the index from one to the next. */
 const selectLines = `
-  WITH RECURSIVE keys (key) AS (
-    SELECT min(line) FROM ${inLine} AND line > ?
-    UNION ALL SELECT (SELECT min(line) FROM ${inLine} AND line > k.key) FROM keys k WHERE k.key IS NOT NULL
+  WITH RECURSIVE given (key) AS (VALUES (?)), keys (key) AS (
+    SELECT ${lineAfter("g.key")} FROM given g
+    UNION ALL SELECT ${lineAfter("k.key")} FROM keys k WHERE k.key IS NOT NULL
     LIMIT ? + 0
   )
-  SELECT k.key, (SELECT held FROM cadenza_slots s WHERE s.key = k.key) AS held,
+  SELECT k.key, ifnull((SELECT held FROM cadenza_slots s WHERE s.key = k.key), 0) AS held,
     (SELECT count(*) FROM (SELECT 1 FROM ${inLine} AND line = k.key LIMIT ${COUNTED})) AS waiting,
-    r.slot_max, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.rank) AS due_at
+    r.slot_max, r.limits, r.tenant, r.run_id, r.agent_name, r.version, coalesce(r.due_at, r.turn) AS due_at
   FROM keys k JOIN cadenza_runs r
-  ON r.id = (SELECT id FROM ${inLine} AND line = k.key ORDER BY rank, id LIMIT 1)
+  ON r.id = (SELECT id FROM ${inLine} AND line = k.key ORDER BY priority DESC, turn, id LIMIT 1)
   WHERE k.key IS NOT NULL ORDER BY k.key`;
 /** The condition of `cadenza_runs_by_state`. */
 const byState = "status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL)";
@@ -162,10 +164,20 @@ export function readWorkers(connection: Connection, now: number): readonly Worke
   });
 }
 
-export function readLines(connection: Connection, { after = "", limit }: LinesQuery): readonly SlotLine[] {
+export function readLines(connection: Connection, { after = "", limit }: LinesQuery, now: number): readonly SlotLine[] {
   const rows = connection.all(selectLines, toText(after), countable(limit));
   return rows.map((row) => {
     const version = typeof row["version"] === "string" ? fromText(row["version"]) : null;
-    return toSlotLine(row, fromText(String(row["key"])), version);
+    const line = toSlotLine(row, fromText(String(row["key"])), version);
+    const slot = limitsIn(row["limits"])?.find(({ key }) => key === row["key"]);
+    if (slot === undefined) return line;
+    const { max: _, ...rest } = line;
+    const next_at = nextAt(connection, slot);
+    return {
+      ...rest,
+      ...(slot.max !== undefined && { max: slot.max }),
+      ...(slot.rate !== undefined && { rate: slot.rate }),
+      ...(next_at > now && { next_at }),
+    };
   });
 }

@@ -1,10 +1,25 @@
 import type { AgentVersion, TakeRequest } from "../../core/ports.ts";
+import type { Slot } from "../../core/slots.ts";
 import { Choice, distinctAgents } from "../choice.ts";
 import { countable, toKey, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
+import type { GateCursor } from "./gates.ts";
+import { gatesToOpen, isCrowded, selectHasBehind } from "./gates.ts";
 import { emptyInbox } from "./inbox.ts";
 import { runRow } from "./reads.ts";
-import { countHolder, hasPermitFor, letIn, rankOf } from "./slots.ts";
+import type { Asking } from "./slots.ts";
+import {
+  enter,
+  giveBack,
+  hasPermitFor,
+  letIn,
+  letThrough,
+  limitsIn,
+  lookAtMarks,
+  mark,
+  takePermits,
+  turnOf,
+} from "./slots.ts";
 
 /*
  * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a
@@ -14,6 +29,7 @@ import { countHolder, hasPermitFor, letIn, rankOf } from "./slots.ts";
 /** How many rows of each kind the first page has. Each next page has four times as many. */
 const FIRST_PAGE = 16;
 const MAX_PAGE = 4_096;
+const MAX_PRIORITY = 10;
 
 /** The owners of live runs, found by jumps in the index from one to the next, with the end of their leases. */
 export const selectOwners = `
@@ -26,27 +42,42 @@ export const selectOwners = `
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
 /** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */
 const onlyEnds = "(owner IS NOT NULL AND (plain IS NOT NULL OR status = 'cancelling'))";
-const workColumns = `id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, rank, line,
+const workColumns = `id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, turn, line, priority, gate, limits,
   ${onlyEnds} AS only_ends`;
 /** A page behind a run. Runs leave the pages before it. A run without a time comes first. */
 const NO_TIME = -1e300;
 const page = `AND (ifnull(due_at, ${NO_TIME}), id) > (?, ?) ORDER BY due_at, id LIMIT ? + 0`;
 const selectDue = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND agent_name = ? AND version IS ? AND due_at <= ? ${page}`;
+  WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND agent_name = ? AND version IS ? AND due_at <= ? AND priority = 0 AND gate IS NULL ${page}`;
 const selectOwned = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND owner = ? AND agent_name = ? AND version IS ? ${page}`;
+  WHERE finished_at IS NULL AND owner = ? AND agent_name = ? AND version IS ? AND priority = 0 AND gate IS NULL ${page}`;
+/** The live runs of other priorities than 0, and those with gates, that have owners or are due at a time. */
+export const isApart = `finished_at IS NULL AND (priority <> 0 OR gate IS NOT NULL)
+  AND (owner IS NOT NULL OR due_at IS NOT NULL) AND (owner IS NOT NULL OR line IS NULL)`;
+/** Where a run stands among the due ones. */
+export const place = "coalesce(came_at, due_at)";
+const apart = `cadenza_runs INDEXED BY cadenza_runs_apart WHERE ${isApart}`;
+const apartOf = `${apart} AND owner IS ? AND agent_name = ? AND version IS ?`;
+/** The highest priority below another one, by a jump in the index. */
+const selectPriority = `SELECT priority FROM ${apartOf} AND priority < ? ORDER BY priority DESC LIMIT 1`;
+const pageApart = `AND (ifnull(${place}, ${NO_TIME}), id) > (?, ?) ORDER BY ${place}, id LIMIT ? + 0`;
+const selectDueApart = `SELECT ${workColumns}, ${place} AS place FROM ${apartOf} AND priority = ? AND ${place} <= ? ${pageApart}`;
+const selectOwnedApart = `SELECT ${workColumns} FROM ${apartOf} AND priority = ? ${pageApart}`;
+const selectSigns = `
+  SELECT EXISTS (SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms) AS too_long, EXISTS (SELECT 1 FROM ${apart}) AS apart,
+    ${selectHasBehind} AS behind, EXISTS (SELECT 1 FROM cadenza_slots WHERE look_at <= ?) AS marked`;
 const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
   WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ?
     AND iif(owner IS NULL, line IS NULL AND due_at <= ?, plain IS NULL)`;
 const selectPlain = `SELECT ${workColumns} FROM cadenza_runs WHERE finished_at IS NULL AND owner = ? AND plain IS NOT NULL`;
 const updateTaken = `
   UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, look = 0, wakes = 0,
-    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look AND NOT ${onlyEnds}), rank = CASE WHEN look THEN rank END, since = NULL, line = NULL,
+    holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look AND NOT ${onlyEnds}), turn = CASE WHEN look THEN turn END, since = NULL, came_at = NULL, line = NULL,
     takeovers = takeovers + (owner IS NOT NULL)
   WHERE id = ?`;
 /** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
 const updateWaiting = `
-  UPDATE cadenza_runs SET line = slot, rank = ?, owner = NULL, epoch = epoch + (owner IS NOT NULL),
+  UPDATE cadenza_runs SET line = ?, turn = ?, owner = NULL, epoch = epoch + (owner IS NOT NULL),
     takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
     wakes = iif(owner IS NULL, wakes, 0)
   WHERE id = ?`;
@@ -56,20 +87,22 @@ const updateUnused = `
     takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
     wakes = iif(owner IS NULL, wakes, 0)
   WHERE id = ?`;
-const updateLeft = "UPDATE cadenza_runs SET line = NULL, rank = NULL WHERE id = ?";
+const updateLeft = "UPDATE cadenza_runs SET line = NULL, turn = NULL WHERE id = ?";
 const selectHolds = "SELECT holds_slot FROM cadenza_runs WHERE id = ?";
-const hasLine = "EXISTS (SELECT 1 FROM cadenza_runs l WHERE l.line = r.slot AND l.finished_at IS NULL)";
+const hasLine = `iif(r.limits IS NULL,
+  EXISTS (SELECT 1 FROM cadenza_runs l WHERE l.line = r.slot AND l.finished_at IS NULL),
+  EXISTS (SELECT 1 FROM json_each(r.limits) j JOIN cadenza_runs l ON l.line = json_extract(j.value, '$.key') AND l.finished_at IS NULL))`;
 const selectHasLine = "SELECT 1 FROM cadenza_runs WHERE line = ? AND finished_at IS NULL LIMIT 1";
-const selectUnused = `SELECT id, agent_name, version, slot FROM cadenza_runs r
+const selectUnused = `SELECT id, agent_name, version, slot, limits FROM cadenza_runs r
   WHERE since <= ? AND agent_name = ? AND due_at <= ? AND ${hasLine}`;
-const selectLeft = `SELECT id, agent_name, version, slot FROM cadenza_runs r
+const selectLeft = `SELECT id, agent_name, version, slot, limits FROM cadenza_runs r
   WHERE finished_at IS NULL AND owner = ? AND plain IS NULL AND slot IS NOT NULL AND holds_slot AND ${hasLine}`;
 /** So many runs of a version at most leave a line in one call. */
 const MAX_LEAVING = 10_000;
 const updateAside = `
-  UPDATE cadenza_runs SET line = NULL WHERE id IN (
+  UPDATE cadenza_runs SET line = NULL, came_at = iif(gate IS NULL, NULL, max(due_at, ?)) WHERE id IN (
     SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ? AND owner IS NULL
-    ORDER BY rank, id LIMIT ${MAX_LEAVING})`;
+    ORDER BY priority DESC, turn, id LIMIT ${MAX_LEAVING})`;
 /** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
 const MAX_JOINING = 256;
 
@@ -102,23 +135,41 @@ export function leaseEnd(connection: Connection, owner: string, now: number): nu
   return until;
 }
 
-/** Whether `takeRuns` would change anything. Writes nothing. */
-export function hasWork(connection: Connection, request: TakeRequest, now: number): boolean {
-  const tooLong = "SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms LIMIT 1";
-  if (connection.get(tooLong, now) !== undefined) return true;
+/** Whether `takeRuns` would change anything. Writes nothing, and leaves the cursor where gates are to be opened. */
+export function hasWork(connection: Connection, request: TakeRequest, cursor: GateCursor, now: number): boolean {
+  const signs = signsOf(connection, now);
+  if (signs.tooLong || (signs.marked && request.limit > 0)) return true;
   const { agents, unusedForMs } = request;
   if (unusedForMs !== undefined && unusedHolders(connection, agents, unusedForMs, now).length > 0) return true;
-  return choose(connection, request, now, () => true).length > 0;
+  if (choose(connection, request, signs, now, () => true).length > 0) return true;
+  const { after } = cursor;
+  if (!signs.behind || request.limit <= 0 || gatesToOpen(connection, agents, cursor, now).length === 0) return false;
+  cursor.after = after;
+  return true;
 }
 
 /**
  * Gives runs that need work to an owner, and returns their rows. Their first entries are read after the transaction,
  * since a damaged page would make it fail.
  */
-export function takeRuns(connection: Connection, request: TakeRequest, clock: () => number): readonly SqliteRow[] {
+export function takeRuns(
+  connection: Connection,
+  request: TakeRequest,
+  cursor: GateCursor,
+  clock: () => number,
+): readonly SqliteRow[] {
   const now = clock();
-  connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
-  freeUnused(connection, request, clock);
+  let signs = signsOf(connection, now);
+  if (signs.tooLong) connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
+  if (request.unusedForMs !== undefined) {
+    freeUnused(connection, request.agents, request.unusedForMs, clock);
+    signs = signsOf(connection, now);
+  }
+  let hasBehind = signs.behind;
+  if (signs.marked && request.limit > 0) {
+    lookAtMarks(connection, clock);
+    signs = signsOf(connection, now);
+  }
   let joining = 0;
   const moved = new Set<string>();
   const letOthersIn = (key: string): void => {
@@ -126,7 +177,20 @@ export function takeRuns(connection: Connection, request: TakeRequest, clock: ()
     letIn(connection, key, 0, clock);
   };
   const holds = (id: number): boolean => Number(connection.get(selectHolds, id)?.["holds_slot"]) !== 0;
-  const chosen = choose(connection, request, now, ({ id, needs, leaves }) => {
+  /** Whether a run gets the permits of all its slots. If not, it stands in the line of one that refuses it. */
+  const joins = (id: number, needs: Asking, limits: readonly Slot[]): boolean => {
+    const asking = { ...needs, id, isOwned: false };
+    for (const { key } of limits) letOthersIn(key);
+    const { holds_slot, line, turn, slot, slot_max } = enter(connection, asking, now);
+    connection.run(updateWaiting, line, turn, now, id);
+    leaveInbox(connection, id, clock);
+    if (holds_slot) takePermits(connection, asking, now);
+    else
+      connection.run("UPDATE cadenza_runs SET slot = ?, slot_max = ? WHERE id = ?", slot ?? null, slot_max ?? null, id);
+    if (line !== null) mark(connection, line);
+    return holds_slot;
+  };
+  const begins = ({ id, needs, leaves, gate }: Work): boolean => {
     if (leaves !== null) {
       connection.run(updateLeft, id);
       letOthersIn(leaves);
@@ -134,36 +198,60 @@ export function takeRuns(connection: Connection, request: TakeRequest, clock: ()
     // It may have got a permit since it was read.
     if (needs === null || (moved.has(needs.key) && holds(id))) return true;
     if (joining === MAX_JOINING) return false;
-    if (hasPermitFor(connection, { id, ...needs })) {
-      countHolder(connection, needs.key);
+    if (hasPermitFor(connection, { ...needs, id, priority: undefined }, now)) {
+      takePermits(connection, { ...needs, id }, now);
       return true;
     }
     joining += 1;
-    connection.run(updateWaiting, rankOf(connection, needs, now), now, id);
+    // A run of a dead owner comes to its gate.
+    const stays = gate !== null && needs.isOwned === true && needs.kept === null && isCrowded(connection, gate, now);
+    hasBehind ||= stays;
+    if (needs.limits !== undefined && !stays) return joins(id, needs, needs.limits);
+    const turn = stays ? countable(now) : turnOf(connection, needs, now);
+    connection.run(updateWaiting, stays ? gate : needs.key, turn, now, id);
     leaveInbox(connection, id, clock);
     letOthersIn(needs.key);
     return holds(id);
+  };
+  // A run that is taken is through its gate no more when the next one comes there.
+  const chosen = choose(connection, request, signs, now, (run) => {
+    if (!begins(run)) return false;
+    connection.run(updateTaken, toText(request.owner), now, run.id);
+    return true;
   });
-  for (const id of chosen) connection.run(updateTaken, toText(request.owner), now, id);
-  for (const id of chosen) leaveInbox(connection, id, clock);
-  return chosen.map((id) => runRow(connection, id));
+  for (const { id } of chosen) leaveInbox(connection, id, clock);
+  if (hasBehind) {
+    const gates = new Set(chosen.flatMap(({ gate }) => gate ?? []));
+    if (chosen.length < request.limit)
+      for (const gate of gatesToOpen(connection, request.agents, cursor, now)) gates.add(gate);
+    for (const gate of gates) letThrough(connection, gate, now);
+  }
+  return chosen.map(({ id }) => runRow(connection, id));
 }
 
 /** See {@link TakeRequest}. */
-function freeUnused(connection: Connection, { agents, unusedForMs }: TakeRequest, clock: () => number): void {
-  if (unusedForMs === undefined) return;
-  for (const { id, slot, agent_name, version } of unusedHolders(connection, agents, unusedForMs, clock())) {
-    if (connection.get(selectHasLine, slot) === undefined) continue;
+function freeUnused(
+  connection: Connection,
+  agents: readonly AgentVersion[],
+  unusedForMs: number,
+  clock: () => number,
+): void {
+  for (const { id, slot, limits, agent_name, version } of unusedHolders(connection, agents, unusedForMs, clock())) {
+    const keys = limits?.map(({ key }) => key) ?? [slot];
+    const lines = keys.filter((key) => connection.get(selectHasLine, key) !== undefined);
+    if (lines.length === 0) continue;
     connection.run(updateUnused, clock(), id);
     leaveInbox(connection, id, clock);
-    connection.run(updateAside, slot, agent_name, version);
-    letIn(connection, slot, 1, clock);
+    if (limits !== undefined) giveBack(connection, limits);
+    for (const line of lines) connection.run(updateAside, clock(), line, agent_name, version);
+    for (const key of keys) letIn(connection, key, limits === undefined ? 1 : 0, clock);
   }
 }
 
 interface Holder {
   readonly id: number;
   readonly slot: string;
+  readonly limits: readonly Slot[] | undefined;
   readonly agent_name: string;
   readonly version: string | null;
 }
@@ -197,6 +285,7 @@ function holderOf(row: SqliteRow): Holder {
   return {
     id: Number(row["id"]),
     slot: String(row["slot"]),
+    limits: limitsIn(row["limits"]),
     agent_name: String(row["agent_name"]),
     version: typeof version === "string" ? version : null,
   };
@@ -224,27 +313,51 @@ export function deadOwners(connection: Connection, now: number): readonly DeadOw
   return owners.filter(({ until }) => until === null || until <= now);
 }
 
+/** What a `take` looks at besides runs that are due. */
+interface Signs {
+  /** The clock was set back: leases last longer than they were asked for. */
+  readonly tooLong: boolean;
+  /** Runs have other priorities than 0, or gates. */
+  readonly apart: boolean;
+  /** Runs stand behind gates. */
+  readonly behind: boolean;
+  /** Rates give permits again for which runs wait. */
+  readonly marked: boolean;
+}
+
+function signsOf(connection: Connection, now: number): Signs {
+  const row = connection.get(selectSigns, now, now);
+  const is = (sign: string): boolean => Number(row?.[sign]) !== 0;
+  return { tooLong: is("too_long"), apart: is("apart"), behind: is("behind"), marked: is("marked") };
+}
+
 /** The rows that a `take` gives, in order. `begins`: whether a run can begin now. */
 function choose(
   connection: Connection,
   request: TakeRequest,
+  signs: Signs,
   now: number,
   begins: (run: Work) => boolean,
-): readonly number[] {
+): readonly Work[] {
   const choice = new Choice(request);
-  const chosen: number[] = [];
-  const sources = sourcesFor(connection, request, now);
+  const chosen: Work[] = [];
+  const sources = sourcesFor(connection, request, signs, now);
   while (!choice.isOver) {
     const source = firstOf(sources);
     const run = source?.first;
     if (source === undefined || run === undefined) break;
     source.advance();
-    if (choice.takes(run.takeovers, () => begins(run))) chosen.push(run.id);
+    if (choice.takes(run.takeovers, () => begins(run))) chosen.push(run);
   }
   return chosen;
 }
 
-function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequest, now: number): readonly Source[] {
+function sourcesFor(
+  connection: Connection,
+  { agents, cancelledForMs }: TakeRequest,
+  { apart }: Signs,
+  now: number,
+): readonly Source[] {
   const wanted = distinctAgents(agents).map(({ agent_name, version }: AgentVersion): [string, string | null] => [
     toText(agent_name),
     toTextOrNull(version),
@@ -270,6 +383,11 @@ function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequ
   for (const agent of wanted) {
     add(selectDue, ...agent, now);
     for (const { owner } of dead) add(selectOwned, owner, ...agent);
+    if (!apart) continue;
+    for (const owner of [null, ...dead.map((one) => one.owner)])
+      for (const priority of prioritiesOf(connection, owner, agent))
+        if (owner === null) add(selectDueApart, owner, ...agent, priority, now);
+        else add(selectOwnedApart, owner, ...agent, priority);
   }
   for (const { owner } of dead) addOthers(connection.all(selectPlain, owner));
   if (cancelledForMs === undefined) return sources;
@@ -279,31 +397,55 @@ function sourcesFor(connection: Connection, { agents, cancelledForMs }: TakeRequ
   return sources;
 }
 
+/** The priorities that runs of an agent have which are in the index of their own, the highest first. */
+function* prioritiesOf(connection: Connection, owner: string | null, agent: readonly (string | null)[]) {
+  for (let priority: number | null = MAX_PRIORITY + 1; priority !== null; ) {
+    priority = toNumber(connection.get(selectPriority, owner, ...agent, priority)?.["priority"]);
+    if (priority !== null) yield priority;
+  }
+}
+
 /** A run that needs work. */
 interface Work {
   readonly id: number;
   readonly takeovers: number;
+  /** Where it stands among the due ones. */
   readonly due_at: number;
+  readonly priority: number;
   /** The slot of which it needs a permit; null if it needs none, or holds one. */
-  readonly needs: { readonly key: string; readonly max: number; readonly kept: number | null } | null;
+  readonly needs: (Omit<Asking, "id"> & { readonly kept: number | null }) | null;
   /** The line that it leaves when it is taken, although it gets no permit; null for none. */
   readonly leaves: string | null;
+  readonly gate: string | null;
 }
 
 function workOf(row: SqliteRow): Work {
   const { slot, line } = row;
+  const priority = Number(row["priority"]);
   const ends = Number(row["only_ends"]) !== 0;
   const needs = typeof slot === "string" && Number(row["holds_slot"]) === 0 && Number(row["look"]) === 0 && !ends;
   return {
     id: Number(row["id"]),
     takeovers: Number(row["takeovers"]),
-    due_at: toNumber(row["due_at"]) ?? NO_TIME,
-    needs: needs ? { key: slot, max: Number(row["slot_max"]), kept: toNumber(row["rank"]) } : null,
+    due_at: toNumber(row["place"] ?? row["due_at"]) ?? NO_TIME,
+    gate: typeof row["gate"] === "string" ? row["gate"] : null,
+    priority,
+    needs: needs
+      ? {
+          key: slot,
+          max: Number(row["slot_max"]),
+          priority,
+          kept: toNumber(row["turn"]),
+          isOwned: row["owner"] !== null,
+          limits: limitsIn(row["limits"]),
+        }
+      : null,
     leaves: ends && typeof line === "string" ? line : null,
   };
 }
 
 function compare(one: Work, other: Work): number {
+  if (one.priority !== other.priority) return other.priority - one.priority;
   return one.due_at === other.due_at ? one.id - other.id : one.due_at < other.due_at ? -1 : 1;
 }
 

@@ -10,16 +10,29 @@ import type {
   WrittenWithInbox,
 } from "../../core/ports.ts";
 import { userOf } from "../../core/user.ts";
-import { countable, fromText, insertedColumns, toHead, toLines, toText, toTextOrNull } from "../stored-rows.ts";
+import { countable, fromText, insertedColumns, toHead, toJson, toLines, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { addLines } from "./entries.ts";
 import { addToFeed } from "./feed.ts";
+import { asksGate, isCrowded, toGate } from "./gates.ts";
 import { addToInbox, emptyInbox, hasMore, readInbox, takeFromInbox } from "./inbox.ts";
 import { fromHead } from "./rows.ts";
 import type { RunRow } from "./run-row.ts";
 import { findRow } from "./run-row.ts";
 import { addToCounters, changeSession, isForeign } from "./sessions.ts";
-import { changeRun, countHolder, enter, hasPermitFor, heldPlace, needsPermit } from "./slots.ts";
+import type { Place } from "./slots.ts";
+import {
+  changeRun,
+  enter,
+  hasPermitFor,
+  heldPlace,
+  letIn,
+  limitsIn,
+  needsPermit,
+  settleNew,
+  toLimits,
+  withoutRates,
+} from "./slots.ts";
 import { leaseEnd } from "./work.ts";
 
 /*
@@ -27,7 +40,18 @@ import { leaseEnd } from "./work.ts";
  * has to be rolled back.
  */
 
-const inserted = [...insertedColumns, "created_by", "line", "rank", "since", "plain"];
+const inserted = [
+  ...insertedColumns,
+  "created_by",
+  "line",
+  "turn",
+  "since",
+  "plain",
+  "priority",
+  "gate",
+  "came_at",
+  "limits",
+];
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 
@@ -54,19 +78,33 @@ export function createRun(
 ): StoreConflict | undefined {
   const [created] = write.entries;
   if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
-  const { slots, head } = write;
+  const { slots, head, priority = 0 } = write;
   const slot = slots?.[0];
   const tenant = toText(key.tenant);
   const runId = toText(key.run_id);
   const used = toTextOrNull(idempotencyKey);
   if (isForeign(connection, key.tenant, write.session)) return { conflict: "foreign" };
-  const asking = slot && { key: toText(slot.key), max: countable(slot.max ?? Number.POSITIVE_INFINITY) };
-  if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, asking))
+  const limits = toLimits(slots);
+  const max = countable(slot?.max ?? Number.POSITIVE_INFINITY);
+  const asking = slot && { key: toText(slot.key), max, priority, limits };
+  if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, { ...asking, priority: undefined }, now()))
     return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
+  if (limits !== undefined) {
+    const conflict = creationConflict(connection, tenant, runId, used);
+    if (conflict !== undefined) return conflict;
+    for (const limit of limits) letIn(connection, limit.key, 0, now);
+  }
   const isOwned = head.owner !== null && head.finished_at === null;
   const asks = write.asks === true && isOwned && !head.holds_slot;
-  const waits = asking !== undefined && (asks || needsPermit(head, now()));
-  const place = waits ? enter(connection, { ...asking, isOwned }, now()) : heldPlace(head, now);
+  const isFree = head.owner === null && head.finished_at === null;
+  const gate = toGate(write.gate);
+  const passes = asking !== undefined && head.holds_slot;
+  const stays = gate !== null && !passes && asksGate(head, now()) && isCrowded(connection, gate, now());
+  const waits = asking !== undefined && !stays && (asks || needsPermit(head, now()));
+  const stands = stays ? { line: gate, turn: countable(now()) } : undefined;
+  const place: Place = waits
+    ? enter(connection, { ...asking, isOwned }, now())
+    : { ...heldPlace(head, now), ...stands };
   const { changes, lastInsertRowid } = connection.run(
     insertRun,
     tenant,
@@ -76,19 +114,25 @@ export function createRun(
     toText(created.session_id),
     toTextOrNull(created.parent?.run_id ?? null),
     used,
-    asking?.key ?? null,
-    asking?.max ?? null,
+    place.slot ?? asking?.key ?? null,
+    place.slot_max ?? asking?.max ?? null,
     ...fromHead({ ...head, holds_slot: place.holds_slot }),
     write.entries.length,
     created.at,
     toTextOrNull(userOf(created.principal) ?? null),
     place.line,
-    place.rank,
+    place.turn,
     place.since,
     created.durable === true ? null : 1,
+    priority,
+    gate,
+    gate === null || place.line !== null || !isFree || head.due_at === null
+      ? null
+      : Math.max(head.due_at, countable(now())),
+    limits === undefined ? null : (place.limits ?? (place.holds_slot ? withoutRates(limits) : toJson(limits))),
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
-  if (asking !== undefined && place.holds_slot && head.finished_at === null) countHolder(connection, asking.key);
+  if (asking !== undefined && head.finished_at === null) settleNew(connection, asking, place, now);
   addLines(connection, Number(lastInsertRowid), 0, lines);
   if (created.labels !== undefined) addLabels(connection, Number(lastInsertRowid), tenant, created.labels);
   settle(connection, key, created.agent_name, write, now);
@@ -109,7 +153,7 @@ export function appendToRun(
     changed(run, expected) ??
     unseenWakeUp(run, expected, head) ??
     leftInInbox(connection, run, write) ??
-    missingPermit(connection, run, head);
+    missingPermit(connection, run, head, now);
   if (refusal !== undefined) return refusal;
   const { position } = expected;
   addLines(connection, run.id, position, lines);
@@ -167,7 +211,7 @@ export function claimRun(
   if (refusal !== undefined) return refusal;
   const { owner } = run;
   if (owner !== null && leaseEnd(connection, owner, now()) > now()) return { conflict: "owned" };
-  const full = missingPermit(connection, run, head);
+  const full = missingPermit(connection, run, head, now);
   if (full !== undefined) return full;
   // The process that claims a run checks everything that the run waits for.
   const added = run.arrived === 0 ? 0 : emptyInbox(connection, key, run.id, expected.position, now);
@@ -245,10 +289,17 @@ function stillDue(run: RunRow, head: RunHead): RunHead {
 }
 
 /** The conflict of a run whose head newly holds its slot while no permit is free for it. */
-function missingPermit(connection: Connection, run: RunRow, head: RunHead): StoreConflict | undefined {
+function missingPermit(
+  connection: Connection,
+  run: RunRow,
+  head: RunHead,
+  now: () => number,
+): StoreConflict | undefined {
   const { id, slot: key } = run;
   if (key === null || !head.holds_slot || head.finished_at !== null || run.holds_slot !== 0) return undefined;
-  return hasPermitFor(connection, { id, key, max: Number(run.slot_max) }) ? undefined : { conflict: "full" };
+  return hasPermitFor(connection, { id, key, max: Number(run.slot_max), limits: limitsIn(run.limits) }, now())
+    ? undefined
+    : { conflict: "full" };
 }
 
 /** Applies what comes with the entries of a write: the session, the counters, the run to wake and the feed. */

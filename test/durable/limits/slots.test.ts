@@ -67,6 +67,8 @@ class Meter {
   }
 }
 
+const sessionOf = ({ session_id }: { readonly session_id: string }): string => session_id;
+
 const SEEDS = Number(process.env["SLOT_SEEDS"] ?? 15);
 const first = Number(process.env["SLOT_SEED"] ?? Math.floor(Math.random() * 2 ** 30));
 
@@ -75,6 +77,8 @@ it.each([
   { per: "session", durable: true },
   { per: "tenant", durable: true },
   { per: "agent", durable: false },
+  { per: "limits", durable: true },
+  { per: "limits", durable: false },
 ] as const)(
   `never more than max runs are at work, and all of them end: per $per, durable $durable (SLOT_SEED=${first})`,
   async ({ per, durable }) => {
@@ -90,7 +94,7 @@ it("a run that a sub-run wakes while it leaves for a slot asks for the slot agai
 });
 
 /** Random runs in several processes, of which some are killed. */
-async function trial(seed: number, per: "agent" | "session" | "tenant", durable: boolean) {
+async function trial(seed: number, per: "agent" | "session" | "tenant" | "limits", durable: boolean) {
   const random = new Random(`${seed}`);
   const max = 1 + random.below(3);
   const bodies = [0, 1, 2].map(() => random.pick(["work", "ask", "sleep", "both", "subRuns"] as const));
@@ -123,17 +127,24 @@ async function trial(seed: number, per: "agent" | "session" | "tenant", durable:
       process.runtime.register("child", { durable }, async ([message], { sleep }) => {
         await sleep(Number(message?.parts[0]?.content));
       });
-      process.runtime.register("agent", { durable, concurrency: { max, per } }, (_input, context) => body(context));
+      // Runs of both agents share a limit. One of them has another, whose line comes first, and a rate.
+      const few = { name: "few", max };
+      const begins = { name: "begins", key: sessionOf, max: 1 + (seed % 2), rate: { count: 2, perMs: 200 } };
+      const own = per === "limits" ? { limits: [begins, few], fairBy: sessionOf } : { concurrency: { max, per } };
+      process.runtime.register("agent", { durable, ...own }, (_input, context) => body(context));
+      const other = per === "limits" ? { limits: [few], priority: (seed % 3) - 1 } : {};
+      process.runtime.register("other", { durable, ...other }, (_input, context) => body(context));
     },
   });
   const meter = new Meter(() => world);
+  const agents = per === "limits" ? ["agent", "other"] : ["agent"];
   const ids: string[] = [];
   for (let count = 0; count < 3; count++) world.start();
   for (let count = 0; count < 10; count++) {
     const process = random.pick(world.working);
     const session_id = random.pick([SESSION, "00000000-0000-4000-8000-00000000beef"]);
     const created = await world.until(
-      process.runtime.createRun({ agent_name: "agent", input: "", session_id, mode: "async" }),
+      process.runtime.createRun({ agent_name: random.pick(agents), input: "", session_id, mode: "async" }),
       process,
     );
     if (created !== undefined && "value" in created) ids.push(created.value.run_id);

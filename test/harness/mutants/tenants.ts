@@ -120,11 +120,12 @@ const runtime: readonly Mutant[] = [
     runs,
   ),
   mutant("src/runtime/runs/runs.ts", "parent.log.key.tenant, createdEntry(parent", '"", createdEntry(parent', runs),
-  mutant("src/runtime/runs/runs.ts", "checkSlots(agent, key.tenant, ", 'checkSlots(agent, "", ', runs),
+  mutant("src/runtime/runs/runs.ts", "slotsOf(agent, key.tenant, entry)", 'slotsOf(agent, "", entry)', runs),
+  mutant("src/runtime/runs/runs.ts", "checkSlots(agent, slots, key.tenant)", 'checkSlots(agent, slots, "")', runs),
   mutant(
     "src/runtime/runs/admission.ts",
-    "options.concurrency, tenant, session_id).key",
-    'options.concurrency, "", session_id).key',
+    "slotOf(name, concurrency, tenant, session_id)",
+    'slotOf(name, concurrency, "", session_id)',
     runs,
   ),
   mutant("src/runtime/runs/admission.ts", '""}/${tenant}`, max }', '""}`, max }', runs),
@@ -285,8 +286,8 @@ const durableRoom: readonly Mutant[] = [
   mutant("src/durable/replay/cassette.ts", "{ tenant, parents: [run_id] }", '{ tenant: "", parents: [run_id] }', runs),
   mutant(
     "src/durable/recovery/remote-posts.ts",
-    "concurrency, key.tenant, created.session_id",
-    'concurrency, "", created.session_id',
+    "placeOf(agent, key.tenant, created)",
+    'placeOf(agent, "", created)',
     runs,
   ),
   mutant(

@@ -302,7 +302,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
       return;
     }
     if (kind === "create") {
-      const its = random.pick([
+      const first = random.pick([
         holding,
         head(),
         queued(),
@@ -311,11 +311,26 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
         waiting(null, { holds_slot: true }),
         waiting(),
       ]);
-      const made = its.owner === null ? its : { ...its, owner };
+      const made = first.owner === null ? first : { ...first, owner };
       const wake = random.chance(0.2) ? runKey(random.below(60)) : undefined;
       const asks = made.owner !== null && !made.holds_slot && random.chance(0.5) ? true : undefined;
       const created = random.chance(0.3) ? { version: former.version } : {};
-      await tryCreate(caller, next(), { slot: random.chance(0.9) ? slot : undefined, head: made, wake, asks, created });
+      const priority = random.pick([0, 0, 0, 5, -3]);
+      const others = [
+        { key: "key 9", max: 2 },
+        { key: "rate", rate: { count: 3, perMs: 30 } },
+        { key: "rate", max: 2, rate: { count: 2, perMs: 20 } },
+      ];
+      const slots = random.pick([
+        undefined,
+        [slot],
+        [slot],
+        [slot],
+        [slot, random.pick(others)],
+        [random.pick(others)],
+      ]);
+      const its = { slots, head: made, wake, asks, created, priority };
+      await tryCreate(caller, next(), its);
       return;
     }
     const live = await caller.list({ tenant: "acme", limit: 60, offset: random.below(20) });

@@ -20,6 +20,7 @@ import {
   runKey,
   sessionId,
   sessionKey,
+  take,
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
@@ -125,21 +126,31 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 17 has changed. */
-const withoutStepLimits = "DROP TABLE cadenza_step_grants; DROP TABLE cadenza_step_permits";
-/** Takes away what versions 16 and 17 have changed. */
+/** Takes away what version 18 has changed. */
+const withoutLimits = `DROP INDEX cadenza_runs_due; DROP INDEX cadenza_runs_apart; DROP INDEX cadenza_runs_in_line;
+  DROP INDEX cadenza_runs_through; ALTER TABLE cadenza_runs DROP COLUMN limits; DROP INDEX cadenza_slots_marked; DROP INDEX cadenza_slots_idle; DROP TABLE cadenza_grants;
+  ALTER TABLE cadenza_slots DROP COLUMN look_at; ALTER TABLE cadenza_slots DROP COLUMN until; ALTER TABLE cadenza_slots DROP COLUMN kept;
+  ALTER TABLE cadenza_runs DROP COLUMN came_at; ALTER TABLE cadenza_runs DROP COLUMN gate;
+  ALTER TABLE cadenza_runs RENAME COLUMN turn TO rank; ALTER TABLE cadenza_runs DROP COLUMN priority;
+  CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, due_at, id, owner, line, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at IS NOT NULL;
+  CREATE INDEX cadenza_runs_in_line ON cadenza_runs (line, rank, id, agent_name, version, due_at, owner, finished_at)
+    WHERE finished_at IS NULL AND line IS NOT NULL`;
+/** Takes away what versions 17 and 18 have changed. */
+const withoutStepLimits = `${withoutLimits}; DROP TABLE cadenza_step_grants; DROP TABLE cadenza_step_permits`;
+/** Takes away what versions 16 to 18 have changed. */
 const withoutFailed = `${withoutStepLimits}; DROP INDEX cadenza_runs_failed`;
-/** Takes away what versions 15 to 17 have changed. */
+/** Takes away what versions 15 to 18 have changed. */
 const withoutCounts = `${withoutFailed}; DROP INDEX cadenza_runs_waiting`;
-/** Takes away what versions 14 to 17 have changed. */
+/** Takes away what versions 14 to 18 have changed. */
 const withoutPauses = `${withoutCounts}; DROP TABLE cadenza_pauses; DROP INDEX cadenza_runs_aside`;
-/** Takes away what versions 13 to 17 have changed. */
+/** Takes away what versions 13 to 18 have changed. */
 const withoutInbox = `${withoutPauses}; DROP TABLE cadenza_inbox; ALTER TABLE cadenza_runs DROP COLUMN arrived;
   DROP INDEX cadenza_runs_reserved; ALTER TABLE cadenza_runs DROP COLUMN since;
   DROP INDEX cadenza_runs_by_owner; ALTER TABLE cadenza_runs DROP COLUMN plain;
   CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, finished_at)
     WHERE finished_at IS NULL AND owner IS NOT NULL`;
-/** Takes away what versions 12 to 17 have changed. */
+/** Takes away what versions 12 to 18 have changed. */
 const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP INDEX cadenza_runs_due; DROP TABLE cadenza_slots;
   ALTER TABLE cadenza_runs DROP COLUMN line; ALTER TABLE cadenza_runs DROP COLUMN rank;
   ALTER TABLE cadenza_runs RENAME COLUMN created_by TO creator; ALTER TABLE cadenza_runs RENAME COLUMN look TO for_look;
@@ -148,17 +159,17 @@ const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP IND
   CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
     WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL;
   CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot) WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL`;
-/** Takes away what versions 11 to 17 have changed. */
+/** Takes away what versions 11 to 18 have changed. */
 const withoutCreators = `${withoutLines}; DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
   ALTER TABLE cadenza_sessions DROP COLUMN creator`;
-/** Takes away what versions 10 to 17 have changed. */
+/** Takes away what versions 10 to 18 have changed. */
 const withoutGenerations = `${withoutCreators}; ALTER TABLE cadenza_sessions DROP COLUMN generation`;
-/** Takes away what versions 9 to 17 have changed. */
+/** Takes away what versions 9 to 18 have changed. */
 const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
-/** Takes away what versions 8 to 17 have changed. */
+/** Takes away what versions 8 to 18 have changed. */
 const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 to 17 have changed. */
+/** Takes away what versions 7 to 18 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -170,7 +181,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]);
   });
 
   it("is created completely or not at all", () => {
@@ -181,7 +192,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]);
   });
 
   it("of version 5 is brought up to date, with the runs in it", async () => {
@@ -195,7 +206,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]);
     expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -215,7 +226,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -353,6 +364,42 @@ describe("the schema", () => {
     expect(await store.pause({ tenant: key.tenant }, null)).toBe(true);
   });
 
+  it("of version 15 is brought up to date, and its runs have the priority 0", async () => {
+    const db = openDatabase(path);
+    const store = new SqliteStore(db, { clock: { now: () => NOW } });
+    const slot = { key: "one", max: 1 };
+    for (const n of [1, 2, 3]) await create(store, n, { slot, head: waiting(NOW - n) });
+    await create(store, 4, { head: waiting(NOW - 9) });
+    const before = definitions();
+    db.exec(`${withoutFailed}; DELETE FROM cadenza_migrations WHERE number > 15`);
+    const next = new SqliteStore(openDatabase(path), { clock: { now: () => NOW } });
+    await create(next, 5, { slot, head: waiting(NOW), priority: 1 });
+    await create(next, 6, { head: waiting(NOW), priority: -1 });
+
+    expect(definitions()).toEqual(before);
+    expect(complaintsOf(db)).toEqual([]);
+    expect(await take(next)).toEqual([4, 1, 6].map(runId));
+    for (const [ends, taken] of [
+      [1, 5],
+      [5, 2],
+      [2, 3],
+    ] as const) {
+      await append(next, runKey(ends), 1, write([ended()], { head: over(NOW, { epoch: 3 }) }), 2);
+      expect(await take(next)).toEqual([runId(taken)]);
+    }
+  });
+
+  it("refuses the writes of processes with an earlier version, which know no priorities", () => {
+    const db = openDatabase(path);
+    new SqliteStore(db);
+
+    expect(() => db.prepare("INSERT INTO cadenza_runs (tenant, run_id, line, rank) VALUES (?, ?, ?, ?)")).toThrow(
+      "rank",
+    );
+    expect(() => db.prepare("SELECT look, line, rank FROM cadenza_runs WHERE run_id = ?")).toThrow("rank");
+    expect(() => db.prepare("SELECT id, look, rank FROM cadenza_runs WHERE due_at <= ?")).toThrow("rank");
+  });
+
   it("refuses the writes of processes with an earlier version, which know no lines", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
@@ -365,12 +412,12 @@ describe("the schema", () => {
   it("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (18)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (19)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 18, and this version of cadenza knows 17");
+    expect(opening).toThrow("has schema 19, and this version of cadenza knows 18");
     expect(schema()).toEqual(before);
   });
 

@@ -22,7 +22,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { firstId } from "../../../src/stores/sqlite/entries.ts";
-import { ASIDE_MS } from "../../harness/internals.ts";
+import { ASIDE_MS, MOST_THROUGH } from "../../harness/internals.ts";
 import { RecordingDatabase } from "../../harness/recording-database.ts";
 import { openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
 
@@ -84,6 +84,8 @@ describe(`among ${RUNS} runs`, () => {
     expect([...new Set(used)].toSorted()).toEqual([
       "INDEX cadenza_runs_by_owner (owner>?)",
       "INDEX cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
+      "INDEX cadenza_runs_in_line (line>? AND line<?)",
+      "INDEX cadenza_slots_marked (look_at<?)",
     ]);
   });
 
@@ -123,9 +125,8 @@ describe("runs and entries are read", () => {
       () => store.backlog(),
       [
         "cadenza_runs_blocked (agent_name=? AND version=?)",
-        "cadenza_runs_due (agent_name=? AND version=? AND due_at>? AND due_at<?)",
-        "cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
-        "cadenza_runs_due (agent_name=? AND version=? AND due_at>?)",
+        "cadenza_runs_waiting (agent_name=? AND <expr>=? AND <expr>=? AND status=? AND due_at<?)",
+        "cadenza_runs_waiting (agent_name=? AND <expr>=? AND <expr>=? AND status=? AND due_at>?)",
         "cadenza_runs_waiting (agent_name=? AND <expr>=? AND <expr>=?)",
         ...agents,
         ...owners.slice(1),
@@ -135,7 +136,12 @@ describe("runs and entries are read", () => {
     [
       "lines",
       () => store.lines({ limit: 9 }),
-      ["cadenza_runs_in_line (line=?)", "cadenza_runs_in_line (line>?)", "runs (rowid=?)"],
+      [
+        "cadenza_runs_in_line (line=?)",
+        "cadenza_runs_in_line (line>?)",
+        "cadenza_runs_in_line (line>? AND line<?)",
+        "runs (rowid=?)",
+      ],
     ],
     ["list", () => store.list(page({ tenant: "acme" })), ["cadenza_runs_by_tenant (tenant=?)", ...listed]],
     // The runs of the tenant without a name are the table itself, from its end on to the limit. Where others are in it, too,
@@ -261,6 +267,29 @@ describe("runs and entries are read", () => {
         "cadenza_runs_by_owner (owner>?)",
         "cadenza_runs_cancelling (owner=?)",
         "cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
+        "SCAN cadenza_runs_apart",
+        "cadenza_runs_in_line (line>? AND line<?)",
+        ...listed,
+      ],
+    ],
+    [
+      "take, with priorities",
+      async () => {
+        await create(store, RUNS + 31, { priority: 1, head: head({ owner: "dead" }) });
+        await create(store, RUNS + 32, { priority: 2, head: waiting(NOW) });
+        db.statements.length = 0;
+        expect(await store.take(request)).toHaveLength(2);
+      },
+      [
+        "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority<?)",
+        "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority=?)",
+        "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority=? AND <expr><?)",
+        "cadenza_runs_by_owner (owner=? AND agent_name=? AND version=?)",
+        "cadenza_runs_by_owner (owner=?)",
+        "cadenza_runs_by_owner (owner>?)",
+        "cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
+        "SCAN cadenza_runs_apart",
+        "cadenza_runs_in_line (line>? AND line<?)",
         ...listed,
       ],
     ],
@@ -325,7 +354,7 @@ describe("leases", () => {
 
 /** The steps of a plan that may scan: the table is small, or all of it is needed. */
 const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
-  [/^SCAN (k|o|owners)$/, "owners and keys of slots, found by jumps"],
+  [/^SCAN (g|k|o|owners)$/, "owners and keys of slots, found by jumps"],
   [/^SCAN CONSTANT ROW$/, "one row of two questions"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
   [/^SCAN json_each VIRTUAL TABLE/, "the runs that a survey looks at, up to a limit"],
@@ -336,6 +365,7 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN \(subquery-1\)$/, "the runs with a label, counted up to a limit"],
   [/^SCAN cadenza_pauses$/, "one row for each pause"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_aside$/, "the first of the runs that are set aside"],
+  [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_apart$/, "the first of the runs of other priorities"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN \d+ CONSTANT ROWS$|^SCAN [as]$/, "the statuses that are counted"],
   [/^SCAN (r|cadenza_runs)$/, "the list of the tenant without a name, the newest first, up to its limit"],
@@ -372,6 +402,8 @@ async function askEverything(): Promise<void> {
   });
   await store.append(key, { epoch: 1, position: 1 }, write([created(1)], { wake: runKey(0) }));
   await store.post(key, { entries: parts("a"), due: "work" });
+  await create(store, RUNS + 5, { priority: 1, head: head({ owner: "dead" }) });
+  await create(store, RUNS + 6, { priority: -1, head: waiting(NOW) });
   await create(store, RUNS + 3, { slot: { key: "full", max: 1 }, head: waiting(NOW) });
   await store.claim(key, { epoch: 1, position: 2 }, head({ epoch: 2, owner: "dead" }));
   await look(store, key, sessionKey(1));
@@ -418,6 +450,9 @@ async function askEverything(): Promise<void> {
   store.workers();
   store.lines({ limit: 9 });
   await store.take({ ...request, cancelledForMs: 5, suspects: { takeovers: 2, limit: 1 } });
+  for (const n of [RUNS + 5, RUNS + 6])
+    await store.append(runKey(n), { epoch: 2, position: 1 }, write([], { head: over(NOW, { epoch: 3 }) }));
+  await askAtGate();
   await store.renew("dead", 1);
   const end = { head: over(NOW, { epoch: 4 }), session: { session_id: sessionId(1), create: true, at: NOW } };
   await store.append(key, { epoch: 3, position: 3 }, write([ended()], end));
@@ -425,6 +460,19 @@ async function askEverything(): Promise<void> {
   await store.delete([key]);
   await store.deleteSession(sessionKey(1));
   await store.release("dead");
+}
+
+/** Takes runs at a gate, and lets others through. */
+async function askAtGate(): Promise<void> {
+  const keys = Array.from({ length: MOST_THROUGH + 2 }, (_, n) => runKey(RUNS + 100 + n));
+  const gated = { gate: "~gated", created: { agent_name: "gated" }, head: waiting(NOW) };
+  for (const [n] of keys.entries()) await create(store, RUNS + 100 + n, { slot: { key: "gated", max: 2 }, ...gated });
+  for (const key of keys.slice(2, 40)) await store.append(key, { epoch: 1, position: 1 }, write([], { head: over() }));
+  await store.take({ ...request, agents: [{ agent_name: "gated", version: null }], limit: 1 });
+  for (const key of keys) {
+    const { head: last, position } = store.find(key) ?? expect.fail();
+    await store.append(key, { epoch: last.epoch, position }, write([], { head: over(NOW, { epoch: last.epoch }) }));
+  }
 }
 
 /** How a step of a plan reads runs and entries: an index with the columns of the search, or a scan. */
@@ -485,7 +533,7 @@ function fill(): void {
   raw
     .prepare(
       `WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${RUNS - 1})
-       INSERT INTO cadenza_runs (tenant, run_id, agent_name, session_id, slot, slot_max, line, rank, status, epoch, owner, due_at,
+       INSERT INTO cadenza_runs (tenant, run_id, agent_name, session_id, slot, slot_max, line, turn, status, epoch, owner, due_at,
          holds_slot, finished_at, takeovers, position, created_at)
        SELECT 'acme', printf('00000000-0000-4000-8000-%012d', n), 'echo', printf('00000000-0000-4000-8000-%012d', n),
          CASE WHEN n % 5 = 4 THEN 'full' END, CASE WHEN n % 5 = 4 THEN 1 END,
