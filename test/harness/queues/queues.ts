@@ -1,0 +1,172 @@
+import type { ChildProcess } from "node:child_process";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import type pg from "pg";
+
+import { newSchemaOn } from "../crash/place.ts";
+import { quoteName } from "../internals.ts";
+import { startServer } from "../postgres-server.ts";
+import { endOf } from "../processes.ts";
+import type { QueueTask } from "./worker.ts";
+import { connectTo } from "./worker.ts";
+
+/** What the processes of a trial share. */
+interface Trial {
+  readonly pool: pg.Pool;
+  readonly schema: string;
+  /** Creates runs of these customers, in order, in a process that executes none. */
+  create(customers: readonly string[]): Promise<void>;
+  /** Starts a process that executes runs. */
+  start(): Worker;
+}
+
+interface Worker {
+  /** Kills it, and records what it was doing as ended. */
+  kill(): Promise<void>;
+}
+
+type Options = Pick<QueueTask, "limit" | "atWork" | "work">;
+
+async function onServer<T>(options: Options, body: (trial: Trial) => Promise<T>): Promise<T> {
+  const server = await startServer(18);
+  const { place } = newSchemaOn(server.address);
+  if (!("host" in place)) throw new Error("The server has no address.");
+  const pool = connectTo(place);
+  await pool.query(`CREATE UNLOGGED TABLE work (n bigserial PRIMARY KEY, worker int NOT NULL, tenant text NOT NULL,
+    run uuid NOT NULL, began timestamptz NOT NULL, ended timestamptz)`);
+  let started = 0;
+  const children = new Set<ChildProcess>();
+  const begin = (task: Partial<QueueTask>): [ChildProcess, number] => {
+    const worker = started++;
+    const child = fork(fileURLToPath(new URL("./worker.ts", import.meta.url)));
+    children.add(child);
+    child.once("exit", () => children.delete(child));
+    child.send({ place, worker, ...options, ...task } satisfies QueueTask);
+    return [child, worker];
+  };
+  try {
+    return await body({
+      pool,
+      schema: place.schema,
+      create: async (creates) => endOf(begin({ creates })[0]),
+      start: () => {
+        const [child, worker] = begin({});
+        return {
+          async kill() {
+            child.kill("SIGKILL");
+            await once(child, "exit");
+            await pool.query("UPDATE work SET ended = clock_timestamp() WHERE worker = $1 AND ended IS NULL", [worker]);
+          },
+        };
+      },
+    });
+  } finally {
+    for (const child of children) child.kill("SIGKILL");
+    await pool.end();
+    await server.stop();
+  }
+}
+
+async function runsDone(pool: pg.Pool): Promise<number> {
+  const { rows } = await pool.query<{ done: number }>(
+    "SELECT count(DISTINCT run)::int AS done FROM work WHERE ended IS NOT NULL",
+  );
+  return rows[0]?.done ?? 0;
+}
+
+export interface CustomersOptions {
+  readonly processes: number;
+  readonly runs: number;
+  readonly customers: number;
+  /** How many of the runs the first customer has. The others have as many as each other. */
+  readonly first: number;
+  readonly max: number;
+  readonly count: number;
+  readonly perMs: number;
+  readonly work: number;
+  readonly killEveryMs: number;
+  readonly onDone: (done: number) => void;
+}
+
+export interface CustomersFigures {
+  readonly kills: number;
+  /** How many runs of one customer were at work at a time, at most. */
+  readonly most: number;
+  /** How many permits one customer got in one window, at most. */
+  readonly granted: number;
+  readonly seconds: number;
+  /** How long the first customer takes at least: its rate, or its slots. */
+  readonly ideal: number;
+}
+
+/** Lets processes, of which one is killed now and then, execute runs of customers with a limit each. */
+export function tryCustomers(options: CustomersOptions): Promise<CustomersFigures> {
+  const { processes, runs, customers, first, max, count, perMs, work, killEveryMs, onDone } = options;
+  const limit = { max, rate: { count, perMs } };
+  return onServer({ limit, atWork: 100, work }, async ({ pool, schema, create, start }) => {
+    const others = Array.from({ length: runs - first }, (_, n) => `customer ${1 + (n % (customers - 1))}`);
+    await create([...Array.from({ length: first }, () => "customer 0"), ...others]);
+    const grants = `${quoteName(schema)}.grants`;
+    await pool.query(`CREATE UNLOGGED TABLE granted (key text NOT NULL, at float8 NOT NULL);
+      CREATE FUNCTION keep_grant() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO granted VALUES (NEW.key, NEW.at); RETURN NULL; END $$;
+      CREATE TRIGGER keep AFTER INSERT ON ${grants} FOR EACH ROW EXECUTE FUNCTION keep_grant();
+      INSERT INTO granted SELECT key, at FROM ${grants}`);
+    const began = performance.now();
+    const workers = Array.from({ length: processes }, start);
+    let [kills, killAt] = [0, began + killEveryMs];
+    for (let done = 0; done < runs; ) {
+      await wait(200);
+      done = await runsDone(pool);
+      onDone(done);
+      if (performance.now() < killAt || done === runs) continue;
+      killAt += killEveryMs;
+      const [victim] = workers.splice(kills++ % processes, 1, start());
+      await victim?.kill();
+    }
+    const seconds = (performance.now() - began) / 1_000;
+    const { rows } = await pool.query<{ most: number; granted: number }>(
+      `SELECT (SELECT max(together)::int FROM work w, LATERAL (SELECT count(*) AS together FROM work o
+          WHERE o.tenant = w.tenant AND o.began <= w.began AND o.ended > w.began) x) AS most,
+        (SELECT max(together)::int FROM granted g, LATERAL (SELECT count(*) AS together FROM granted o
+          WHERE o.key = g.key AND o.at <= g.at AND o.at > g.at - $1) x) AS granted`,
+      [perMs],
+    );
+    const byRate = ((Math.ceil(first / count) - 1) * perMs) / 1_000;
+    const ideal = Math.max(byRate, (first * work) / max / 1_000);
+    return { kills, most: rows[0]?.most ?? 0, granted: rows[0]?.granted ?? 0, seconds, ideal };
+  });
+}
+
+export interface FairOptions {
+  readonly processes: number;
+  /** How many runs the first customer has. Each of the other 99 has one, made afterwards. */
+  readonly many: number;
+  readonly work: number;
+  /** How many runs of the first customer may begin before those of the others. */
+  readonly until: number;
+}
+
+/** How many runs of a customer with many began before the last of 99 customers with one each. */
+export function tryFairness({ processes, many, work, until }: FairOptions): Promise<number> {
+  return onServer({ atWork: 5, work }, async ({ pool, create, start }) => {
+    await create(Array.from({ length: many }, () => "many"));
+    await create(Array.from({ length: 99 }, (_, n) => `few ${n}`));
+    const workers = Array.from({ length: processes }, start);
+    const counted =
+      "SELECT count(*) FILTER (WHERE tenant = 'many')::int AS many, count(*) FILTER (WHERE tenant <> 'many')::int AS few FROM work";
+    for (let few = 0, before = 0; few < 99 && before < until; ) {
+      await wait(100);
+      const { rows } = await pool.query<{ many: number; few: number }>(counted);
+      [few, before] = [rows[0]?.few ?? 0, rows[0]?.many ?? 0];
+    }
+    for (const worker of workers) await worker.kill();
+    const { rows } = await pool.query<{ before: number; few: number }>(
+      `SELECT count(*) FILTER (WHERE tenant = 'many' AND n < (SELECT max(n) FROM work WHERE tenant <> 'many'))::int AS before,
+        count(*) FILTER (WHERE tenant <> 'many')::int AS few FROM work`,
+    );
+    const [found] = rows;
+    return found?.few === 99 ? found.before : Number.POSITIVE_INFINITY;
+  });
+}

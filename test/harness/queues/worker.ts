@@ -1,0 +1,64 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { AgentOptions } from "cadenza";
+import { AgentRuntime } from "cadenza";
+import pg from "pg";
+import type { Place } from "../crash/place.ts";
+import { openPlace } from "../crash/place.ts";
+
+/** The agents whose runs share the limit of a customer. */
+export const AGENTS = ["research", "draw", "write"] as const;
+
+/** What a process gets to do. */
+export interface QueueTask {
+  readonly place: Place & { readonly host: string; readonly port: number };
+  /** The number of the process in the table of what was done. */
+  readonly worker: number;
+  /** The runs that it creates, by customer. Left out: it executes runs. */
+  readonly creates?: readonly string[];
+  /** Of each customer. Left out: none. */
+  readonly limit?: Omit<NonNullable<AgentOptions["limits"]>[number], "name" | "key">;
+  /** How many runs it may be executing. */
+  readonly atWork: number;
+  /** How long a run works, in milliseconds. */
+  readonly work: number;
+}
+
+/** How many runs a process creates at a time. */
+const AT_ONCE = 100;
+
+export function connectTo({ host, port }: QueueTask["place"]): pg.Pool {
+  return new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 4 });
+}
+
+/** A process that creates runs, and ends, or executes those that it takes until it is killed. */
+async function work({ place, worker, creates, limit, atWork, work }: QueueTask): Promise<void> {
+  const pool = connectTo(place);
+  const store = await openPlace(place, { durability: { leaseMs: 3_000, heartbeatMs: 900 } });
+  const runtime = new AgentRuntime({ store, work: creates === undefined ? { max: atWork } : false });
+  const limits =
+    limit === undefined ? [] : [{ name: "customer", key: ({ tenant }: { tenant: string }) => tenant, ...limit }];
+  for (const agent of AGENTS)
+    runtime.register(agent, { durable: true, limits }, (input, { step, run_id }) =>
+      step("work", async () => {
+        const began =
+          "INSERT INTO work (worker, tenant, run, began) VALUES ($1, $2, $3, clock_timestamp()) RETURNING n";
+        const { rows } = await pool.query<{ n: string }>(began, [worker, input[0]?.parts[0]?.content, run_id]);
+        await wait(work);
+        await pool.query("UPDATE work SET ended = clock_timestamp() WHERE n = $1", [rows[0]?.n]);
+      }),
+    );
+  if (creates === undefined) return;
+  for (let at = 0; at < creates.length; at += AT_ONCE) {
+    const some = creates.slice(at, at + AT_ONCE).map((tenant, n) => {
+      // Without limits all runs are of one agent: customers take turns within an agent.
+      const agent_name = (limit && AGENTS[(at + n) % AGENTS.length]) ?? AGENTS[0];
+      return runtime.scope({ tenant }).createRun({ agent_name, input: tenant, mode: "async" });
+    });
+    await Promise.all(some);
+  }
+  await runtime.close();
+  await pool.end();
+  process.disconnect();
+}
+
+process.once("message", (task: QueueTask) => void work(task));
