@@ -131,12 +131,12 @@ export class MemoryWork {
     for (const name of this.#owners.keys()) this.shorten(name, now);
     const wanted = distinctAgents(request.agents);
     if (request.unusedForMs !== undefined) this.#freeUnused(wanted, now - request.unusedForMs, now);
+    const choice = new Choice(request);
+    if (!choice.isOver) this.#look();
     const heaps = wanted.flatMap(({ agent_name, version }) => [
       ...(this.#agents.get(agent_name)?.get(version)?.values() ?? []),
     ]);
     const others = this.#withoutProcess(wanted, request.cancelledForMs, now);
-    const choice = new Choice(request);
-    if (!choice.isOver) this.#look();
     const given: MemoryRun[] = [];
     const passed: DueEntry<MemoryRun>[] = [];
     while (!choice.isOver) {
