@@ -9,8 +9,8 @@ import { newSchemaOn } from "../crash/place.ts";
 import { quoteName } from "../internals.ts";
 import { startServer } from "../postgres-server.ts";
 import { endOf } from "../processes.ts";
-import type { QueueTask } from "./worker.ts";
-import { connectTo } from "./worker.ts";
+import type { QueueTask } from "./task.ts";
+import { connectTo } from "./task.ts";
 
 /** What the processes of a trial share. */
 interface Trial {
