@@ -213,9 +213,12 @@ export function takeRuns(
     letOthersIn(needs.key);
     return holds(id);
   };
-  // A run that is taken is through its gate no more when the next one comes there.
+  const taken = new Set<number>();
+  // A run that is taken is through its gate no more when the next one comes there. An owner whose own lease has ended may
+  // meet it again among its runs.
   const chosen = choose(connection, request, signs, now, (run) => {
-    if (!begins(run)) return false;
+    if (taken.has(run.id) || !begins(run)) return false;
+    taken.add(run.id);
     connection.run(updateTaken, toText(request.owner), now, run.id);
     return true;
   });
