@@ -47,6 +47,9 @@ const MAX_MOVED = 8;
 /** The lowest priority. */
 const LOWEST = -10;
 
+/** Before all times, for a rate that has given nothing. */
+const EVER_BEFORE = -8.64e15;
+
 /** What a permit is asked for. A run that is not written yet has no id. */
 export interface Asking {
   readonly id?: number;
@@ -184,7 +187,7 @@ export function mark(connection: Connection, key: string): void {
   const row = connection.get(selectFirst, key);
   const slot = row && limitsIn(row["limits"])?.find((limit) => limit.key === key);
   const isFull = slot !== undefined && heldOf(connection, key) >= (slot.max ?? Number.POSITIVE_INFINITY);
-  const at = slot?.rate === undefined || isFull ? null : Math.max(nextAt(connection, slot), 0);
+  const at = slot?.rate === undefined || isFull ? null : Math.max(nextAt(connection, slot), EVER_BEFORE);
   connection.run("UPDATE cadenza_slots SET look_at = ? WHERE key = ? AND look_at IS NOT ?", at, key, at);
 }
 
