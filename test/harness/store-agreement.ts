@@ -501,7 +501,7 @@ export async function expectAgreement(
         await compared.close();
       }
     }),
-    { numRuns, interruptAfterTimeLimit: Number(process.env["AGREE_MS"] ?? TIME_MS) },
+    { numRuns, interruptAfterTimeLimit: TIME_MS },
   );
 }
 

@@ -9,5 +9,5 @@ it("both stores give the same answers, whatever is done to them", async () => {
     const db = openDatabase(":memory:");
     const store = new SqliteStore(db, { closeDatabase: true, ...options });
     return { store, complaints: () => complaintsOf(db), close: () => store.close() };
-  }, Number(process.env["AGREE"] ?? 60));
+  }, 60);
 });

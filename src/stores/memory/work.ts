@@ -536,7 +536,9 @@ export class MemoryWork {
         if (isOther(name, version))
           for (const run of [...priorities.values()].flatMap(({ items }) => items))
             if (Math.max(run.head.due_at ?? EVER, run.extras?.slot?.since ?? EVER) <= before) found.push(run);
-    for (const run of found.sort((one, other) => one.order - other.order)) {
+    // Those that get a permit from another one of them are looked at by the next call.
+    const holders = found.filter(({ head }) => head.holds_slot);
+    for (const run of holders.sort((one, other) => one.order - other.order)) {
       const slot = run.extras?.slot ?? null;
       if (slot === null || !run.head.holds_slot) continue;
       const limits = slot.limits ?? [slot];
