@@ -7,9 +7,14 @@ it("PostgresStore gives the same answers as the memory store, whatever is done t
   if (missing !== undefined) skip(missing);
   const pool = newPool(18);
   const open = openTwice(pool);
-  await expectAgreement(async (options) => {
-    const { first, close } = await open(options);
-    return { store: first, close };
-  }, 20);
+  await expectAgreement(
+    async (options) => {
+      const { first, close } = await open(options);
+      return { store: first, close };
+      // What came to a gate before the clock was set back counts as due there when the clock is where it was.
+    },
+    20,
+    "without gates",
+  );
   await pool.end();
 });
