@@ -99,7 +99,8 @@ export function placeOf(
   }
   const { priority = 0, fair = tenant } = queue ?? {};
   if (priority !== 0) place.priority = priority;
-  if (fair !== "") place.gate = `~${agent_name}/${priority}/${version}/${fair}`;
+  // The length keeps a version that contains a slash apart from others.
+  if (fair !== "") place.gate = `~${agent_name}/${priority}/${version.length}/${version}/${fair}`;
   return place;
 }
 

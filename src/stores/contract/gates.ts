@@ -51,6 +51,27 @@ export const gateChecks: readonly StoreCheck[] = [
     expectSame(await takeAll(first, clock, 40), numbers.map(runId), "taken");
   }),
 
+  check("gates: a run that is let through is not in front of what was due before", async ({ first, clock }) => {
+    const numbers = upTo(CROWD);
+    await crowd(first, numbers);
+    await first.take({ ...request(MOST_THROUGH), owner: "dead" });
+    clock.set(NOW + 1);
+    expectSame(
+      await take(first, { limit: CROWD }),
+      numbers.map(runId),
+      "taken from the dead owner, and of those behind",
+    );
+  }),
+
+  check("gates: a run whose permits are freed stays where it is among the due ones", async ({ first, clock }) => {
+    const version = "1";
+    await crowd(first, upTo(3), { slot: { key: "two", max: 2 }, created: { version } });
+    clock.set(NOW + 1);
+    expectSame(await take(first, { unusedForMs: 0 }), [], "taken of another version");
+    const own = { agents: [{ agent_name: "echo", version }] };
+    expectSame(await take(first, own), upTo(2).map(runId), "taken of its version");
+  }),
+
   check("gates: concurrent takes give all runs of one, each of them once", async ({ first, second, clock }) => {
     const numbers = upTo(2 * CROWD);
     await crowd(first, numbers);

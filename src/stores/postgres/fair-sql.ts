@@ -17,8 +17,6 @@ import { BY_INDEX } from "./take-sql.ts";
 
 /** How long the commit of a run that passes may take, in milliseconds, if it is to be counted. */
 const SLOW_MS = 10_000;
-/** Into how many parts a millisecond is divided, so that runs that pass together keep their order at any priority. */
-const PARTS_OF_MS = 64;
 /** How often one that passes moves the place where counting begins. */
 const SELDOM = 1 / 64;
 
@@ -103,7 +101,6 @@ DECLARE
   head ${schema}.runs;
   run ${schema}.runs;
   counted record;
-  passed integer := 0;
 BEGIN
   ${newest("its_gate")};
   IF its.look_at IS NULL OR NOT pg_try_advisory_xact_lock(${schema}.slot_lock_v1(its_gate)) THEN
@@ -122,10 +119,9 @@ BEGIN
       SELECT r.* FROM ${schema}.runs r WHERE counted.runs <= ${FEW_THROUGH} AND r.line IS NOT NULL AND r.line = its_gate
         AND r.rank >= its.first ORDER BY r.rank, r.id LIMIT ${MOST_THROUGH} - counted.runs FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-      passed := passed + 1;
       run.line := NULL;
       run.rank := NULL;
-      run.since := clock - ${bandOf("run")} - (${MOST_THROUGH} - passed) / ${PARTS_OF_MS}.0;
+      run.since := clock - ${bandOf("run")};
       IF run.slot <> '' AND NOT run.holds_slot AND ${schema}.try_keys_v1(run) THEN
         run := ${schema}.join_v1(run, clock);
       END IF;

@@ -518,7 +518,7 @@ ${REFUSE_LATE}
       run.blocked := NULL;
       run.wakes := 0;
     END IF;
-    UPDATE ${schema}.runs r SET holds_slot = false, since = ${sinceOf("run")}, owner = run.owner, epoch = run.epoch,
+    UPDATE ${schema}.runs r SET holds_slot = false, since = CASE WHEN r.owner IS NULL THEN r.since ELSE ${sinceOf("run")} END, owner = run.owner, epoch = run.epoch,
       takeovers = run.takeovers, due_at = run.due_at, blocked = run.blocked, wakes = run.wakes WHERE r.id = run.id;
     IF run.arrived > 0 THEN
       PERFORM ${schema}.leave_inbox_v1(run.id, clock);

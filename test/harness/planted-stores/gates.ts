@@ -36,6 +36,28 @@ export const gatesFaults: readonly BrokenStore[] = [
     (gate, _write, n) => `${gate}${n > 100}`,
   ),
   broken(
+    "a run of a dead owner is behind those that were let through",
+    "gates: a run that is let through is not in front of what was due before",
+    class extends MemoryStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        return super.take(request).toSorted((one, other) => one.head.takeovers - other.head.takeovers);
+      }
+    },
+  ),
+  broken(
+    "a run whose permits are freed goes to the end",
+    "gates: a run whose permits are freed stays where it is among the due ones",
+    class extends MemoryStore {
+      #hasFreed = false;
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const taken = super.take(request);
+        if (request.unusedForMs === undefined) return this.#hasFreed ? taken.toReversed() : taken;
+        this.#hasFreed = true;
+        return taken;
+      }
+    },
+  ),
+  broken(
     "the runs of a gate are lost where two takes meet",
     "gates: concurrent takes give all runs of one, each of them once",
     class extends CrowdStore {
