@@ -394,6 +394,12 @@ export interface SessionChange {
   readonly at: number;
 }
 
+/** Which messages of a session are read, by their numbers from 0 on: not those from `to` on. */
+export interface MessageRange {
+  readonly from: number;
+  readonly to: number;
+}
+
 /** A session without its messages. */
 export interface SessionHead {
   /** How many messages it holds. */
@@ -613,8 +619,11 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * store does not know holds what it has used and not given back.
    */
   permitSteps(owner: string, key: string, max: number, use: StepUse): MaybePromise<number>;
-  /** The session; undefined if it does not exist. */
-  session(key: SessionKey): MaybePromise<StoredSession | undefined>;
+  /**
+   * The session; undefined if it does not exist. `range`: its history has these messages only, as far as they are there, and no
+   * others are read.
+   */
+  session(key: SessionKey, range?: MessageRange): MaybePromise<StoredSession | undefined>;
   /** The session without its messages, none of which is read; undefined if it does not exist. */
   sessionHead(key: SessionKey): MaybePromise<SessionHead | undefined>;
   /** Makes the session, unless it exists: then nothing changes. Answers whether it was made. */

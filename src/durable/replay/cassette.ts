@@ -5,7 +5,7 @@ import type { RunKey, Store } from "../../core/ports.ts";
 import { runRecord } from "../../core/record.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
-import { historyOf } from "../../runtime/execution/run-session.ts";
+import { isSameSession } from "../../runtime/execution/run-session.ts";
 import { foldLog } from "../../runtime/log/fold-log.ts";
 import { guarded } from "../../runtime/log/store-failures.ts";
 import { allRuns } from "../../runtime/runs/deleting.ts";
@@ -48,10 +48,11 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
   const begun = new Set(entries.flatMap((entry) => (entry.type === "intent" ? [entry.key] : [])));
   const unfinished = [...begun].filter((key) => !waits.has(key) && !ended.has(key));
   const { session_id, history_length = 0, durable = false } = stored.created;
-  const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
+  const range = { from: 0, to: history_length };
+  const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }, range) : undefined;
   const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
   const results = durable ? recorded : await subRunsOf(store, key);
-  const history = historyOf(stored.created, session) ?? [];
+  const history = isSameSession(stored.created, session) ? session.history : [];
   return plainCassette({
     cassette: 1,
     run_id: key.run_id,

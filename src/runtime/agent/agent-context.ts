@@ -180,8 +180,30 @@ export interface AgentContext {
 /** The session of a run. */
 export interface AgentSession {
   readonly id: string;
-  /** The messages of the session as they were when the run was created, oldest first. */
-  readonly history: () => Promise<readonly Message[]>;
+  /**
+   * The messages of the session as they were when the run was created, oldest first. `last`: only so many of the last ones, and
+   * no others are read. Default: all. Rejects with `invalid_argument` for what is no count.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const session_id = crypto.randomUUID();
+   * const runtime = new AgentRuntime();
+   * runtime.register("chat", async (_input, { session }) => {
+   *   const [question, answer] = await session.history({ last: 2 });
+   *   return answer === undefined ? "Hello." : `You said ${question?.parts[0]?.content}.`;
+   * });
+   * for (const input of ["one", "two", "three"]) {
+   *   const { output } = await runtime.createRun({ agent_name: "chat", session_id, input });
+   *   console.log(output[0]?.parts[0]?.content);
+   * }
+   * // → Hello.
+   * // → You said one.
+   * // → You said two.
+   * ```
+   */
+  readonly history: (options?: { readonly last?: number | undefined }) => Promise<readonly Message[]>;
   /** The current state, as JSON; null until it is set. */
   readonly getState: () => Promise<JsonValue>;
   /** Replaces the state. Resolves when it is stored. Rejects with `invalid_argument` for a value that is not JSON. */

@@ -8,7 +8,15 @@ import { callInside } from "../agent/agent-context.ts";
 import { withDeclared } from "../agent/agent-schemas.ts";
 import type { Step, StepOptions, StepScope } from "../agent/agent-steps.ts";
 import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "../agent/agent-waits.ts";
-import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "../agent/check.ts";
+import {
+  badArgument,
+  checkCount,
+  checkFunction,
+  checkKeys,
+  checkObject,
+  checkSignal,
+  checkText,
+} from "../agent/check.ts";
 import { readEmission } from "../agent/generator.ts";
 import { noLabels } from "../agent/labels.ts";
 import { recordedValue } from "../agent/recorded.ts";
@@ -146,9 +154,9 @@ export class RunContext implements AgentContext {
     const session = (): RunSession => new RunSession(execution);
     this.#session ??= {
       id: createdEntry(run.log.state).session_id,
-      history: () =>
+      history: (options) =>
         execution.given(async () => {
-          const history = await execution.read(session().history());
+          const history = await execution.read(session().history(readLast(options)));
           run.onMove();
           return history;
         }),
@@ -252,4 +260,14 @@ function readState(state: unknown): JsonValue {
   const copy = recordedValue("state", state);
   if (copy === undefined) throw badArgument("state", "a JSON value", state);
   return copy;
+}
+
+/** How many messages of the session are asked for. */
+function readLast(options: Parameters<AgentSession["history"]>[0]): number {
+  if (options === undefined) return Number.POSITIVE_INFINITY;
+  checkObject("options", options);
+  checkKeys("options", options, ["last"]);
+  const { last = Number.POSITIVE_INFINITY } = options;
+  checkCount("options.last", last);
+  return last;
 }

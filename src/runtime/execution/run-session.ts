@@ -1,6 +1,6 @@
 import { aboutRun } from "../../core/about-run.ts";
 import type { CreatedEntry, Growing } from "../../core/log.ts";
-import type { SessionChange, SessionKey, Store, StoredSession } from "../../core/ports.ts";
+import type { MessageRange, SessionChange, SessionKey, Store, StoredSession } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { transcript } from "../../core/record.ts";
@@ -31,19 +31,22 @@ export class RunSession {
     this.#store = execution.run.shared.store;
   }
 
-  /** The messages that the session held when the run was created. None if it was deleted or replaced since. */
-  history(): MaybePromise<readonly Message[]> {
+  /** The last messages that the session held when the run was created. None if it was deleted or replaced since. */
+  history(last: number): MaybePromise<readonly Message[]> {
     const created = createdEntry(this.#log.state);
     if (created.history_length === undefined) return noMessages;
+    const range = { from: Math.max(0, created.history_length - last), to: created.history_length };
     // The first write of the run may replace the session. Until then another process may delete it, and not after that.
     const accepted = this.#log.head === undefined ? this.#log.commit() : undefined;
-    return accepted === undefined ? this.#readHistory(created) : accepted.then(() => this.#readHistory(created));
+    return accepted === undefined
+      ? this.#readHistory(created, range)
+      : accepted.then(() => this.#readHistory(created, range));
   }
 
-  #readHistory(created: CreatedEntry): MaybePromise<readonly Message[]> {
+  #readHistory(created: CreatedEntry, range: MessageRange): MaybePromise<readonly Message[]> {
     const messages = (session: StoredSession | undefined): readonly Message[] =>
-      historyOf(created, session) ?? this.#lost();
-    const session = this.#read(() => this.#store.session(this.#key));
+      isSameSession(created, session) ? session.history : this.#lost();
+    const session = this.#read(() => this.#store.session(this.#key, range));
     return isPromise(session) ? session.then(messages) : messages(session);
   }
 
@@ -118,15 +121,15 @@ export class RunSession {
 }
 
 /**
- * The messages that a session held when a run was created. Undefined: the session was deleted or replaced since. The logs of
- * earlier versions do not tell its generation.
+ * Whether a session is the one that a run has joined: it was not deleted or replaced since. The logs of earlier versions do
+ * not tell its generation.
  */
-export function historyOf(
-  { history_length = 0, history_generation }: CreatedEntry,
+export function isSameSession(
+  { history_generation }: CreatedEntry,
   session: StoredSession | undefined,
-): readonly Message[] | undefined {
-  const isSame = history_generation === undefined || history_generation === (session?.generation ?? "");
-  return isSame ? session?.history.slice(0, history_length) : undefined;
+): session is StoredSession {
+  if (session === undefined) return false;
+  return history_generation === undefined || history_generation === (session.generation ?? "");
 }
 
 /** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */

@@ -92,7 +92,7 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     census: () => named(() => store.census()),
     living: () => named(() => store.living()),
     workers: () => named(() => store.workers()),
-    session: (key) => named(() => store.session(key)),
+    session: (...parameters) => named(() => store.session(...parameters)),
     sessionHead: (key) => named(() => store.sessionHead(key)),
     makeSession: (...parameters) => named(() => store.makeSession(...parameters)),
     putSession: (...parameters) => named(() => store.putSession(...parameters)),

@@ -85,6 +85,20 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c", "d"), state: false }, "in the end");
   }),
 
+  check("sessions: with a range only these messages are given", async ({ first, second }) => {
+    await create(first, 1, { session: change({ create: true, messages: said("a", "b", "c"), state: { value: 1 } }) });
+    const of = (from: number, to: number) => second.session(sessionKey(1), { from, to });
+    expectSame(await of(1, 2), { history: heard("b"), state: 1 }, "one in the middle");
+    expectSame(await of(1, 9), { history: heard("b", "c"), state: 1 }, "those from the second on");
+    expectSame(await of(0, Number.POSITIVE_INFINITY), { history: heard("a", "b", "c"), state: 1 }, "all");
+    for (const [from, to] of [
+      [2, 2],
+      [3, 9],
+    ] as const)
+      expectSame(await of(from, to), { history: [], state: 1 }, `those from ${from} on, before ${to}`);
+    expectSame(await first.session(sessionKey(2), { from: 0, to: 9 }), undefined, "of a missing session");
+  }),
+
   check("sessions: a change with `replaces` takes the place of the history", async ({ first, second }) => {
     const replaces = (...texts: readonly string[]) =>
       change({ create: true, replaces: true, messages: said(...texts), state: { value: texts.length } });

@@ -11,6 +11,7 @@ import type {
   FeedPage,
   FeedQuery,
   LinesQuery,
+  MessageRange,
   Retention,
   RunHead,
   RunKey,
@@ -283,9 +284,9 @@ export class MemoryStore implements Store {
     return this.#work.workers(this.#clock.now());
   }
 
-  session(key: SessionKey): StoredSession | undefined {
+  session(key: SessionKey, { from = 0, to }: Partial<MessageRange> = {}): StoredSession | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { history: session.history.slice(), state: session.state, ...marksOf(session) };
+    return session && { history: session.history.slice(from, to), state: session.state, ...marksOf(session) };
   }
 
   sessionHead(key: SessionKey): SessionHead | undefined {

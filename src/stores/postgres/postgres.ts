@@ -9,6 +9,7 @@ import type {
   FeedQuery,
   FoundRun,
   LinesQuery,
+  MessageRange,
   Retention,
   RunHead,
   RunKey,
@@ -292,8 +293,8 @@ export class PostgresStore implements DurableStore {
     return this.#survey.workers();
   }
 
-  session(key: SessionKey): Promise<StoredSession | undefined> {
-    return this.#reads.session(key);
+  session(key: SessionKey, range?: MessageRange): Promise<StoredSession | undefined> {
+    return this.#reads.session(key, range);
   }
 
   sessionHead(key: SessionKey): Promise<SessionHead | undefined> {

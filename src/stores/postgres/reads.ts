@@ -4,6 +4,7 @@ import type {
   Backlog,
   BlockedQuery,
   FoundRun,
+  MessageRange,
   RunKey,
   RunPosition,
   SessionHead,
@@ -203,11 +204,13 @@ export class Reads {
     }));
   }
 
-  async session({ tenant, session_id }: SessionKey): Promise<StoredSession | undefined> {
+  async session({ tenant, session_id }: SessionKey, range?: MessageRange): Promise<StoredSession | undefined> {
+    const { from = 0, to = Number.POSITIVE_INFINITY } = range ?? {};
     const rows = await this.#query(
-      `SELECT s.state, s.generation, s.creator, m.message FROM ${this.#schema}.sessions s LEFT JOIN ${this.#schema}.messages m ON m.session = s.id
+      `SELECT s.state, s.generation, s.creator, m.message FROM ${this.#schema}.sessions s
+       LEFT JOIN ${this.#schema}.messages m ON m.session = s.id AND m.position >= $3::bigint AND m.position < $4::bigint
        WHERE s.tenant = $1::text AND s.session_id = $2::text ORDER BY m.position`,
-      [toText(tenant), toText(session_id)],
+      [toText(tenant), toText(session_id), countable(from), countable(to)],
     );
     const [first] = rows;
     if (first === undefined) return undefined;

@@ -1,6 +1,7 @@
 import type {
   BlockedQuery,
   FoundRun,
+  MessageRange,
   RunKey,
   RunPosition,
   SessionHead,
@@ -152,10 +153,17 @@ export function readSessionHead(connection: Connection, { tenant, session_id }: 
   return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...marksIn(row) };
 }
 
-export function readSession(connection: Connection, { tenant, session_id }: SessionKey): StoredSession | undefined {
+export function readSession(
+  connection: Connection,
+  { tenant, session_id }: SessionKey,
+  { from = 0, to = Number.POSITIVE_INFINITY }: Partial<MessageRange> = {},
+): StoredSession | undefined {
   const rows = connection.all(
-    `SELECT s.state, s.generation, s.creator, m.message FROM cadenza_sessions s LEFT JOIN cadenza_messages m ON m.session = s.id
+    `SELECT s.state, s.generation, s.creator, m.message FROM cadenza_sessions s
+     LEFT JOIN cadenza_messages m ON m.session = s.id AND m.position >= ? AND m.position < ?
      WHERE s.tenant = ? AND s.session_id = ? ORDER BY m.position`,
+    countable(from),
+    countable(to),
     toText(tenant),
     toText(session_id),
   );

@@ -11,6 +11,7 @@ import type {
   FeedQuery,
   FoundRun,
   LinesQuery,
+  MessageRange,
   Retention,
   RunHead,
   RunKey,
@@ -236,8 +237,8 @@ export class SqliteStore implements DurableStore {
     return survey.readWorkers(this.#connection, this.#now());
   }
 
-  session(key: SessionKey): StoredSession | undefined {
-    return reads.readSession(this.#connection, key);
+  session(key: SessionKey, range?: MessageRange): StoredSession | undefined {
+    return reads.readSession(this.#connection, key, range);
   }
 
   sessionHead(key: SessionKey): SessionHead | undefined {

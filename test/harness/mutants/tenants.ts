@@ -279,8 +279,8 @@ const durableRoom: readonly Mutant[] = [
   ),
   mutant(
     "src/durable/replay/cassette.ts",
-    "store.session({ tenant: key.tenant, session_id })",
-    'store.session({ tenant: "", session_id })',
+    "store.session({ tenant: key.tenant, session_id }, range)",
+    'store.session({ tenant: "", session_id }, range)',
     runs,
   ),
   mutant("src/durable/replay/cassette.ts", "{ tenant, parents: [run_id] }", '{ tenant: "", parents: [run_id] }', runs),
@@ -366,8 +366,8 @@ const inMemory: readonly Mutant[] = [
   ),
   mutant(
     "src/stores/memory/memory.ts",
-    "sessions.get(key.session_id);\n    return session && { history: session.history.slice()",
-    "sessions.get(key.session_id) ?? this.anyTenant((one) => one.sessions.get(key.session_id));\n    return session && { history: session.history.slice()",
+    "sessions.get(key.session_id);\n    return session && { history: session.history.slice(from, to)",
+    "sessions.get(key.session_id) ?? this.anyTenant((one) => one.sessions.get(key.session_id));\n    return session && { history: session.history.slice(from, to)",
     stores,
   ),
   mutant(

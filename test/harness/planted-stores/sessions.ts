@@ -6,6 +6,8 @@ import type { SessionChange, SessionHead } from "../internals.ts";
 import type { BrokenStore, Conflict, Written } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 
+type Range = NonNullable<Parameters<Store["session"]>[1]>;
+
 /** Faults in what writes do to sessions and counters. */
 export const sessionsFaults: readonly BrokenStore[] = [
   broken(
@@ -138,6 +140,23 @@ export const sessionsFaults: readonly BrokenStore[] = [
         return undefined;
       }
     },
+  ),
+  ...(
+    [
+      ["a range is ignored", () => undefined],
+      ["a range ends behind its last message", ({ from, to }) => ({ from, to: to + 1 })],
+      ["a range begins behind its first message", ({ from, to }) => ({ from: from + 1, to })],
+    ] satisfies readonly (readonly [string, (range: Range) => Range | undefined])[]
+  ).map(([fault, twist]) =>
+    broken(
+      fault,
+      "sessions: with a range only these messages are given",
+      class extends MemoryStore {
+        override session(key: SessionKey, range?: Range): StoredSession | undefined {
+          return super.session(key, range && twist(range));
+        }
+      },
+    ),
   ),
   broken(
     "the history that is read is the stored one",

@@ -43,6 +43,26 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(session.history.map(textOf)).toEqual(["a", "() a", "b", "(a,() a) b"]);
   });
 
+  it("gives the last messages of its history, as many as are asked for", async () => {
+    const { runtime } = make();
+    runtime.register("lasts", async (_input, { session }) => {
+      const counts = [0, 1, 3, 9, Number.POSITIVE_INFINITY, undefined];
+      const lasts = await Promise.all(counts.map((last) => session.history({ last })));
+      return lasts.map((messages) => messages.map(textOf).join("")).join();
+    });
+    runtime.register("echo", (input) => input.map(textOf).join("").toUpperCase());
+    for (const input of ["a", "b"]) await runtime.createRun({ agent_name: "echo", input, session_id: SESSION });
+    const run = await runtime.createRun({ agent_name: "lasts", input: "", session_id: SESSION });
+    expect(textsOf(run)).toEqual([",B,AbB,aAbB,aAbB,aAbB"]);
+  });
+
+  it.each([-1, 1.5, "2", null])("gives no %s last messages", async (last) => {
+    const { runtime } = make();
+    runtime.register("odd", (_input, { session }) => session.history({ last } as { last: number }) as Promise<never>);
+    const { error } = await runtime.createRun({ agent_name: "odd", input: "" });
+    expect(error?.message).toContain("options.last");
+  });
+
   it("holds nothing of a run that fails or is cancelled", async () => {
     const { runtime, clock } = make();
     runtime.register("fails", () => ["half", 5]).register("stays", () => never());
