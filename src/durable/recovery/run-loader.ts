@@ -12,9 +12,11 @@ import type { FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
+import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
+import { foldInTurns } from "../../runtime/log/fold-log.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
 import type { Pauses } from "../../runtime/log/pauses.ts";
 import { fed } from "../../runtime/log/run-write.ts";
@@ -418,14 +420,15 @@ export class RunLoader {
       if (!isOwned || !isLogSizeError(error)) throw error;
       return this.#failUnread({ ...stored, head }, error);
     }
+    const state = entries && (await foldInTurns(this.#worker.store, key.run_id, entries));
     const ends = failure !== undefined || agent === undefined;
     if (ends && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
     const live = this.#worker.runs.find(key);
     if (live === undefined && this.#worker.isClosed) await this.#giveBack({ ...stored, head });
-    if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
-    const run = this.#admit(key, agent ?? withoutCode(created), entries, head);
+    if (entries === undefined || state === undefined || this.#worker.isClosed || live !== undefined) return live;
+    const run = this.#admit(key, agent ?? withoutCode(created), state, entries, head);
     this.damaged.forget(key);
     if (failure !== undefined) run.fail(failure);
     else if (agent === undefined) {
@@ -536,8 +539,7 @@ export class RunLoader {
     if (run.slot?.isQueued === true) owned.residency.forgetTakeovers();
   }
 
-  #admit(key: RunKey, agent: Agent, entries: readonly Entry[], head: RunHead): LiveRun {
-    const state = foldEntries(key.run_id, entries);
+  #admit(key: RunKey, agent: Agent, state: RunState, entries: readonly Entry[], head: RunHead): LiveRun {
     const size = this.#worker.store.persistent ? roughLengthOf(entries) : 0;
     const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);

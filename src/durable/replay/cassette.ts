@@ -6,7 +6,7 @@ import { runRecord } from "../../core/record.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { isSameSession } from "../../runtime/execution/run-session.ts";
-import { foldLog } from "../../runtime/log/fold-log.ts";
+import { foldLog, readRange } from "../../runtime/log/fold-log.ts";
 import { guarded } from "../../runtime/log/store-failures.ts";
 import { allRuns } from "../../runtime/runs/deleting.ts";
 
@@ -29,19 +29,12 @@ export interface Cassette {
   readonly state: JsonValue;
 }
 
-const CHUNK = 1_000;
-
 /** Records a run from its store; undefined if the store does not have it. */
 export async function recordRun(from: Store, key: RunKey): Promise<Cassette | undefined> {
   const store = guarded(from);
   const stored = await store.find(key);
   if (stored === undefined) return undefined;
-  const entries: Entry[] = [];
-  while (entries.length < stored.position) {
-    const chunk = await store.read(key, entries.length, CHUNK);
-    if (chunk === undefined || chunk.length === 0) break;
-    entries.push(...chunk);
-  }
+  const entries = (await readRange(store, key, 0, stored.position)) ?? [];
   const waits = waitKeys(entries);
   const recorded = entries.filter((entry) => entry.type === "step").filter(({ key }) => !waits.has(key));
   const ended = new Set(recorded.map(({ key }) => key));

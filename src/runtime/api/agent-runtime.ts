@@ -112,7 +112,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const { agents = [], ...others } = options;
     const settings = readOptions(others);
     const registry = new Registry(settings.work === undefined ? "elsewhere" : "here");
-    const announcer = new Announcer(settings.logger);
+    const announcer = new Announcer(settings.logger, settings.clock);
     const runs = new Runs(settings, engineOf(options.store), registry, announcer);
     super({ settings, registry, runs }, "", null);
     this.#settings = settings;

@@ -3,7 +3,7 @@ import type { DetailFold } from "../../core/detail.ts";
 import type { CadenzaError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import type { Entry } from "../../core/log.ts";
-import type { RunKey } from "../../core/ports.ts";
+import type { Clock, RunKey } from "../../core/ports.ts";
 import type { StreamedEvent } from "../../core/project.ts";
 import { project } from "../../core/project.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -12,7 +12,7 @@ import type { RunState } from "../../core/state.ts";
 import { initialState, isAtRest, isFinal } from "../../core/state.ts";
 import { isRestEvent } from "../../protocol/event.ts";
 import type { DetailEvent } from "../../protocol/extensions.ts";
-import { silentLogger } from "./system.ts";
+import { silentLogger, TURN_ENTRIES } from "./system.ts";
 
 /** A log as a reader sees it: the committed entries, and a call when there are more. */
 export interface LogSource {
@@ -38,6 +38,7 @@ export type StreamEnd = "now" | "end" | "rest" | "next-rest";
 
 /** What a stream needs from the runtime. */
 export interface StreamHost {
+  readonly clock: Pick<Clock, "turn">;
   /**
    * Finds the log of a run whose earlier source is lost, and was read as far as `from`. Throws `runtime_closed` when the
    * runtime is closed.
@@ -83,6 +84,8 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
   #source: LogSource | undefined;
   #chunk: readonly Entry[] = none;
   #chunkIndex = 0;
+  /** The position at which other work last had a turn. */
+  #turnedAt = 0;
   /** The entry whose events are being delivered, how many events it has, and the index of the next. */
   #entry: Entry | undefined;
   #count = 0;
@@ -196,6 +199,10 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
           break;
         if (source.blocked !== undefined && !this.#host.waitsForCode) return this.#refuse(source.blocked);
         return source.lost ? this.#moveOn(source) : this.#wait(source);
+      }
+      if (state.position - this.#turnedAt >= TURN_ENTRIES) {
+        this.#turnedAt = state.position;
+        return this.#host.clock.turn().then(() => this.#next());
       }
       const read = source.read(state.position);
       if (isPromise(read)) return read.then((chunk) => this.#take(chunk));

@@ -2,7 +2,7 @@ import { decideArrived } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Arrived, RunKey, Store, StoredRun } from "../../core/ports.ts";
+import type { Arrived, Clock, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
@@ -11,33 +11,44 @@ import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import { isLogSizeError, logSizeError } from "./part-size.ts";
-import { machineClock, silentLogger } from "./system.ts";
+import { nextTurn, TURN_ENTRIES } from "./system.ts";
 
-const clock = machineClock(silentLogger);
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
-/** How many entries of a whole log are read at a time. */
+/** How many entries of a whole log are read at a time from a store that answers later. */
 const LONG_CHUNK = 1_000;
 
 /** About how many characters of a log are kept before it is known whether the whole log may be read. */
 const KEPT_UNMEASURED = 16 * 1024 * 1024;
 
-/** After a chunk of more characters other work has a turn: a store that answers at once would hold up all that is timed. */
+/** After so many characters other work has a turn. */
 const LARGE_CHUNK = 1024 * 1024;
 
 /** About how many characters of JSON the log of a run may have, unless a runtime says otherwise. */
 export const MAX_LOG = 256 * 1024 * 1024;
-const limits = new WeakMap<Store, number>();
+const readings = new WeakMap<Store, LogReading>();
 
-/** Limits how long a log of a persistent store may be that is folded or read as a whole. */
-export function limitLogs(store: Store, maxLogBytes: number): void {
-  limits.set(store, maxLogBytes);
+/** How the logs of a store are read. */
+interface LogReading {
+  /** How long a log of a persistent store may be that is folded or read as a whole. */
+  readonly maxLogBytes: number;
+  readonly clock: Pick<Clock, "turn">;
+}
+
+/** Says how a runtime reads the logs of its store. */
+export function readLogsOf(store: Store, reading: LogReading): void {
+  readings.set(store, reading);
+}
+
+/** A turn of the event loop for other work: a store that answers at once would hold up all that is timed. */
+export function turnOf(store: Store): Promise<void> {
+  return readings.get(store)?.clock.turn() ?? nextTurn();
 }
 
 /** Counts what is read of a log of a persistent store. Throws `limit_reached` if it is too much. */
 function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined): number {
   if (!store.persistent || entries === undefined) return 0;
-  const most = limits.get(store) ?? MAX_LOG;
+  const most = readings.get(store)?.maxLogBytes ?? MAX_LOG;
   const measured = size + roughLengthOf(entries);
   if (measured > most) throw logSizeError(key.run_id, most);
   return measured;
@@ -65,7 +76,10 @@ async function foldEnds(store: Store, key: RunKey, until: number, error: unknown
   return state;
 }
 
-/** Folds the rest of a log, up to a position, on a state of it. Undefined: the store does not have the run. */
+/**
+ * Folds the rest of a log, up to a position, on a state of it. It never answers at once for a long rest. Undefined: the store
+ * does not have the run.
+ */
 export function foldOn(
   store: Store,
   key: RunKey,
@@ -74,6 +88,7 @@ export function foldOn(
   from = 0,
 ): MaybePromise<RunState | undefined> {
   let size = from;
+  const begun = state.position;
   for (;;) {
     const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
     if (isPromise(entries))
@@ -85,7 +100,19 @@ export function foldOn(
       });
     size = measure(store, key, size, entries);
     if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
+    if (state.position - begun >= TURN_ENTRIES || size - from > LARGE_CHUNK)
+      return turnOf(store).then(() => foldOn(store, key, state, until, size));
   }
+}
+
+/** The state after entries that were read. Of a long log other work has turns meanwhile. */
+export async function foldInTurns(store: Store, runId: string, entries: readonly Entry[]): Promise<RunState> {
+  const state = initialState(runId);
+  for (const entry of entries) {
+    evolve(state, entry);
+    if (state.position % TURN_ENTRIES === 0) await turnOf(store);
+  }
+  return state;
 }
 
 /** A run in the store with its state after all that was said to it: see {@link foldStored}. Throws `run_not_found`. */
@@ -137,15 +164,18 @@ export async function readRange(
 ): Promise<readonly Entry[] | undefined> {
   const all: Entry[] = [];
   let size = 0;
+  let most = READ_CHUNK;
   while (from + all.length < to) {
     const at = from + all.length;
-    const chunk = await store.read(key, at, Math.min(LONG_CHUNK, to - at));
+    const reading = store.read(key, at, Math.min(most, to - at));
+    if (isPromise(reading)) most = LONG_CHUNK;
+    const chunk = await reading;
     if (chunk === undefined) return undefined;
     if (chunk.length === 0) break;
     const before = size;
     size = measure(store, key, size, chunk);
     for (const entry of chunk) all.push(entry);
-    if (size - before > LARGE_CHUNK) await clock.turn();
+    if (from + all.length < to) await turnOf(store);
     // Several logs may be read at once, of which none is to take the memory that it could.
     if (before <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, from + all.length, to, size);
   }
@@ -160,9 +190,8 @@ async function measureRest(store: Store, key: RunKey, from: number, to: number, 
     const chunk = await store.read(key, at, Math.min(LONG_CHUNK, to - at));
     if (chunk === undefined || chunk.length === 0) return;
     at += chunk.length;
-    const before = measured;
     measured = measure(store, key, measured, chunk);
-    if (measured - before > LARGE_CHUNK) await clock.turn();
+    await turnOf(store);
   }
 }
 

@@ -16,6 +16,9 @@ const startImmediate = typeof setImmediate === "function" ? setImmediate : undef
 /** The longest delay of `setTimeout`, in milliseconds. A longer one fires at once. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
+/** After so many entries of a log other work has a turn: a store that answers at once would hold up all that is timed. */
+export const TURN_ENTRIES = 1_024;
+
 /** The machine's time. */
 export const systemClock: Pick<Clock, "now"> = { now: () => Date.now() };
 
@@ -25,7 +28,7 @@ export function machineClock(logger: Logger): Clock & Required<Pick<Clock, "mono
     now: systemClock.now,
     monotonic: () => performance.now(),
     setTimeout: (callback, delayMs) => startTimer(logger, callback, delayMs),
-    turn: () => new Promise<void>(nextTurn),
+    turn: nextTurn,
     hold: holdProcess,
   };
 }
@@ -154,9 +157,12 @@ function anchorProcess(): void {
   if (typeof anchor === "object") anchor.ref();
 }
 
-function nextTurn(resolve: () => void): void {
-  if (startImmediate === undefined) startTimeout(resolve, 0);
-  else startImmediate(resolve);
+/** Resolves after a turn of the event loop. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    if (startImmediate === undefined) startTimeout(resolve, 0);
+    else startImmediate(resolve);
+  });
 }
 
 /** A random text of 32 bytes, as base64url: a secret for a URL. */

@@ -1,7 +1,7 @@
 import { EventEmitter } from "eventemitter3";
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground } from "../../core/background.ts";
-import type { Logger, Mismatch } from "../../core/ports.ts";
+import type { Clock, Logger, Mismatch } from "../../core/ports.ts";
 import type { StreamedEvent } from "../../core/project.ts";
 import { ignore } from "../../core/promises.ts";
 import { createdEntry } from "../../core/state.ts";
@@ -63,11 +63,13 @@ export class Announcer {
   readonly #emitter = new EventEmitter<string>();
   readonly #guarded = new WeakMap<AnyListener, Guarded>();
   readonly #logger: Logger;
+  readonly #clock: Clock;
   /** Counts how often the first listener was added. A reader from an earlier count stops. */
   #era = 0;
 
-  constructor(logger: Logger) {
+  constructor(logger: Logger, clock: Clock) {
     this.#logger = logger;
+    this.#clock = clock;
   }
 
   /** `runs` are the live runs. With the first listener their events are read from the current position on. */
@@ -110,7 +112,7 @@ export class Announcer {
     // A listener has no time limit, and does not keep the process open.
     const stream = new EventStream(
       { source: run.log, after, until: "end" },
-      { find: () => undefined, waitsForCode: true, hold: ignore, letGo: ignore },
+      { clock: this.#clock, find: () => undefined, waitsForCode: true, hold: ignore, letGo: ignore },
     );
     inBackground(
       this.#logger,

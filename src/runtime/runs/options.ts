@@ -17,7 +17,7 @@ import {
 } from "../agent/check.ts";
 import type { Interceptor, Interceptors } from "../agent/interceptors.ts";
 import { readInterceptors } from "../agent/interceptors.ts";
-import { limitLogs, MAX_LOG } from "../log/fold-log.ts";
+import { MAX_LOG, readLogsOf } from "../log/fold-log.ts";
 import type { StepLimit } from "../log/step-limits.ts";
 import { StepLimits } from "../log/step-limits.ts";
 import { StoreClock } from "../log/store-clock.ts";
@@ -338,7 +338,7 @@ export function readOptions(options: RuntimeOptions): Settings {
   const safeStore = guarded(store, () => feed.look());
   const standard = store.persistent ? persistentTenants : tenantDefaults;
   const { limits, perTenant } = readLimits(options.limits, standard);
-  limitLogs(safeStore, limits.maxLogBytes);
+  readLogsOf(safeStore, { maxLogBytes: limits.maxLogBytes, clock });
   const storeClock = new StoreClock(clock, safeStore);
   const feed = new Feed(safeStore, storeClock, logger);
   return {

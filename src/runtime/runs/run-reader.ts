@@ -41,7 +41,8 @@ export class RunReader {
     this.onlyOf = onlyOf;
     const { shared } = runs;
     const holding = { hold: () => shared.hold(), letGo: () => shared.letGo() };
-    this.streams = { find: (key, from) => this.#findAgain(key, from), waitsForCode: false, ...holding };
+    const { clock } = shared;
+    this.streams = { clock, find: (key, from) => this.#findAgain(key, from), waitsForCode: false, ...holding };
   }
 
   /** Calls back for a run that exists for the user in `onlyOf`: the one door to a run. Throws `run_not_found` for others. */
