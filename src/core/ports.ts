@@ -593,7 +593,11 @@ export interface Store extends Surveys<FoundRun, RunKey> {
       };
     }[]
   >;
-  /** All pauses, the oldest first. The caller leaves out of `take` what they cover, and sets aside what it has taken all the same. */
+  /**
+   * All pauses, the oldest first. The caller leaves out of `take` what those without a tenant cover. Due runs that one with a
+   * tenant covers are not given by `take` but set aside, if they have no slot, no priority and no owner, and are not being cancelled: {@link ASIDE_MS} is
+   * added to their `due_at`. The caller sets aside what it has taken all the same.
+   */
   pauses(): MaybePromise<readonly Pause[]>;
   /** Adds a pause from the store's now on. False: there is one of the same runs, and nothing changes. */
   pause(runs: PausedRuns, by: JsonValue): MaybePromise<boolean>;

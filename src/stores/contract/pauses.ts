@@ -5,6 +5,9 @@ import type { StoreCheck } from "./check.ts";
 import { check, expectSame, expectWritten, NOW } from "./check.ts";
 import { append, create, head, OWNER, runId, runKey, take, waiting, write } from "./samples.ts";
 
+/** More than a store sets aside at once. */
+const MANY = 300;
+
 /** `pauses`, `pause`, `resume` and `comeBack`. */
 export const pauseChecks: readonly StoreCheck[] = [
   check("pauses: all of them, the oldest first, each with its time and who has asked for it", async (stores) => {
@@ -98,7 +101,7 @@ export const pauseChecks: readonly StoreCheck[] = [
     await first.pause({ tenant: "other", agent_name: "a" }, null);
     await first.pause({ tenant: "", agent_name: "a", version: null }, null);
     await first.pause({ tenant: "acme", agent_name: "a", version: "2" }, null);
-    expectSame(await back(), [], "what comes back while all of them are paused");
+    expectSame(await second.comeBack(9), 0, "how many come back while all of them are paused");
     await first.resume({ tenant: "acme" });
     await first.pause({ agent_name: "b" }, null);
     expectSame(await back(), [runId(1), runId(3)], "what comes back to one tenant, of all but one version");
@@ -119,6 +122,26 @@ export const pauseChecks: readonly StoreCheck[] = [
     expectSame(await first.comeBack(9), 0, "how many come back");
     expectSame(await take(first), [runId(1)], "what is taken");
   }),
+
+  check(
+    "pauses: a take sets the due runs of a paused tenant aside, each with its own time, and gives those behind them",
+    async ({ first, second, clock }) => {
+      for (let n = 1; n <= MANY; n++) await create(first, n, { head: waiting(NOW - MANY + n) });
+      await create(first, MANY + 1, { head: waiting(NOW), tenant: "other" });
+      await create(first, MANY + 2, { head: waiting(NOW, { status: "cancelling" }) });
+      await first.pause({ tenant: "acme", agent_name: "echo" }, null);
+      expectSame(await take(second), [MANY + 1, MANY + 2].map(runId), "what is taken while the tenant is paused");
+      expectSame(await take(second), [], "what is taken then");
+      expectSame((await first.find(runKey(2)))?.head.due_at, ASIDE_MS + NOW - MANY + 2, "when a paused one is due");
+      clock.set(NOW + 5);
+      await second.resume({ tenant: "acme", agent_name: "echo" });
+      let back = 0;
+      for (let more = 1; more > 0; back += more) more = await second.comeBack(MANY);
+      expectSame(back, MANY, "how many have come back");
+      const ids = Array.from({ length: MANY }, (_, index) => runId(index + 1));
+      expectSame(await take(first, { limit: MANY }), ids, "what is taken once they have come back");
+    },
+  ),
 
   check(
     "pauses: a run that is set aside gives its permit to the next, and needs one when it is back",

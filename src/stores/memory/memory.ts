@@ -172,7 +172,7 @@ export class MemoryStore implements Store {
   }
 
   take(request: TakeRequest): readonly StoredRun[] {
-    return this.#work.take(request).map((run) => run.stored());
+    return this.#work.take(request, this.#pauses).map((run) => run.stored());
   }
 
   renew(owner: string, forMs: number): void {

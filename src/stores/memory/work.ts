@@ -125,8 +125,8 @@ export class MemoryWork {
     return slot.limits.every((limit) => this.#hasPermit(run, limit));
   }
 
-  /** Gives runs that need work to an owner, in order. */
-  take(request: TakeRequest): readonly MemoryRun[] {
+  /** Gives runs that need work to an owner, in order, and sets aside those that a pause of their tenant covers. */
+  take(request: TakeRequest, pauses: readonly Pause[]): readonly MemoryRun[] {
     const now = this.#clock.now();
     for (const name of this.#owners.keys()) this.shorten(name, now);
     const wanted = distinctAgents(request.agents);
@@ -151,6 +151,10 @@ export class MemoryWork {
       }
       if (next === undefined) break;
       const run = next.item;
+      if (mayWait(run) && isCovered(run, pauses)) {
+        this.change(run, { ...run.head, due_at: (run.head.due_at ?? now) + ASIDE_MS });
+        continue;
+      }
       const place = run.extras?.due ?? null;
       if (from === undefined) others.pop();
       else remove(from, run);
@@ -203,11 +207,9 @@ export class MemoryWork {
 
   /** Makes runs due that were set aside, unless a pause of their tenant covers them. Looks at all live runs. */
   comeBack(pauses: readonly Pause[], limit: number): number {
-    const ofTenants = pauses.filter(({ tenant }) => tenant !== undefined);
-    const back = this.#find(EVER, ({ head, created, key }) => {
-      if (head.owner !== null || head.due_at === null || head.due_at < ASIDE_MS) return false;
-      const { agent_name, version = null } = created;
-      return !ofTenants.some((pause) => covers(pause, agent_name, version, key.tenant));
+    const back = this.#find(EVER, (run) => {
+      const { owner, due_at } = run.head;
+      return owner === null && due_at !== null && due_at >= ASIDE_MS && !isCovered(run, pauses);
     });
     const first = back.sort(byPlace).slice(0, limit);
     const now = this.#clock.now();
@@ -730,6 +732,19 @@ function nextAt({ grants }: Pick<Line, "grants">, { count, perMs }: Rate): numbe
 /** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */
 function onlyEnds({ head, created }: MemoryRun): boolean {
   return head.owner !== null && (created.durable !== true || head.status === "cancelling");
+}
+
+/** Whether a pause of its tenant covers a run. */
+function isCovered({ created, key }: MemoryRun, pauses: readonly Pause[]): boolean {
+  const { agent_name, version = null } = created;
+  return pauses.some((pause) => pause.tenant !== undefined && covers(pause, agent_name, version, key.tenant));
+}
+
+/** Whether `take` may set a run aside. A process that takes one with a slot or a priority sets it aside. */
+function mayWait(run: MemoryRun): boolean {
+  const { created, head, extras } = run;
+  if (head.owner !== null || head.status === "cancelling" || extras?.slot || run.priority !== 0) return false;
+  return created.durable === true || (head.status === "created" && head.takeovers === 0);
 }
 
 /** The head of a run that is taken now from its owner, if it has one. */

@@ -1,6 +1,6 @@
 import { COUNTED } from "../../core/ports.ts";
-import { BAND_END, BAND_MS, duePlace, isDue } from "./line-sql.ts";
-import { BY_INDEX, deadOwners } from "./take-sql.ts";
+import { BAND_END, BAND_MS, BY_INDEX, duePlace, isDue } from "./line-sql.ts";
+import { deadOwners } from "./take-sql.ts";
 
 /** Live runs without an owner. */
 const isFree = "r.finished_at IS NULL AND r.owner IS NULL";

@@ -1,6 +1,5 @@
 import { FEW_THROUGH, MAX_GATES, MOST_THROUGH } from "../gates.ts";
-import { bandOf, duePlace } from "./line-sql.ts";
-import { BY_INDEX } from "./take-sql.ts";
+import { BY_INDEX, bandOf, duePlace } from "./line-sql.ts";
 
 /*
  * Of the runs of one customer few stand among the due ones and in lines. The others stay behind a gate: `fair` is its key, which

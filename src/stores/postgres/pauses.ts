@@ -1,14 +1,29 @@
 import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import { ASIDE_MS, pauseKey } from "../../core/pauses.ts";
 import { toJson, toText } from "../stored-rows.ts";
-import { bandOf } from "./line-sql.ts";
-import { BY_INDEX } from "./take-sql.ts";
+import { BAND_END, BY_INDEX, bandOf, duePlace, isDue, priorityOf } from "./line-sql.ts";
+
 import { markedText } from "./writes.ts";
 
 /** The runs that a pause of their tenant has set aside. They are the last in their index of due runs. */
 const isAside = `r.finished_at IS NULL AND r.owner IS NULL AND r.due_at >= ${ASIDE_MS}`;
 /** The same of a run that is found by its id: written so that no index of runs without an owner has the condition. */
 const isStillAside = `r.finished_at IS NULL AND coalesce(r.owner, '') = '' AND r.due_at >= ${ASIDE_MS}`;
+
+/** How many due runs of each agent are looked at in one call, to be set aside. */
+const MAX_ASIDE = 1_000;
+
+/** Whether a due run may be set aside. A process that takes one with a slot or a priority sets it aside. */
+export function mayWait(run: string): string {
+  return `${run}.slot = '' AND ${priorityOf(run)} = 0 AND ${run}.status || '' <> 'cancelling'
+    AND (${run}.plain IS NULL OR ${run}.status = 'created' AND ${run}.takeovers = 0)`;
+}
+
+/** The tenants of which pauses cover the runs of an agent, as an array. */
+export function tenantsPaused(schema: string, agentName: string, version: string): string {
+  return `ARRAY(SELECT p.tenant FROM ${schema}.pauses p WHERE p.tenant IS NOT NULL
+            AND coalesce(p.agent_name, ${agentName}) = ${agentName} AND coalesce(p.version, ${version}) = ${version})`;
+}
 
 export function pauses(schema: string): string {
   return `
@@ -82,6 +97,30 @@ BEGIN
     back := back + 1;
   END LOOP;
   RETURN back;
+END $function$;
+`;
+}
+
+/**
+ * Sets the first due runs of agents aside that pauses of their tenants cover, each with its own time: a part of them in each
+ * call, and `take` leaves the others out.
+ */
+export function setAside(schema: string): string {
+  return `
+CREATE OR REPLACE FUNCTION ${schema}.set_aside_v1(agents jsonb, clock float8) RETURNS void LANGUAGE plpgsql
+${BY_INDEX} AS $function$
+BEGIN
+  UPDATE ${schema}.runs r SET due_at = r.due_at + ${ASIDE_MS}, since = NULL WHERE r.id = ANY (ARRAY(
+    SELECT l.id FROM ${schema}.runs l WHERE l.id = ANY (ARRAY(
+      SELECT x.id FROM (
+        SELECT a ->> 0 AS agent_name, a ->> 1 AS version, ${tenantsPaused(schema, "a ->> 0", "a ->> 1")} AS paused
+        FROM jsonb_array_elements(agents) a
+      ) w CROSS JOIN LATERAL (
+        SELECT r.id, r.tenant FROM ${schema}.runs r WHERE ${isDue} AND r.agent_name = w.agent_name AND r.version = w.version
+          AND ${duePlace} BETWEEN -${BAND_END} AND clock ORDER BY ${duePlace}, r.id LIMIT ${MAX_ASIDE}
+      ) x WHERE x.tenant = ANY (w.paused)
+    )) AND l.finished_at IS NULL AND coalesce(l.owner, '') = '' AND l.line IS NULL AND l.due_at <= clock AND ${mayWait("l")}
+    FOR NO KEY UPDATE SKIP LOCKED));
 END $function$;
 `;
 }

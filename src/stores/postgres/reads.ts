@@ -53,7 +53,9 @@ export class Reads {
   readonly #connection: Connection;
   readonly #schema: string;
   readonly #now: () => number | null;
-  readonly #duePlaces = new DuePlaces();
+  #duePlaces = new DuePlaces();
+  /** The pauses at the last `take`, as they were read. */
+  #pauses: string | undefined;
   /** The last gate at which a call has looked for runs behind it. Empty: the next one begins at the first. */
   #gate = "";
   /** By how much the server's time is ahead of the monotonic one, or a little more. Undefined: it was not asked for. */
@@ -281,6 +283,9 @@ export class Reads {
         const [name = CANCELLED, known] = n === 0 ? [CANCELLED, bands.at(-1)] : [names[n - 1], bands[n - 1]];
         (known?.get(priority) ?? this.#duePlaces.of(name, priority)).onSeen(place);
       }
+    // What was resumed may have been passed over before it was set aside.
+    if (this.#pauses !== pauses) this.#duePlaces = new DuePlaces();
+    this.#pauses = pauses;
     return answers.map((row) => toFoundRun(row as StoredRow));
   }
 

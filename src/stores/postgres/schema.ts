@@ -11,7 +11,7 @@ import { limitFunctions, limits, pruneSlots } from "./limits-sql.ts";
 import { lineFunctions, lines, priorities } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
-import { comeBack, pauses } from "./pauses.ts";
+import { comeBack, pauses, setAside } from "./pauses.ts";
 import { stepLimits } from "./step-limits.ts";
 import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
@@ -29,6 +29,7 @@ const functions: readonly ((schema: string) => string)[] = [
   takeDue,
   freeUnused,
   comeBack,
+  setAside,
   backlog,
   linesFunction,
   pruneSlots,

@@ -2,7 +2,7 @@ import type { StepUse } from "../../core/ports.ts";
 import type { Rate } from "../../core/slots.ts";
 import { toText } from "../stored-rows.ts";
 import type { PostgresValue } from "./connection.ts";
-import { BY_INDEX } from "./take-sql.ts";
+import { BY_INDEX } from "./line-sql.ts";
 
 /**
  * Limits of steps. All calls for one key come one after the other: they lock the key, and read the clock after that.

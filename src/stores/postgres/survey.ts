@@ -18,10 +18,10 @@ import {
   toText,
 } from "../stored-rows.ts";
 import type { Connection } from "./connection.ts";
-import { bandOf, bandsOf, limitOf, nextOf } from "./line-sql.ts";
+import { BY_INDEX, bandOf, bandsOf, limitOf, nextOf } from "./line-sql.ts";
 import { Parameters } from "./list.ts";
 import { createdColumn, fromMarked } from "./reads.ts";
-import { BY_INDEX } from "./take-sql.ts";
+
 import { markedText } from "./writes.ts";
 
 /** What a run needs of a slot, as it is stored. */

@@ -1,4 +1,16 @@
-import { BAND_END, BAND_MS, bandOf, bandsOf, duePlace, isDue, keysOf, priorityOf, sinceOf } from "./line-sql.ts";
+import {
+  BAND_END,
+  BAND_MS,
+  BY_INDEX,
+  bandOf,
+  bandsOf,
+  duePlace,
+  isDue,
+  keysOf,
+  priorityOf,
+  sinceOf,
+} from "./line-sql.ts";
+import { mayWait, tenantsPaused } from "./pauses.ts";
 
 /*
  * Looking for work. Runs are found in indexes that hold nothing else: neither runs that wait for a later time or for a
@@ -154,9 +166,6 @@ END $function$;`,
   ].join("\n");
 }
 
-/** Functions that read nothing but indexes, also if they were planned when the tables were empty. */
-export const BY_INDEX =
-  "SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off";
 /** What its caller has given up must change nothing. */
 const REFUSE_LATE = `  IF clock > not_after THEN
     RAISE EXCEPTION 'The statement has arrived after its deadline.' USING ERRCODE = '57014';
@@ -241,6 +250,10 @@ ${REFUSE_LATE}
   IF is_over THEN
     RETURN;
   END IF;
+  PERFORM 1 FROM ${schema}.pauses p WHERE p.tenant IS NOT NULL LIMIT 1;
+  IF FOUND THEN
+    PERFORM ${schema}.set_aside_v1(agents, clock);
+  END IF;
   FOR key IN SELECT s.key FROM ${schema}.slots s WHERE s.look_at <= clock ORDER BY s.look_at LIMIT ${MAX_LOOKED_AT} LOOP
     IF pg_try_advisory_xact_lock(${schema}.slot_lock_v1(key)) THEN
       PERFORM ${schema}.grant_v1(key, 0, clock);
@@ -266,8 +279,9 @@ ${REFUSE_LATE}
     is_over := true;
     reached := NULL;
     FOR candidate IN
-      WITH RECURSIVE wanted (agent_name, version, n, since, until) AS MATERIALIZED (
-        SELECT agents -> (x.agent - 1) ->> 0, agents -> (x.agent - 1) ->> 1, x.n, x.since, x.until
+      WITH RECURSIVE wanted (agent_name, version, n, since, until, paused) AS MATERIALIZED (
+        SELECT agents -> (x.agent - 1) ->> 0, agents -> (x.agent - 1) ->> 1, x.n, x.since, x.until,
+          ${tenantsPaused(schema, "agents -> (x.agent - 1) ->> 0", "agents -> (x.agent - 1) ->> 1")}
         FROM unnest(range_agents, froms, untils) WITH ORDINALITY x (agent, since, until, n) WHERE x.agent > 0
       ),
       cancelled (n, since, until) AS MATERIALIZED (
@@ -275,7 +289,7 @@ ${REFUSE_LATE}
         FROM unnest(range_agents, froms, untils) WITH ORDINALITY x (agent, since, until, n) WHERE x.agent = 0
       ),${deadOwners(schema, "clock")}
       SELECT c.* FROM wanted w CROSS JOIN LATERAL (
-        ${due("r.agent_name = w.agent_name AND r.version = w.version")}
+        ${due(`r.agent_name = w.agent_name AND r.version = w.version AND NOT (r.tenant = ANY (w.paused) AND ${mayWait("r")})`)}
       ) c
       UNION ALL
       SELECT c.* FROM dead d CROSS JOIN LATERAL (${owned(isWantedOfDead)}) c

@@ -1,14 +1,31 @@
 import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import { ASIDE_MS, covers, pauseKey } from "../../core/pauses.ts";
+import type { AgentVersion } from "../../core/ports.ts";
 import type { JsonValue } from "../../protocol/json.ts";
-import { countable, fromJson, fromText, toHead, toJson, toKey, toText } from "../stored-rows.ts";
+import { countable, fromJson, fromText, toHead, toJson, toKey, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
 import { findRow } from "./run-row.ts";
 import { changeRun } from "./slots.ts";
+import type { DuePlace } from "./work.ts";
+import { isApart, kindOf, mayWait, place } from "./work.ts";
 
 /* Pauses, and the runs that they have set aside: these are the last in their index of due runs, and in one of their own. */
 
 const aside = `cadenza_runs INDEXED BY cadenza_runs_aside WHERE due_at >= ${ASIDE_MS}`;
+/** How many due runs of each agent are looked at in one transaction, to be set aside. */
+const MAX_ASIDE = 256;
+const selectDue = (
+  runs: string,
+  order: string,
+): string => `SELECT id, tenant, agent_name, version, ${mayWait} AS may_wait
+  FROM cadenza_runs ${runs} AND owner IS NULL AND agent_name = ? AND version IS ? AND priority = 0 AND ${order} <= ?
+  ORDER BY ${order}, id LIMIT ${MAX_ASIDE}`;
+/** Those without a gate, and those that are through theirs. */
+const selectsDue = [
+  selectDue("WHERE finished_at IS NULL AND line IS NULL AND gate IS NULL", "due_at"),
+  selectDue(`INDEXED BY cadenza_runs_apart WHERE ${isApart} AND gate IS NOT NULL`, place),
+];
+const updateAside = `UPDATE cadenza_runs SET due_at = due_at + ${ASIDE_MS}, came_at = NULL WHERE id = ?`;
 /** Each finds the next value by a jump in the index. */
 const selectTenant = `SELECT tenant AS value FROM ${aside} AND tenant > ? ORDER BY tenant LIMIT 1`;
 const selectFirstTenant = `SELECT tenant AS value FROM ${aside} ORDER BY tenant LIMIT 1`;
@@ -36,6 +53,45 @@ export function addPause(connection: Connection, runs: PausedRuns, by: JsonValue
 
 export function removePause(connection: Connection, runs: PausedRuns): boolean {
   return Number(connection.run("DELETE FROM cadenza_pauses WHERE key = ?", pauseKey(runs)).changes) > 0;
+}
+
+/**
+ * The due runs that pauses of their tenants cover, before a `take`. They are set aside part by part, and may be many. So a
+ * `take` passes over them, and the next one begins behind those, as long as no other run stands in front.
+ */
+export class PausedInFront {
+  /** Of each kind of due runs of an agent the last paused one that has no other in front. */
+  readonly passed = new Map<string, DuePlace>();
+  #pauses: readonly Pause[] = [];
+
+  /** Reads the pauses. Answers the first due runs that are to be set aside. */
+  look(connection: Connection, agents: readonly AgentVersion[], now: number): readonly number[] {
+    this.#pauses = readPauses(connection).filter(({ tenant }) => tenant !== undefined);
+    if (this.#pauses.length === 0) this.passed.clear();
+    const ids: number[] = [];
+    for (const agent of this.#pauses.length === 0 ? [] : agents)
+      for (const [hasGate, select] of selectsDue.entries()) {
+        const values = [toText(agent.agent_name), toTextOrNull(agent.version)] as const;
+        const due = connection.all(select, ...values, now);
+        const paused = due.filter((row) => this.covers(row));
+        for (const row of paused) ids.push(Number(row["id"]));
+        if (paused.length < MAX_ASIDE) this.passed.delete(kindOf(hasGate === 1, values));
+      }
+    return ids;
+  }
+
+  /** Sets these runs aside, each with its own time. */
+  setAside(connection: Connection, agents: readonly AgentVersion[], now: number): void {
+    for (const id of this.look(connection, agents, now)) connection.run(updateAside, id);
+  }
+
+  /** Whether a due run is to be set aside. */
+  covers(row: SqliteRow): boolean {
+    if (this.#pauses.length === 0 || Number(row["may_wait"]) === 0) return false;
+    const [tenant, name] = [fromText(String(row["tenant"])), fromText(String(row["agent_name"]))];
+    const version = row["version"] === null ? null : fromText(String(row["version"]));
+    return this.#pauses.some((pause) => covers(pause, name, version, tenant));
+  }
 }
 
 /** Makes runs due that were set aside, unless a pause of their tenant covers them. Answers how many. */

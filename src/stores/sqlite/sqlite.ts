@@ -95,6 +95,7 @@ export class SqliteStore implements DurableStore {
   readonly #closeDatabase: boolean;
   readonly #clock: Pick<Clock, "now">;
   readonly #gates: GateCursor = { after: FIRST_GATE };
+  readonly #paused = new pauses.PausedInFront();
   readonly #now = (): number => this.#clock.now();
   readonly #kept = new KeptRuns<number>(
     [START, END],
@@ -141,9 +142,22 @@ export class SqliteStore implements DurableStore {
 
   /** Takes no lock while no run needs work. */
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
-    if (this.#writer !== undefined && !work.hasWork(this.#connection, request, this.#gates, this.#now())) return [];
-    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#gates, this.#now));
-    return rows.map((row) => reads.withFirst(this.#connection, row));
+    const { agents } = request;
+    for (let isMore = true; isMore; ) {
+      // Each page of runs is set aside in a turn of its own, and the runs behind them begin meanwhile.
+      isMore = this.#paused.look(this.#connection, agents, this.#now()).length > 0 && request.limit > 0;
+      if (isMore) await this.#write((connection) => this.#paused.setAside(connection, agents, this.#now()));
+      if (
+        this.#writer !== undefined &&
+        !work.hasWork(this.#connection, request, this.#gates, this.#paused, this.#now())
+      )
+        continue;
+      const rows = await this.#write((connection) =>
+        work.takeRuns(connection, request, this.#gates, this.#paused, this.#now),
+      );
+      if (rows.length > 0) return rows.map((row) => reads.withFirst(this.#connection, row));
+    }
+    return [];
   }
 
   renew(owner: string, forMs: number): Promise<void> {

@@ -6,6 +6,7 @@ import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import type { GateCursor } from "./gates.ts";
 import { gatesToOpen, isCrowded, selectHasBehind } from "./gates.ts";
 import { emptyInbox } from "./inbox.ts";
+import type { PausedInFront } from "./pauses.ts";
 import { runRow } from "./reads.ts";
 import type { Asking } from "./slots.ts";
 import {
@@ -42,7 +43,10 @@ export const selectOwners = `
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
 /** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */
 const onlyEnds = "(owner IS NOT NULL AND (plain IS NOT NULL OR status = 'cancelling'))";
-const workColumns = `id, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, turn, line, priority, gate, limits,
+/** Whether a due run may be set aside for a pause of its tenant. A process that takes one with a slot or a priority sets it aside. */
+export const mayWait = `(owner IS NULL AND slot IS NULL AND priority = 0 AND status <> 'cancelling'
+  AND (plain IS NULL OR status = 'created' AND takeovers = 0))`;
+const workColumns = `id, tenant, ${mayWait} AS may_wait, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, turn, line, priority, gate, limits,
   ${onlyEnds} AS only_ends`;
 /** A page behind a run. Runs leave the pages before it. A run without a time comes first. */
 const NO_TIME = -1e300;
@@ -103,6 +107,8 @@ const updateAside = `
   UPDATE cadenza_runs SET line = NULL, came_at = iif(gate IS NULL, NULL, max(due_at, ?)) WHERE id IN (
     SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ? AND owner IS NULL
     ORDER BY priority DESC, turn, id LIMIT ${MAX_LEAVING})`;
+/** How many runs that are to be set aside are passed over in one call. */
+const MAX_PASSED = 4_096;
 /** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
 const MAX_JOINING = 256;
 
@@ -136,12 +142,18 @@ export function leaseEnd(connection: Connection, owner: string, now: number): nu
 }
 
 /** Whether `takeRuns` would change anything. Writes nothing, and leaves the cursor where gates are to be opened. */
-export function hasWork(connection: Connection, request: TakeRequest, cursor: GateCursor, now: number): boolean {
+export function hasWork(
+  connection: Connection,
+  request: TakeRequest,
+  cursor: GateCursor,
+  paused: PausedInFront,
+  now: number,
+): boolean {
   const signs = signsOf(connection, now);
   if (signs.tooLong || (signs.marked && request.limit > 0)) return true;
   const { agents, unusedForMs } = request;
   if (unusedForMs !== undefined && unusedHolders(connection, agents, unusedForMs, now).length > 0) return true;
-  if (choose(connection, request, signs, now, () => true).length > 0) return true;
+  if (choose(connection, request, signs, paused, now, () => true).length > 0) return true;
   const { after } = cursor;
   if (!signs.behind || request.limit <= 0 || gatesToOpen(connection, agents, cursor, now).length === 0) return false;
   cursor.after = after;
@@ -156,6 +168,7 @@ export function takeRuns(
   connection: Connection,
   request: TakeRequest,
   cursor: GateCursor,
+  paused: PausedInFront,
   clock: () => number,
 ): readonly SqliteRow[] {
   const now = clock();
@@ -216,7 +229,7 @@ export function takeRuns(
   const taken = new Set<number>();
   // A run that is taken is through its gate no more when the next one comes there. An owner whose own lease has ended may
   // meet it again among its runs.
-  const chosen = choose(connection, request, signs, now, (run) => {
+  const chosen = choose(connection, request, signs, paused, now, (run) => {
     if (taken.has(run.id) || !begins(run)) return false;
     taken.add(run.id);
     connection.run(updateTaken, toText(request.owner), now, run.id);
@@ -339,17 +352,24 @@ function choose(
   connection: Connection,
   request: TakeRequest,
   signs: Signs,
+  paused: PausedInFront,
   now: number,
   begins: (run: Work) => boolean,
 ): readonly Work[] {
   const choice = new Choice(request);
   const chosen: Work[] = [];
-  const sources = sourcesFor(connection, request, signs, now);
-  while (!choice.isOver) {
+  const sources = sourcesFor(connection, request, signs, paused, now);
+  for (let passed = 0; !choice.isOver && passed < MAX_PASSED; ) {
     const source = firstOf(sources);
     const run = source?.first;
     if (source === undefined || run === undefined) break;
     source.advance();
+    if (run.isPaused) {
+      passed += 1;
+      if (!source.hasOthers && source.kind !== undefined) paused.passed.set(source.kind, run);
+      continue;
+    }
+    source.hasOthers = true;
     if (choice.takes(run.takeovers, () => begins(run))) chosen.push(run);
   }
   return chosen;
@@ -359,6 +379,7 @@ function sourcesFor(
   connection: Connection,
   { agents, cancelledForMs }: TakeRequest,
   { apart }: Signs,
+  paused: PausedInFront,
   now: number,
 ): readonly Source[] {
   const wanted = distinctAgents(agents).map(({ agent_name, version }: AgentVersion): [string, string | null] => [
@@ -366,31 +387,31 @@ function sourcesFor(
     toTextOrNull(version),
   ]);
   const sources: Source[] = [];
-  const add = (select: string, ...values: readonly SqliteValue[]): void => {
-    sources.push(
-      new Source((count, last) =>
-        connection.all(select, ...values, last?.due_at ?? NO_TIME, last?.id ?? -1, count).map(workOf),
-      ),
-    );
+  const toWork = (row: SqliteRow): Work => workOf(row, paused.covers(row));
+  const add = (select: string, values: readonly SqliteValue[], kind?: string): void => {
+    const first = kind === undefined ? undefined : paused.passed.get(kind);
+    const load = (count: number, last: DuePlace = first ?? { due_at: NO_TIME, id: -1 }): readonly Work[] =>
+      connection.all(select, ...values, last.due_at, last.id, count).map(toWork);
+    sources.push(new Source(load, kind));
   };
   const isWanted = (row: SqliteRow): boolean =>
     wanted.some(([name, version]) => row["agent_name"] === name && row["version"] === version);
   const addOthers = (rows: readonly SqliteRow[]): void => {
     const inOrder = rows
       .filter((row) => !isWanted(row))
-      .map(workOf)
+      .map(toWork)
       .toSorted(compare);
     sources.push(new Source((_count, last) => (last === undefined ? inOrder : [])));
   };
   const dead = deadOwners(connection, now);
   for (const agent of wanted) {
-    add(selectDue, ...agent, now);
-    for (const { owner } of dead) add(selectOwned, owner, ...agent);
+    add(selectDue, [...agent, now], kindOf(false, agent));
+    for (const { owner } of dead) add(selectOwned, [owner, ...agent]);
     if (!apart) continue;
     for (const owner of [null, ...dead.map((one) => one.owner)])
       for (const priority of prioritiesOf(connection, owner, agent))
-        if (owner === null) add(selectDueApart, owner, ...agent, priority, now);
-        else add(selectOwnedApart, owner, ...agent, priority);
+        if (owner !== null) add(selectOwnedApart, [owner, ...agent, priority]);
+        else add(selectDueApart, [owner, ...agent, priority, now], priority === 0 ? kindOf(true, agent) : undefined);
   }
   for (const { owner } of dead) addOthers(connection.all(selectPlain, owner));
   if (cancelledForMs === undefined) return sources;
@@ -408,12 +429,22 @@ function* prioritiesOf(connection: Connection, owner: string | null, agent: read
   }
 }
 
-/** A run that needs work. */
-interface Work {
-  readonly id: number;
-  readonly takeovers: number;
-  /** Where it stands among the due ones. */
+/** Names the due runs of priority 0 of an agent, with or without gates. */
+export function kindOf(hasGate: boolean, agent: readonly (string | null)[]): string {
+  return JSON.stringify([hasGate, ...agent]);
+}
+
+/** Where a run stands among the due ones. */
+export interface DuePlace {
   readonly due_at: number;
+  readonly id: number;
+}
+
+/** A run that needs work. */
+interface Work extends DuePlace {
+  readonly takeovers: number;
+  /** Whether it is to be set aside. */
+  readonly isPaused: boolean;
   readonly priority: number;
   /** The slot of which it needs a permit; null if it needs none, or holds one. */
   readonly needs: (Omit<Asking, "id"> & { readonly kept: number | null }) | null;
@@ -422,7 +453,7 @@ interface Work {
   readonly gate: string | null;
 }
 
-function workOf(row: SqliteRow): Work {
+function workOf(row: SqliteRow, isPaused: boolean): Work {
   const { slot, line } = row;
   const priority = Number(row["priority"]);
   const ends = Number(row["only_ends"]) !== 0;
@@ -430,6 +461,7 @@ function workOf(row: SqliteRow): Work {
   return {
     id: Number(row["id"]),
     takeovers: Number(row["takeovers"]),
+    isPaused,
     due_at: toNumber(row["place"] ?? row["due_at"]) ?? NO_TIME,
     gate: typeof row["gate"] === "string" ? row["gate"] : null,
     priority,
@@ -456,13 +488,18 @@ function compare(one: Work, other: Work): number {
 class Source {
   /** Gives at most `count` runs behind the last one. */
   readonly #load: (count: number, last: Work | undefined) => readonly Work[];
+  /** Undefined: none of its runs is to be set aside. */
+  readonly kind: string | undefined;
+  /** Whether one has come that is not to be set aside. */
+  hasOthers = false;
   #runs: readonly Work[] = [];
   #index = 0;
   #count = FIRST_PAGE;
   #isOver = false;
 
-  constructor(load: (count: number, last: Work | undefined) => readonly Work[]) {
+  constructor(load: (count: number, last: Work | undefined) => readonly Work[], kind?: string) {
     this.#load = load;
+    this.kind = kind;
   }
 
   get first(): Work | undefined {

@@ -10,6 +10,8 @@ const all = "pauses: all of them, the oldest first, each with its time and who h
 const once = "pauses: the same runs are paused once, and resumed once";
 const others = "pauses: those that name other things are others";
 const order = "pauses: runs that were set aside are not taken, and come back in their order";
+const aside =
+  "pauses: a take sets the due runs of a paused tenant aside, each with its own time, and gives those behind them";
 const covered = "pauses: none comes back that a pause of its tenant covers";
 
 /** Faults in `pauses`, `pause`, `resume` and `comeBack`. */
@@ -63,6 +65,29 @@ export const pausesFaults: readonly BrokenStore[] = [
         const back = super.comeBack(limit);
         for (const { at: _at, by, ...runs } of pauses) super.pause(runs, by);
         return back;
+      }
+    },
+  ),
+  broken(
+    "take gives what is paused",
+    aside,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        const pauses = super.pauses();
+        for (const pause of pauses) super.resume(pause);
+        const taken = super.take(request);
+        for (const { at: _at, by, ...runs } of pauses) super.pause(runs, by);
+        return taken;
+      }
+    },
+  ),
+  broken(
+    "take gives nothing while there is something to set aside",
+    aside,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        const taken = super.take(request);
+        return super.pauses().length > 0 ? [] : taken;
       }
     },
   ),

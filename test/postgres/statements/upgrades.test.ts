@@ -143,6 +143,9 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     expect(await store.pauses()).toEqual([]);
     expect(await store.pause({ tenant: "acme" }, "ann")).toBe(true);
     expect(await store.pauses()).toMatchObject([{ tenant: "acme", by: "ann" }]);
+    expect(await take(store)).toEqual([]);
+    await store.resume({ tenant: "acme" });
+    expect(await store.comeBack(1)).toBe(1);
     expect(await take(store)).toEqual([runId(0)]);
     await store.close();
   });
