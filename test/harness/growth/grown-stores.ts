@@ -5,6 +5,7 @@ import { openPostgresStore } from "cadenza/postgres";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import pg from "pg";
+import type { Place } from "../crash/place.ts";
 import { POSITION_BITS } from "../internals.ts";
 import { startServer } from "../postgres-server.ts";
 import { openDatabase } from "../sqlite-files.ts";
@@ -18,6 +19,11 @@ const TENANTS = 100;
 
 /** A database whose runs a trial multiplies by statements. */
 export interface GrownDatabase {
+  /** Where other processes open it. */
+  readonly place: Place;
+  query(sql: string): Promise<readonly Record<string, unknown>[]>;
+  /** What the names of its tables begin with. */
+  readonly prefix: string;
   /** Opens a store on it, which its user closes. */
   open(): Promise<Store>;
   /** Makes about so many runs from those that are there, which are its patterns. Each copy has an id of its own. */
@@ -84,6 +90,7 @@ export async function growOnPostgres(): Promise<GrownDatabase> {
   const pool = new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 8 });
   const query = async (sql: string) => (await pool.query(sql)).rows as readonly Record<string, unknown>[];
   return {
+    ...{ place: { host, port, schema: "grown" }, query, prefix: "grown." },
     open: () => openPostgresStore({ pool, schema: "grown", hints: false }),
     async multiply(runs) {
       await multiply(
@@ -119,6 +126,7 @@ export async function growOnSqlite(): Promise<GrownDatabase> {
     return [];
   };
   return {
+    ...{ place: { file: path }, query, prefix: "cadenza_" },
     open: async () => new SqliteStore(openDatabase(path)),
     async multiply(runs) {
       await multiply(
