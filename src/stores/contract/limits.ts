@@ -63,6 +63,21 @@ export const limitChecks: readonly StoreCheck[] = [
     for (const slot of [a, b]) expectConflict(await tryCreate(first, 4, { slot, head: holding }), full, "one more");
   }),
 
+  check("slots: runs that wait in the lines of two slots begin as soon as both are free", async ({ first, clock }) => {
+    const numbers = Array.from({ length: 60 }, (_, n) => n);
+    for (const n of numbers) await create(first, n, { slots: [a, twice], head: queued });
+    const taken: string[] = [];
+    for (const _ of [...numbers, ...numbers]) {
+      for (const run_id of await take(first)) {
+        taken.push(run_id);
+        const n = numbers.findIndex((one) => runId(one) === run_id);
+        await append(first, runKey(n), 1, write([ended()], { head: over(NOW, { epoch: 3 }) }), 2);
+      }
+      clock.set(clock.now() + PER_MS / 2);
+    }
+    expectSame(taken.toSorted(), numbers.map(runId).toSorted(), "taken");
+  }),
+
   check("slots: a run waits in the line of the first slot that refuses it", async ({ first }) => {
     await create(first, 1, { slots: [b, c], head: holding });
     await create(first, 2, { slots: [a, b, c], head: queued });

@@ -482,8 +482,9 @@ export class MemoryWork {
   }
 
   /**
-   * Gives permits of a slot to the runs in its line, as long as the first of them gets one. A run that another slot refuses
-   * goes to the end of the line of that one, and lets the next one pass.
+   * Gives permits of a slot to the runs in its line, as long as the first of them gets one. If another slot is used up, the run
+   * goes to the end of the line of that one, and lets the next one pass. That others stand in line there does not hold it up: the
+   * first of two lines would do so to each other without end.
    */
   #letIn(key: string): void {
     const line = this.#lines.get(key);
@@ -491,7 +492,10 @@ export class MemoryWork {
     for (let run = line.waiting.first?.item; run !== undefined; run = line.waiting.first?.item) {
       const slot = run.extras?.slot ?? null;
       if (slot === null || this.#isUsedUp(line, limitOf(slot, key))) break;
-      const refusing = slot.limits && this.#refusing(run, slot);
+      const refusing = slot.limits?.find((limit) => {
+        const other = limit.key === key ? undefined : this.#lines.get(limit.key);
+        return other !== undefined && this.#isUsedUp(other, limit);
+      });
       remove(line.waiting, run);
       if (refusing === undefined) this.#admit(run, slot);
       else this.#stand(run, slot, refusing);

@@ -41,7 +41,8 @@ BEGIN
   END LOOP;
   RETURN true;
 END $function$;`,
-    // Whether a slot refuses a run: it is used up, or others stand in its line. `joins`: only those in front of the run count.
+    // Whether a slot refuses a run: it is used up, or others stand in its line. `joins`: only those in front of the run count. Null:
+    // none of them does. The first of two lines would refuse each other without end.
     `
 CREATE OR REPLACE FUNCTION ${schema}.refuses_v1(run ${schema}.runs, its_limit jsonb, joins boolean, clock float8) RETURNS boolean
 LANGUAGE plpgsql AS $function$
@@ -51,6 +52,9 @@ DECLARE
 BEGIN
   IF its.held >= ${maxOf("its_limit")} OR ${nextOf(schema, "its", "its_limit")} > clock THEN
     RETURN true;
+  END IF;
+  IF joins IS NULL THEN
+    RETURN false;
   END IF;
   SELECT h.* INTO top FROM ${schema}.head_v1(its) h;
   IF (top.head).id IS NULL OR (top.head).id = run.id THEN

@@ -351,7 +351,7 @@ BEGIN
       run.line := NULL;
       run.rank := NULL;
     ELSE
-      refusing := ${schema}.refusing_v1(run, its_key, true, clock);
+      refusing := ${schema}.refusing_v1(run, its_key, NULL, clock);
       IF refusing IS NULL THEN
         its := ${schema}.count_v1(its, ${limitOf("run", "its_key")}, clock);
         run := ${schema}.admit_v1(run, its_key, clock);

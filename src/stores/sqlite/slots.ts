@@ -202,8 +202,8 @@ export function lookAtMarks(connection: Connection, now: () => number): void {
 }
 
 /**
- * Gives permits to the runs in a line of which some need others, too. One that another slot refuses goes to the end of the line
- * of that one, and lets the next one pass.
+ * Gives permits to the runs in a line of which some need others, too. If another slot is used up, the run goes to the end of the
+ * line of that one, and lets the next one pass.
  */
 function letInLimited(connection: Connection, key: string, now: () => number): void {
   let moved = 0;
@@ -211,7 +211,8 @@ function letInLimited(connection: Connection, key: string, now: () => number): v
     const asking = askingOf(row);
     const own = slotsOf(asking).find((slot) => slot.key === key);
     if (own === undefined || isUsedUp(connection, own, now())) break;
-    const other = refusing(connection, asking, now());
+    // Who stands in the other lines does not matter: the first of two lines would refuse each other without end.
+    const other = slotsOf(asking).find((slot) => slot.key !== key && isUsedUp(connection, slot, now()));
     if (other === undefined) {
       connection.run(updateLetIn, now(), now(), asking.id);
       takePermits(connection, asking, now());

@@ -40,6 +40,19 @@ export const limitsFaults: readonly BrokenStore[] = [
     "slots: a run that needs two permits holds none while it waits",
     (slots, head) => (head.holds_slot || slots.length === 1 ? slots : slots.slice(0, 1)),
   ),
+  broken(
+    "the first of two lines refuse each other",
+    "slots: runs that wait in the lines of two slots begin as soon as both are free",
+    class extends MemoryStore {
+      #taken = 0;
+      override take(request: TakeRequest): readonly StoredRun[] {
+        if (this.#taken >= 48) return [];
+        const taken = super.take(request);
+        this.#taken += taken.length;
+        return taken;
+      }
+    },
+  ),
   withSlots(
     "a run waits for its last slot",
     "slots: a run waits in the line of the first slot that refuses it",
