@@ -1,5 +1,6 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { Growing, Labels } from "../../core/log.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
 import type { Queued, Rate, Slot } from "../../core/slots.ts";
 import { agentNameSchema } from "../../protocol/agent.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -160,9 +161,12 @@ function textBy(name: string, by: (run: QueuedRun) => string, run: QueuedRun): s
   return text;
 }
 
+/** What the function does to its argument does not reach the run. A promise is refused as a value, and must not end the process. */
 function called<Value>(name: string, by: (run: QueuedRun) => Value, run: QueuedRun): Value {
   try {
-    return by(run);
+    const value = by(structuredClone(run));
+    if (isPromise(value)) value.then(ignore, ignore);
+    return value;
   } catch (cause) {
     throw new CadenzaError("invalid_argument", `${name} threw for a new run.`, { cause });
   }

@@ -1,3 +1,4 @@
+import { setImmediate as inNextTurn } from "node:timers/promises";
 import type { AgentRuntime } from "cadenza";
 import { expect, it } from "vitest";
 import type { FakeClock } from "../../harness/clock.ts";
@@ -188,4 +189,32 @@ it("a run is refused whose priority is none", async () => {
   expect(await create(runtime, "agent", "", "", 12).catch((error: unknown) => error)).toMatchObject({
     code: "invalid_argument",
   });
+});
+
+it("what a function of limits does to its argument does not reach the run", async () => {
+  const { runtime } = setUp();
+  const fairBy = ({ labels, input }: { labels: object; input: readonly { parts: readonly object[] }[] }): string => {
+    Object.assign(labels, { added: "1" });
+    Object.assign(input[0]?.parts[0] ?? {}, { content: "changed" });
+    return "";
+  };
+  runtime.register(
+    "one",
+    { fairBy },
+    (input, { labels }) => `${input[0]?.parts[0]?.content} ${JSON.stringify(labels)}`,
+  );
+  const run = await runtime.createRun({ agent_name: "one", input: "as it was" }, { labels: { own: "1" } });
+  expect(run.output[0]?.parts[0]?.content).toBe('as it was {"own":"1"}');
+});
+
+it("a promise of a function of limits is refused, and its failure ends no process", async () => {
+  const { runtime } = setUp();
+  const unhandled: unknown[] = [];
+  const listener = (error: unknown): unknown => unhandled.push(error);
+  process.on("unhandledRejection", listener);
+  runtime.register("one", { fairBy: (() => Promise.reject(new Error("no"))) as never }, () => "");
+  await expect(runtime.createRun({ agent_name: "one", input: "" })).rejects.toMatchObject({ code: "invalid_argument" });
+  await inNextTurn();
+  process.off("unhandledRejection", listener);
+  expect(unhandled).toEqual([]);
 });
