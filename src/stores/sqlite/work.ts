@@ -6,7 +6,6 @@ import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import type { GateCursor } from "./gates.ts";
 import { gatesToOpen, isCrowded, selectHasBehind } from "./gates.ts";
 import { emptyInbox } from "./inbox.ts";
-import type { PausedInFront } from "./pauses.ts";
 import { runRow } from "./reads.ts";
 import type { Asking } from "./slots.ts";
 import {
@@ -146,7 +145,7 @@ export function hasWork(
   connection: Connection,
   request: TakeRequest,
   cursor: GateCursor,
-  paused: PausedInFront,
+  paused: Covered,
   now: number,
 ): boolean {
   const signs = signsOf(connection, now);
@@ -168,7 +167,7 @@ export function takeRuns(
   connection: Connection,
   request: TakeRequest,
   cursor: GateCursor,
-  paused: PausedInFront,
+  paused: Covered,
   clock: () => number,
 ): readonly SqliteRow[] {
   const now = clock();
@@ -352,7 +351,7 @@ function choose(
   connection: Connection,
   request: TakeRequest,
   signs: Signs,
-  paused: PausedInFront,
+  paused: Covered,
   now: number,
   begins: (run: Work) => boolean,
 ): readonly Work[] {
@@ -379,7 +378,7 @@ function sourcesFor(
   connection: Connection,
   { agents, cancelledForMs }: TakeRequest,
   { apart }: Signs,
-  paused: PausedInFront,
+  paused: Covered,
   now: number,
 ): readonly Source[] {
   const wanted = distinctAgents(agents).map(({ agent_name, version }: AgentVersion): [string, string | null] => [
@@ -432,6 +431,13 @@ function* prioritiesOf(connection: Connection, owner: string | null, agent: read
 /** Names the due runs of priority 0 of an agent, with or without gates. */
 export function kindOf(hasGate: boolean, agent: readonly (string | null)[]): string {
   return JSON.stringify([hasGate, ...agent]);
+}
+
+/** Which due runs are paused, and are passed over. */
+interface Covered {
+  /** Of each kind of due runs the last one up to which all are paused. */
+  readonly passed: Map<string, DuePlace>;
+  covers(row: SqliteRow): boolean;
 }
 
 /** Where a run stands among the due ones. */
