@@ -100,8 +100,17 @@ export function placeOf(
   const { priority = 0, fair = tenant } = queue ?? {};
   if (priority !== 0) place.priority = priority;
   // The length keeps a version that contains a slash apart from others.
-  if (fair !== "") place.gate = `~${agent_name}/${priority}/${version.length}/${version}/${fair}`;
+  if (fair !== "" && !hasOwnLines(agent.options))
+    place.gate = `~${agent_name}/${priority}/${version.length}/${version}/${fair}`;
   return place;
+}
+
+/**
+ * Whether runs of one customer may wait for different permits. Those that wait for one of them would stand in front of all
+ * others at the gate of the customer. Few are due at a time as it is: those that hold a permit.
+ */
+function hasOwnLines({ concurrency, limits }: AgentOptions): boolean {
+  return concurrency?.per === "session" || limits?.some(({ key }) => key !== undefined) === true;
 }
 
 /**

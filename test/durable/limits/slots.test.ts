@@ -179,3 +179,36 @@ async function trial(seed: number, per: "agent" | "session" | "tenant" | "limits
   }
   return { most: meter.most, tooMany: meter.most > max, open, violations: world.violations };
 }
+
+it.each([
+  ["concurrency for each session", { concurrency: { max: 1, per: "session" } }],
+  ["a limit with a key", { limits: [{ name: "chat", key: sessionIn, max: 1 }] }],
+] as const)(
+  "many runs of a customer that wait for one permit do not hold up another one, with %s",
+  async (_of, own) => {
+    const ended: string[] = [];
+    const world = new World({
+      register: (process) =>
+        void process.runtime.register("chat", { durable: true, ...own }, async ([message], { ask, step, session }) => {
+          if (message?.parts[0]?.content === "asks") await step("wait", () => process.wait(1_000_000));
+          if (message?.parts[0]?.content === "asks") await ask("Really?");
+          await step("end", () => void ended.push(session.id));
+        }),
+    });
+    const process = world.start();
+    const acme = process.runtime.scope({ tenant: "acme" });
+    const create = (input: string, session_id: string) =>
+      world.until(acme.createRun({ agent_name: "chat", input, session_id, mode: "async" }), process);
+    const other = SESSION.replace("feed", "beef");
+    await create("asks", SESSION);
+    await world.pass(200);
+    for (let n = 0; n < 70; n++) await create("waits", SESSION);
+    await create("goes on", other);
+    await world.pass(1_000);
+    expect(ended).toEqual([other]);
+  },
+);
+
+function sessionIn({ session_id }: { readonly session_id: string }): string {
+  return session_id;
+}
