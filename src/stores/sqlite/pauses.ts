@@ -4,26 +4,34 @@ import type { AgentVersion } from "../../core/ports.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { countable, fromJson, fromText, toHead, toJson, toKey, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
-import { findRow } from "./run-row.ts";
+import type { DuePlace } from "./run-row.ts";
+import { findRow, isApart, kindOf, mayWait, place } from "./run-row.ts";
 import { changeRun } from "./slots.ts";
-import type { DuePlace } from "./work.ts";
-import { isApart, kindOf, mayWait, place } from "./work.ts";
 
 /* Pauses, and the runs that they have set aside: these are the last in their index of due runs, and in one of their own. */
 
 const aside = `cadenza_runs INDEXED BY cadenza_runs_aside WHERE due_at >= ${ASIDE_MS}`;
 /** How many due runs of each agent are looked at in one transaction, to be set aside. */
 const MAX_ASIDE = 256;
-const selectDue = (
-  runs: string,
-  order: string,
-): string => `SELECT id, tenant, agent_name, version, ${mayWait} AS may_wait
-  FROM cadenza_runs ${runs} AND owner IS NULL AND agent_name = ? AND version IS ? AND priority = 0 AND ${order} <= ?
-  ORDER BY ${order}, id LIMIT ${MAX_ASIDE}`;
+/** How many more of them are passed over, which costs less. */
+const MAX_PASSED = 2_048;
+/** Statements about the due runs of an agent, those in front first. */
+function dueRuns(runs: string, order: string) {
+  const due = `cadenza_runs ${runs} AND owner IS NULL AND agent_name = ? AND version IS ? AND priority = 0 AND ${order} <= ?`;
+  const page = `(SELECT ${order} AS due_at, id, ${mayWait} AND tenant IN (SELECT value FROM json_each(?)) AS is_paused
+    FROM ${due} AND ${order} >= ? AND (${order}, id) > (?, ?) ORDER BY ${order}, id LIMIT ${MAX_PASSED})`;
+  return {
+    select: `SELECT ${order} AS due_at, id, tenant, agent_name, version, ${mayWait} AS may_wait
+      FROM ${due} ORDER BY ${order}, id LIMIT ${MAX_ASIDE}`,
+    /** Of the next ones the first that is not paused, and the last one. */
+    selectOther: `SELECT due_at, id FROM ${page} WHERE NOT is_paused LIMIT 1`,
+    selectLast: `SELECT due_at, id FROM ${page} ORDER BY due_at DESC, id DESC LIMIT 1`,
+  };
+}
 /** Those without a gate, and those that are through theirs. */
-const selectsDue = [
-  selectDue("WHERE finished_at IS NULL AND line IS NULL AND gate IS NULL", "due_at"),
-  selectDue(`INDEXED BY cadenza_runs_apart WHERE ${isApart} AND gate IS NOT NULL`, place),
+const kinds = [
+  dueRuns("WHERE finished_at IS NULL AND line IS NULL AND gate IS NULL", "due_at"),
+  dueRuns(`INDEXED BY cadenza_runs_apart WHERE ${isApart} AND gate IS NOT NULL`, place),
 ];
 const updateAside = `UPDATE cadenza_runs SET due_at = due_at + ${ASIDE_MS}, came_at = NULL WHERE id = ?`;
 /** Each finds the next value by a jump in the index. */
@@ -64,25 +72,48 @@ export class PausedInFront {
   readonly passed = new Map<string, DuePlace>();
   #pauses: readonly Pause[] = [];
 
-  /** Reads the pauses. Answers the first due runs that are to be set aside. */
+  /** Reads the pauses. Answers the first due runs that are to be set aside, and passes over the next ones. */
   look(connection: Connection, agents: readonly AgentVersion[], now: number): readonly number[] {
-    this.#pauses = readPauses(connection).filter(({ tenant }) => tenant !== undefined);
-    if (this.#pauses.length === 0) this.passed.clear();
+    const pauses = readPauses(connection).filter(({ tenant }) => tenant !== undefined);
+    // What was resumed may have been passed over.
+    if (toJson(pauses) !== toJson(this.#pauses)) this.passed.clear();
+    this.#pauses = pauses;
     const ids: number[] = [];
-    for (const agent of this.#pauses.length === 0 ? [] : agents)
-      for (const [hasGate, select] of selectsDue.entries()) {
+    for (const agent of pauses.length === 0 ? [] : agents)
+      for (const [hasGate, { select, selectOther, selectLast }] of kinds.entries()) {
         const values = [toText(agent.agent_name), toTextOrNull(agent.version)] as const;
-        const due = connection.all(select, ...values, now);
-        const paused = due.filter((row) => this.covers(row));
+        const kind = kindOf(hasGate === 1, values);
+        const paused = connection.all(select, ...values, now).filter((row) => this.covers(row));
         for (const row of paused) ids.push(Number(row["id"]));
-        if (paused.length < MAX_ASIDE) this.passed.delete(kindOf(hasGate === 1, values));
+        const last = paused.at(-1);
+        if (paused.length < MAX_ASIDE || last === undefined) {
+          this.passed.delete(kind);
+          continue;
+        }
+        const from = this.passed.get(kind) ?? duePlace(last);
+        const next = [toJson(this.#tenantsOf(agent)), ...values, now, from.due_at, from.due_at, from.id] as const;
+        const other = connection.get(selectOther, ...next);
+        const end = other ?? connection.get(selectLast, ...next);
+        const { due_at, id } = end === undefined ? from : duePlace(end);
+        // Right in front of the other one.
+        this.passed.set(kind, { due_at, id: other === undefined ? id : id - 1 });
       }
     return ids;
   }
 
-  /** Sets these runs aside, each with its own time. */
-  setAside(connection: Connection, agents: readonly AgentVersion[], now: number): void {
-    for (const id of this.look(connection, agents, now)) connection.run(updateAside, id);
+  /** The tenants of which all due runs of an agent are paused. */
+  #tenantsOf({ agent_name, version }: AgentVersion): readonly string[] {
+    const tenants = this.#pauses.flatMap((pause) => pause.tenant ?? []);
+    return tenants
+      .filter((tenant) => this.#pauses.some((pause) => covers(pause, agent_name, version, tenant)))
+      .map(toText);
+  }
+
+  /** Sets these runs aside, each with its own time. Answers whether there were any. */
+  setAside(connection: Connection, agents: readonly AgentVersion[], now: number): boolean {
+    const ids = this.look(connection, agents, now);
+    for (const id of ids) connection.run(updateAside, id);
+    return ids.length > 0;
   }
 
   /** Whether a due run is to be set aside. */
@@ -92,6 +123,10 @@ export class PausedInFront {
     const version = row["version"] === null ? null : fromText(String(row["version"]));
     return this.#pauses.some((pause) => covers(pause, name, version, tenant));
   }
+}
+
+function duePlace(row: SqliteRow): DuePlace {
+  return { due_at: Number(row["due_at"]), id: Number(row["id"]) };
 }
 
 /** Makes runs due that were set aside, unless a pause of their tenant covers them. Answers how many. */

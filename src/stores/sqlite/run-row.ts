@@ -25,6 +25,21 @@ const selectRun = `
   SELECT json_array(id, agent_name, priority, gate, ${changing.join(", ")}) AS run
   FROM cadenza_runs WHERE tenant = ? AND run_id = ?`;
 
+/** Whether a due run may be set aside for a pause of its tenant. A process that takes one with a slot or a priority sets it aside. */
+export const mayWait = `(owner IS NULL AND slot IS NULL AND priority = 0 AND status <> 'cancelling'
+  AND (plain IS NULL OR status = 'created' AND takeovers = 0))`;
+/** The live runs of other priorities than 0, and those with gates, that have owners or are due at a time. */
+export const isApart = `finished_at IS NULL AND (priority <> 0 OR gate IS NOT NULL)
+  AND (owner IS NOT NULL OR due_at IS NOT NULL) AND (owner IS NOT NULL OR line IS NULL)`;
+/** Where a run stands among the due ones. */
+export const place = "coalesce(came_at, due_at)";
+
+/** Where a run stands among the due ones. */
+export interface DuePlace {
+  readonly due_at: number;
+  readonly id: number;
+}
+
 /** What a write reads of a run, as it is stored. */
 export type RunRow = Readonly<ReturnType<typeof toRow>>;
 
@@ -166,4 +181,9 @@ function updateOf(columns: number): string {
     updates.set(columns, update);
   }
   return update;
+}
+
+/** Names the due runs of priority 0 of an agent, with or without gates. */
+export function kindOf(hasGate: boolean, agent: readonly (string | null)[]): string {
+  return JSON.stringify([hasGate, ...agent]);
 }

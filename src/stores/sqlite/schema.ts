@@ -4,8 +4,8 @@ import { counts } from "./counts.ts";
 import type { Connection } from "./database.ts";
 import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
 import { isThrough } from "./gates.ts";
+import { isApart, place } from "./run-row.ts";
 import { stepLimits } from "./step-limits.ts";
-import { isApart, place } from "./work.ts";
 
 /*
  * The row of a run is small, since each append writes it. Large values are in rows that are never changed.

@@ -143,10 +143,10 @@ export class SqliteStore implements DurableStore {
   /** Takes no lock while no run needs work. */
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
     const { agents } = request;
-    for (let isMore = true; isMore; ) {
+    let isMore = this.#paused.look(this.#connection, agents, this.#now()).length > 0 && request.limit > 0;
+    do {
       // Each page of runs is set aside in a turn of its own, and the runs behind them begin meanwhile.
-      isMore = this.#paused.look(this.#connection, agents, this.#now()).length > 0 && request.limit > 0;
-      if (isMore) await this.#write((connection) => this.#paused.setAside(connection, agents, this.#now()));
+      if (isMore) isMore = await this.#write((connection) => this.#paused.setAside(connection, agents, this.#now()));
       if (
         this.#writer !== undefined &&
         !work.hasWork(this.#connection, request, this.#gates, this.#paused, this.#now())
@@ -156,7 +156,7 @@ export class SqliteStore implements DurableStore {
         work.takeRuns(connection, request, this.#gates, this.#paused, this.#now),
       );
       if (rows.length > 0) return rows.map((row) => reads.withFirst(this.#connection, row));
-    }
+    } while (isMore);
     return [];
   }
 

@@ -6,7 +6,10 @@ import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import type { GateCursor } from "./gates.ts";
 import { gatesToOpen, isCrowded, selectHasBehind } from "./gates.ts";
 import { emptyInbox } from "./inbox.ts";
+import type { PausedInFront } from "./pauses.ts";
 import { runRow } from "./reads.ts";
+import type { DuePlace } from "./run-row.ts";
+import { isApart, kindOf, mayWait, place } from "./run-row.ts";
 import type { Asking } from "./slots.ts";
 import {
   enter,
@@ -42,29 +45,24 @@ export const selectOwners = `
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
 /** Whether a run of a dead owner is only taken to end it. For that it needs no permit. */
 const onlyEnds = "(owner IS NOT NULL AND (plain IS NOT NULL OR status = 'cancelling'))";
-/** Whether a due run may be set aside for a pause of its tenant. A process that takes one with a slot or a priority sets it aside. */
-export const mayWait = `(owner IS NULL AND slot IS NULL AND priority = 0 AND status <> 'cancelling'
-  AND (plain IS NULL OR status = 'created' AND takeovers = 0))`;
 const workColumns = `id, tenant, ${mayWait} AS may_wait, agent_name, version, owner, takeovers, due_at, slot, slot_max, holds_slot, look, turn, line, priority, gate, limits,
   ${onlyEnds} AS only_ends`;
 /** A page behind a run. Runs leave the pages before it. A run without a time comes first. */
 const NO_TIME = -1e300;
 const page = `AND (ifnull(due_at, ${NO_TIME}), id) > (?, ?) ORDER BY due_at, id LIMIT ? + 0`;
+/** Of runs with a time: the first bound is one of their index. */
+const duePage = (order: string): string =>
+  `AND ${order} >= ? AND (${order}, id) > (?, ?) ORDER BY ${order}, id LIMIT ? + 0`;
 const selectDue = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND agent_name = ? AND version IS ? AND due_at <= ? AND priority = 0 AND gate IS NULL ${page}`;
+  WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND agent_name = ? AND version IS ? AND due_at <= ? AND priority = 0 AND gate IS NULL ${duePage("due_at")}`;
 const selectOwned = `SELECT ${workColumns} FROM cadenza_runs
   WHERE finished_at IS NULL AND owner = ? AND agent_name = ? AND version IS ? AND priority = 0 AND gate IS NULL ${page}`;
-/** The live runs of other priorities than 0, and those with gates, that have owners or are due at a time. */
-export const isApart = `finished_at IS NULL AND (priority <> 0 OR gate IS NOT NULL)
-  AND (owner IS NOT NULL OR due_at IS NOT NULL) AND (owner IS NOT NULL OR line IS NULL)`;
-/** Where a run stands among the due ones. */
-export const place = "coalesce(came_at, due_at)";
 const apart = `cadenza_runs INDEXED BY cadenza_runs_apart WHERE ${isApart}`;
 const apartOf = `${apart} AND owner IS ? AND agent_name = ? AND version IS ?`;
 /** The highest priority below another one, by a jump in the index. */
 const selectPriority = `SELECT priority FROM ${apartOf} AND priority < ? ORDER BY priority DESC LIMIT 1`;
 const pageApart = `AND (ifnull(${place}, ${NO_TIME}), id) > (?, ?) ORDER BY ${place}, id LIMIT ? + 0`;
-const selectDueApart = `SELECT ${workColumns}, ${place} AS place FROM ${apartOf} AND priority = ? AND ${place} <= ? ${pageApart}`;
+const selectDueApart = `SELECT ${workColumns}, ${place} AS place FROM ${apartOf} AND priority = ? AND ${place} <= ? ${duePage(place)}`;
 const selectOwnedApart = `SELECT ${workColumns} FROM ${apartOf} AND priority = ? ${pageApart}`;
 const selectSigns = `
   SELECT EXISTS (SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms) AS too_long, EXISTS (SELECT 1 FROM ${apart}) AS apart,
@@ -106,8 +104,8 @@ const updateAside = `
   UPDATE cadenza_runs SET line = NULL, came_at = iif(gate IS NULL, NULL, max(due_at, ?)) WHERE id IN (
     SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ? AND owner IS NULL
     ORDER BY priority DESC, turn, id LIMIT ${MAX_LEAVING})`;
-/** How many runs that are to be set aside are passed over in one call. */
-const MAX_PASSED = 4_096;
+/** How many runs that are to be set aside are passed over in one call, beside those in front. */
+const MAX_PASSED = 256;
 /** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
 const MAX_JOINING = 256;
 
@@ -145,7 +143,7 @@ export function hasWork(
   connection: Connection,
   request: TakeRequest,
   cursor: GateCursor,
-  paused: Covered,
+  paused: PausedInFront,
   now: number,
 ): boolean {
   const signs = signsOf(connection, now);
@@ -167,7 +165,7 @@ export function takeRuns(
   connection: Connection,
   request: TakeRequest,
   cursor: GateCursor,
-  paused: Covered,
+  paused: PausedInFront,
   clock: () => number,
 ): readonly SqliteRow[] {
   const now = clock();
@@ -351,7 +349,7 @@ function choose(
   connection: Connection,
   request: TakeRequest,
   signs: Signs,
-  paused: Covered,
+  paused: PausedInFront,
   now: number,
   begins: (run: Work) => boolean,
 ): readonly Work[] {
@@ -378,7 +376,7 @@ function sourcesFor(
   connection: Connection,
   { agents, cancelledForMs }: TakeRequest,
   { apart }: Signs,
-  paused: Covered,
+  paused: PausedInFront,
   now: number,
 ): readonly Source[] {
   const wanted = distinctAgents(agents).map(({ agent_name, version }: AgentVersion): [string, string | null] => [
@@ -387,10 +385,15 @@ function sourcesFor(
   ]);
   const sources: Source[] = [];
   const toWork = (row: SqliteRow): Work => workOf(row, paused.covers(row));
-  const add = (select: string, values: readonly SqliteValue[], kind?: string): void => {
+  const add = (select: string, ...values: readonly SqliteValue[]): void => {
+    const load = (count: number, { due_at, id }: DuePlace = FRONT): readonly Work[] =>
+      connection.all(select, ...values, due_at, id, count).map(toWork);
+    sources.push(new Source(load));
+  };
+  const addDue = (select: string, values: readonly SqliteValue[], kind?: string): void => {
     const first = kind === undefined ? undefined : paused.passed.get(kind);
-    const load = (count: number, last: DuePlace = first ?? { due_at: NO_TIME, id: -1 }): readonly Work[] =>
-      connection.all(select, ...values, last.due_at, last.id, count).map(toWork);
+    const load = (count: number, { due_at, id }: DuePlace = first ?? FRONT): readonly Work[] =>
+      connection.all(select, ...values, due_at, due_at, id, count).map(toWork);
     sources.push(new Source(load, kind));
   };
   const isWanted = (row: SqliteRow): boolean =>
@@ -404,13 +407,13 @@ function sourcesFor(
   };
   const dead = deadOwners(connection, now);
   for (const agent of wanted) {
-    add(selectDue, [...agent, now], kindOf(false, agent));
-    for (const { owner } of dead) add(selectOwned, [owner, ...agent]);
+    addDue(selectDue, [...agent, now], kindOf(false, agent));
+    for (const { owner } of dead) add(selectOwned, owner, ...agent);
     if (!apart) continue;
     for (const owner of [null, ...dead.map((one) => one.owner)])
       for (const priority of prioritiesOf(connection, owner, agent))
-        if (owner !== null) add(selectOwnedApart, [owner, ...agent, priority]);
-        else add(selectDueApart, [owner, ...agent, priority, now], priority === 0 ? kindOf(true, agent) : undefined);
+        if (owner !== null) add(selectOwnedApart, owner, ...agent, priority);
+        else addDue(selectDueApart, [owner, ...agent, priority, now], priority === 0 ? kindOf(true, agent) : undefined);
   }
   for (const { owner } of dead) addOthers(connection.all(selectPlain, owner));
   if (cancelledForMs === undefined) return sources;
@@ -428,23 +431,8 @@ function* prioritiesOf(connection: Connection, owner: string | null, agent: read
   }
 }
 
-/** Names the due runs of priority 0 of an agent, with or without gates. */
-export function kindOf(hasGate: boolean, agent: readonly (string | null)[]): string {
-  return JSON.stringify([hasGate, ...agent]);
-}
-
-/** Which due runs are paused, and are passed over. */
-interface Covered {
-  /** Of each kind of due runs the last one up to which all are paused. */
-  readonly passed: Map<string, DuePlace>;
-  covers(row: SqliteRow): boolean;
-}
-
-/** Where a run stands among the due ones. */
-export interface DuePlace {
-  readonly due_at: number;
-  readonly id: number;
-}
+/** In front of all of them. */
+const FRONT: DuePlace = { due_at: NO_TIME, id: -1 };
 
 /** A run that needs work. */
 interface Work extends DuePlace {

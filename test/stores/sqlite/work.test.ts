@@ -83,7 +83,7 @@ describe(`among ${RUNS} runs`, () => {
     expect(db.statements.length).toBeLessThan(12);
     expect([...new Set(used)].toSorted()).toEqual([
       "INDEX cadenza_runs_by_owner (owner>?)",
-      "INDEX cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
+      "INDEX cadenza_runs_due (agent_name=? AND version=? AND due_at>? AND due_at<?)",
       "INDEX cadenza_runs_in_line (line>? AND line<?)",
       "INDEX cadenza_slots_marked (look_at<?)",
     ]);
@@ -266,7 +266,7 @@ describe("runs and entries are read", () => {
         "cadenza_runs_by_owner (owner=?)",
         "cadenza_runs_by_owner (owner>?)",
         "cadenza_runs_cancelling (owner=?)",
-        "cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
+        "cadenza_runs_due (agent_name=? AND version=? AND due_at>? AND due_at<?)",
         "SCAN cadenza_runs_apart",
         "cadenza_runs_in_line (line>? AND line<?)",
         ...listed,
@@ -284,10 +284,11 @@ describe("runs and entries are read", () => {
         "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority<?)",
         "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority=?)",
         "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority=? AND <expr><?)",
+        "cadenza_runs_apart (owner=? AND agent_name=? AND version=? AND priority=? AND <expr>>? AND <expr><?)",
         "cadenza_runs_by_owner (owner=? AND agent_name=? AND version=?)",
         "cadenza_runs_by_owner (owner=?)",
         "cadenza_runs_by_owner (owner>?)",
-        "cadenza_runs_due (agent_name=? AND version=? AND due_at<?)",
+        "cadenza_runs_due (agent_name=? AND version=? AND due_at>? AND due_at<?)",
         "SCAN cadenza_runs_apart",
         "cadenza_runs_in_line (line>? AND line<?)",
         ...listed,
