@@ -4,8 +4,7 @@ import type { FoundRun, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import { runIdSchema } from "../protocol/identifier.ts";
 import { badArgument, checkCount, checkKeys, checkObject, read } from "../runtime/agent/check.ts";
-import { readLog, turnOf } from "../runtime/log/fold-log.ts";
-import { TURN_ENTRIES } from "../runtime/log/system.ts";
+import { eachInTurns, readLog } from "../runtime/log/fold-log.ts";
 import { cursorOf, readLimit, readPlace } from "./cursors.ts";
 import type { AdminPage, AdminRun, AdminTree } from "./records.ts";
 import { adminRun } from "./records.ts";
@@ -82,10 +81,7 @@ export async function timelineOf<Item extends TimelineItem = TimelineItem>(
   const log = await readLog(store, key, run.position);
   if (log === undefined) throw notFound(key);
   const fold = new TimelineFold();
-  for (const entry of log) {
-    fold.add(entry);
-    if (fold.position % TURN_ENTRIES === 0) await turnOf(store);
-  }
+  await eachInTurns(store, log, (entry) => fold.add(entry));
   const wanted = fold.items.filter((item) => item.position >= from && item.last_position >= since).filter(isWanted);
   const items = wanted.slice(0, most);
   const next = wanted[most]?.position;

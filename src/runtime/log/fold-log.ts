@@ -41,7 +41,7 @@ export function readLogsOf(store: Store, reading: LogReading): void {
 }
 
 /** A turn of the event loop for other work: a store that answers at once would hold up all that is timed. */
-export function turnOf(store: Store): Promise<void> {
+function turnOf(store: Store): Promise<void> {
   return readings.get(store)?.clock.turn() ?? nextTurn();
 }
 
@@ -105,13 +105,22 @@ export function foldOn(
   }
 }
 
-/** The state after entries that were read. Of a long log other work has turns meanwhile. */
+/** Calls back for each entry of a log that was read. Of a long log other work has turns meanwhile. */
+export async function eachInTurns(
+  store: Store,
+  entries: readonly Entry[],
+  callback: (entry: Entry) => void,
+): Promise<void> {
+  for (const [index, entry] of entries.entries()) {
+    callback(entry);
+    if ((index + 1) % TURN_ENTRIES === 0) await turnOf(store);
+  }
+}
+
+/** The state after entries that were read, as {@link eachInTurns}. */
 export async function foldInTurns(store: Store, runId: string, entries: readonly Entry[]): Promise<RunState> {
   const state = initialState(runId);
-  for (const entry of entries) {
-    evolve(state, entry);
-    if (state.position % TURN_ENTRIES === 0) await turnOf(store);
-  }
+  await eachInTurns(store, entries, (entry) => evolve(state, entry));
   return state;
 }
 
