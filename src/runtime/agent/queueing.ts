@@ -132,39 +132,45 @@ export function queuedBy(
   own: number | undefined,
 ): Queued | undefined {
   if (limits === undefined && priority === undefined && fairBy === undefined && own === undefined) return undefined;
+  // What the functions do to their argument does not reach the run. Many agents have none.
+  let copy: QueuedRun | undefined;
+  const shown = (): QueuedRun => {
+    copy ??= structuredClone(run);
+    return copy;
+  };
   const queued: Growing<Queued> = {};
   if (limits !== undefined && limits.length > 0) {
-    const slots = limits.map((limit) => slotBy(limit, run));
+    const slots = limits.map((limit) => slotBy(limit, shown));
     queued.slots = slots.sort((one, other) => (one.key < other.key ? -1 : 1));
   }
-  const level = own ?? (typeof priority === "function" ? called("options.priority", priority, run) : (priority ?? 0));
+  const level = own ?? (typeof priority === "function" ? called("options.priority", priority, shown) : (priority ?? 0));
   checkPriority("options.priority", level);
   if (level !== 0) queued.priority = level;
-  if (fairBy !== undefined) queued.fair = textBy("options.fairBy", fairBy, run);
+  if (fairBy !== undefined) queued.fair = textBy("options.fairBy", fairBy, shown);
   return queued;
 }
 
 /** The keys of limits begin with a colon, which the name of no agent does. `waitingLine` reads them. */
-function slotBy({ name, key, max, rate }: LimitOptions, run: QueuedRun): Slot {
+function slotBy({ name, key, max, rate }: LimitOptions, shown: () => QueuedRun): Slot {
   const slot: Growing<Slot> = {
-    key: key === undefined ? `:${name}` : `:${name}/${textBy(`limit ${name}: key`, key, run)}`,
+    key: key === undefined ? `:${name}` : `:${name}/${textBy(`limit ${name}: key`, key, shown)}`,
   };
   if (max !== undefined && max !== Number.POSITIVE_INFINITY) slot.max = max;
   if (rate !== undefined) slot.rate = { count: rate.count, perMs: rate.perMs };
   return slot;
 }
 
-function textBy(name: string, by: (run: QueuedRun) => string, run: QueuedRun): string {
-  const text: unknown = called(name, by, run);
+function textBy(name: string, by: (run: QueuedRun) => string, shown: () => QueuedRun): string {
+  const text: unknown = called(name, by, shown);
   if (typeof text !== "string" || text.length > MAX_KEY)
     throw badArgument(name, `a string of at most ${MAX_KEY} characters`, text);
   return text;
 }
 
-/** What the function does to its argument does not reach the run. A promise is refused as a value, and must not end the process. */
-function called<Value>(name: string, by: (run: QueuedRun) => Value, run: QueuedRun): Value {
+/** A promise is refused as a value, and must not end the process. */
+function called<Value>(name: string, by: (run: QueuedRun) => Value, shown: () => QueuedRun): Value {
   try {
-    const value = by(structuredClone(run));
+    const value = by(shown());
     if (isPromise(value)) value.then(ignore, ignore);
     return value;
   } catch (cause) {
