@@ -9,7 +9,7 @@ export const trial = command({
     runs: { about: "How many runs wait for an answer, and how many have failed.", default: 100_000 },
     kills: { about: "How often the acting process is killed.", default: 3 },
     longest: { about: "The processor time of a turn that is allowed, in milliseconds.", default: 20 },
-    store: { about: "Where they are stored.", choices: ["postgres", "sqlite", "both"], default: "both" },
+    store: { about: "Where they are stored.", oneOf: ["postgres", "sqlite", "both"], default: "both" },
   },
   async run({ runs, kills, longest, store }, report) {
     for (const name of ["sqlite", "postgres"] as const) {

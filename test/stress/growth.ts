@@ -30,7 +30,7 @@ export const trial = command({
     "Measures each call of runtime and admin with 10,000 stored runs and with many. It is wrong if the 99th percentile of one is more than twice as high then.",
   options: {
     runs: { about: "How many runs are stored. A fifth of them wait.", default: 1_000_000 },
-    store: { about: "Where they are stored.", choices: ["postgres", "sqlite", "both"], default: "both" },
+    store: { about: "Where they are stored.", oneOf: ["postgres", "sqlite", "both"], default: "both" },
   },
   async run({ runs, store }, report) {
     for (const name of ["postgres", "sqlite"] as const) {
