@@ -190,8 +190,10 @@ it.each([
     const world = new World({
       register: (process) =>
         void process.runtime.register("chat", { durable: true, ...own }, async ([message], { ask, step, session }) => {
-          if (message?.parts[0]?.content === "asks") await step("wait", () => process.wait(1_000_000));
-          if (message?.parts[0]?.content === "asks") await ask("Really?");
+          if (message?.parts[0]?.content === "asks") {
+            await step("wait", () => process.wait(1_000_000));
+            await ask("Really?");
+          }
           await step("end", () => void ended.push(session.id));
         }),
     });

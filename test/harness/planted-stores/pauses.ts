@@ -60,11 +60,7 @@ export const pausesFaults: readonly BrokenStore[] = [
     covered,
     class extends MemoryStore {
       override comeBack(limit: number): number {
-        const pauses = super.pauses();
-        for (const pause of pauses) super.resume(pause);
-        const back = super.comeBack(limit);
-        for (const { at: _at, by, ...runs } of pauses) super.pause(runs, by);
-        return back;
+        return withoutPauses(this, () => super.comeBack(limit));
       }
     },
   ),
@@ -73,11 +69,7 @@ export const pausesFaults: readonly BrokenStore[] = [
     aside,
     class extends MemoryStore {
       override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
-        const pauses = super.pauses();
-        for (const pause of pauses) super.resume(pause);
-        const taken = super.take(request);
-        for (const { at: _at, by, ...runs } of pauses) super.pause(runs, by);
-        return taken;
+        return withoutPauses(this, () => super.take(request));
       }
     },
   ),
@@ -139,6 +131,15 @@ function withPauses(fault: string, caughtBy: string, twist: (pauses: Pauses) => 
       }
     },
   );
+}
+
+/** What a store answers as long as nothing is paused. */
+function withoutPauses<Answer>(store: MemoryStore, ask: () => Answer): Answer {
+  const pauses = store.pauses();
+  for (const pause of pauses) store.resume(pause);
+  const answer = ask();
+  for (const { at: _at, by, ...runs } of pauses) store.pause(runs, by);
+  return answer;
 }
 
 /** A store that pauses other runs. */
