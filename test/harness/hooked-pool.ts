@@ -1,5 +1,5 @@
 import type { PostgresPool } from "cadenza/postgres";
-import type pg from "pg";
+import pg from "pg";
 import type { PostgresClient, PostgresResult } from "./internals.ts";
 
 /** Decides what becomes of a statement. `run` sends it to the server. */
@@ -37,4 +37,22 @@ export class HookedPool implements PostgresPool {
     this.statements.push(text);
     return this.hook(run, text, values[0]);
   }
+}
+
+/** What a connection is opened with, so that a deadlock is told long before a write of a store gives up a lock. */
+export const TELLS_DEADLOCKS = "-c deadlock_timeout=10ms";
+
+/**
+ * Notes in `refused` what the server refuses through a pool. A lock that is held for longer than a write waits is not noted:
+ * such a write is tried again, and how long others hold a lock depends on the machine.
+ */
+export function noting(pool: pg.Pool, refused: unknown[]): HookedPool {
+  const hooked = new HookedPool(pool);
+  hooked.hook = (run) =>
+    run().catch((error: unknown) => {
+      const code = error instanceof pg.DatabaseError ? error.code : error;
+      if (code !== "55P03") refused.push(code);
+      throw error;
+    });
+  return hooked;
 }

@@ -1,7 +1,7 @@
 import type { PostgresPool, PostgresStore } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
 import type { StoredRun } from "cadenza/store";
-import pg from "pg";
+import type pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   append,
@@ -17,7 +17,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { amount, LONG_MS, seededRandom } from "../../harness/fuzz.ts";
-import { HookedPool } from "../../harness/hooked-pool.ts";
+import { noting, TELLS_DEADLOCKS } from "../../harness/hooked-pool.ts";
 import { MOST_THROUGH, quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
@@ -36,7 +36,7 @@ describe.skipIf(missing !== undefined)(`gates of customers on PostgreSQL${missin
   let store: PostgresStore;
 
   beforeAll(() => {
-    pool = newPool(18, { max: 12 });
+    pool = newPool(18, { max: 12, options: TELLS_DEADLOCKS });
   });
   afterAll(() => pool.end());
   beforeEach(async () => {
@@ -153,12 +153,7 @@ describe.skipIf(missing !== undefined)(`gates of customers on PostgreSQL${missin
     async () => {
       const random = seededRandom();
       const refused: unknown[] = [];
-      const hooked = new HookedPool(pool);
-      hooked.hook = (run) =>
-        run().catch((error: unknown) => {
-          refused.push(error instanceof pg.DatabaseError ? error.code : error);
-          throw error;
-        });
+      const hooked = noting(pool, refused);
       const callers = await Promise.all([1, 2, 3, 4].map(() => open(undefined, hooked)));
       let made = 0;
       let most = 0;
