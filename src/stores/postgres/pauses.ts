@@ -2,7 +2,6 @@ import type { Pause, PausedRuns } from "../../core/pauses.ts";
 import { ASIDE_MS, pauseKey } from "../../core/pauses.ts";
 import { toJson, toText } from "../stored-rows.ts";
 import { BAND_END, BY_INDEX, bandOf, duePlace, isDue, priorityOf } from "./line-sql.ts";
-
 import { markedText } from "./writes.ts";
 
 /** The runs that a pause of their tenant has set aside. They are the last in their index of due runs. */

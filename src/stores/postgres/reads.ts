@@ -284,7 +284,7 @@ export class Reads {
         (known?.get(priority) ?? this.#duePlaces.of(name, priority)).onSeen(place);
       }
     // What was resumed may have been passed over before it was set aside.
-    if (this.#pauses !== pauses) this.#duePlaces = new DuePlaces();
+    if (this.#pauses !== undefined && this.#pauses !== pauses) this.#duePlaces = new DuePlaces();
     this.#pauses = pauses;
     return answers.map((row) => toFoundRun(row as StoredRow));
   }

@@ -21,7 +21,6 @@ import type { Connection } from "./connection.ts";
 import { BY_INDEX, bandOf, bandsOf, limitOf, nextOf } from "./line-sql.ts";
 import { Parameters } from "./list.ts";
 import { createdColumn, fromMarked } from "./reads.ts";
-
 import { markedText } from "./writes.ts";
 
 /** What a run needs of a slot, as it is stored. */
