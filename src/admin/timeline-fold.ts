@@ -65,6 +65,11 @@ export class TimelineFold {
       case "started":
         this.#push({ ...this.#place(), type: "started" });
         return;
+      case "continued":
+        for (const item of this.#operations.values()) if (item.ended_at === null) this.#withdraw(item.key);
+        this.#operations.clear();
+        this.#push({ ...this.#place(), type: "continued", generation: entry.generation, carry: entry.carry ?? null });
+        return;
       case "cancel-requested":
         this.#push({ ...this.#place(), type: "cancel_requested", by: entry.by ?? null });
         return;

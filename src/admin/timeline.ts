@@ -125,6 +125,8 @@ export type MarkItem = Placed &
     | { readonly type: "started" | "timed_out" | "budget_exceeded" }
     /** `by`: who has made the fork, or asked for the cancel; null if the application named none. */
     | { readonly type: "forked" | "cancel_requested"; readonly by: JsonValue }
+    /** A generation begins. `carry`: what the one before has given it; null for nothing. */
+    | { readonly type: "continued"; readonly generation: number; readonly carry: JsonValue }
     | { readonly type: "offered"; readonly await_id: string; readonly by: JsonValue }
     | { readonly type: "refused"; readonly code: string; readonly issues: readonly Issue[] | null }
     | EndedMark

@@ -53,6 +53,7 @@ export type Command =
   /** The run and the runs below it have used more than its budget. `usage`: what was reported and is in no entry. */
   | { readonly type: "exceed"; readonly at: number; readonly usage: Usage | null }
   | CancelCommand
+  | ContinueCommand
   | EndCommand;
 
 export interface CancelCommand extends Omit<CancelRequestedEntry, "type"> {
@@ -81,6 +82,15 @@ export interface ReplyCommand extends Reply {
   /** Which question it is for; null for the first open one. */
   readonly await_id: string | null;
   readonly reply: Replied;
+}
+
+/** The agent has returned, and begins again. `usage`: what was reported and is in no entry. */
+export interface ContinueCommand {
+  readonly type: "continue";
+  readonly at: number;
+  /** What the agent gives itself. Undefined: nothing. */
+  readonly carry: JsonValue | undefined;
+  readonly usage: Usage | null;
 }
 
 export interface EndCommand extends Pick<EndedEntry, "key" | "cause" | "active_ms" | "queued_ms"> {
@@ -122,6 +132,7 @@ export function carriedEntry(command: Command): Entry | undefined {
     case "overrun":
     case "exceed":
     case "cancel":
+    case "continue":
     case "end":
       return undefined;
     default:
@@ -184,6 +195,8 @@ export function commandOf(entry: Entry): Command {
       return { type: "exceed", at, usage: entry.usage ?? null };
     case "cancel-requested":
       return cancelCommand(at, entry.by);
+    case "continued":
+      return { type: "continue", at, carry: entry.carry, usage: entry.usage ?? null };
     case "ended":
       return { ...entry, type: "end", failure: entry.error ?? null, usage: entry.usage ?? null };
   }

@@ -1,6 +1,14 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Message } from "../protocol/message.ts";
-import type { AskCommand, Command, EmissionFrom, EndCommand, ReplyCommand, StartCommand } from "./commands.ts";
+import type {
+  AskCommand,
+  Command,
+  ContinueCommand,
+  EmissionFrom,
+  EndCommand,
+  ReplyCommand,
+  StartCommand,
+} from "./commands.ts";
 import { commandOf, withSource } from "./commands.ts";
 import type { EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
@@ -8,6 +16,8 @@ import type { CadenzaErrorCode } from "./errors.ts";
 import { sameJson } from "./json.ts";
 import type {
   AwaitedEntry,
+  ContinuedEntry,
+  DeclinedEntry,
   EmittedEntry,
   EmittedMessage,
   EmittedPart,
@@ -18,14 +28,29 @@ import type {
   Outcome,
   ReceivedEntry,
   Reply,
+  ResumedEntry,
+  SettledEntry,
   StartedEntry,
   TornEntry,
 } from "./log.ts";
+import { subRunIn } from "./operation-keys.ts";
 import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Question, Replied, RunState } from "./state.ts";
-import { createdEntry, hasSeen, hasSettled, isOpen, latestTime, openQuestion, replyKey, replyTo } from "./state.ts";
+import {
+  createdEntry,
+  generationNumber,
+  hasSeen,
+  hasSettled,
+  isEarlier,
+  isOpen,
+  latestTime,
+  openQuestion,
+  replyKey,
+  replyTo,
+} from "./state.ts";
 import { verdict } from "./transitions.ts";
+import { addUsage } from "./usage.ts";
 
 /** The entries that carry out the command, or why it is refused. No entries: the command changes nothing. */
 export type Decision = readonly Entry[] | Refusal;
@@ -43,6 +68,10 @@ export function isRefusal(decision: Decision): decision is Refusal {
 }
 
 const nothing: readonly Entry[] = [];
+
+/** How many keys of messages, and replies, a generation knows of those before it. */
+const KEPT_KEYS = 100;
+const KEPT_REPLIES = 10;
 
 /**
  * Decides a command. Pure: the state is read, never written. No entry has an earlier time than those before it: the
@@ -77,7 +106,12 @@ function withTimes(entry: Entry, active_ms: number, queued_ms: number): Entry {
 }
 
 function isMeasured(entry: Entry): entry is MeasuredEntry & Entry {
-  return "key" in entry || entry.type === "ended" || (entry.type === "awaited" && entry.of === undefined);
+  return (
+    "key" in entry ||
+    entry.type === "ended" ||
+    entry.type === "continued" ||
+    (entry.type === "awaited" && entry.of === undefined)
+  );
 }
 
 function decideNow(state: RunState, command: Command): Decision {
@@ -86,7 +120,7 @@ function decideNow(state: RunState, command: Command): Decision {
   const repeated = command.type === "receive" ? decideRepeated(state, command.entry) : undefined;
   if (repeated !== undefined) return repeated;
   const said = verdict(command.type, state.status);
-  if (said === "drop") return nothing;
+  if (said === "drop" || isOfEarlier(state, command)) return nothing;
   if (said !== "accept") return { refused: said };
   switch (command.type) {
     case "start":
@@ -128,8 +162,32 @@ function decideNow(state: RunState, command: Command): Decision {
     }
     case "cancel":
       return [{ ...command, type: "cancel-requested" }];
+    case "continue":
+      return decideContinue(state, command);
     case "end":
       return decideEnd(state, command);
+  }
+}
+
+/** Whether a command comes from an operation of an earlier generation. It changes nothing any more. */
+function isOfEarlier(state: RunState, command: Command): boolean {
+  if (state.generation === null) return false;
+  switch (command.type) {
+    case "intend":
+    case "retry":
+    case "record":
+    case "take":
+      return isEarlier(state, command.entry.key);
+    case "emit": {
+      const step = isCopy(command.item.source) ? undefined : command.item.source;
+      return step !== undefined && isEarlier(state, step.key);
+    }
+    case "ask":
+      return isEarlier(state, command.of === undefined ? command.await_id : subRunIn(command.await_id));
+    case "settle":
+      return isEarlier(state, subRunIn(command.entry.await_id));
+    default:
+      return false;
   }
 }
 
@@ -284,8 +342,41 @@ export function decideArrived(state: RunState, entry: Entry): readonly Entry[] {
 function decideRepeated(state: RunState, entry: ReceivedEntry): Decision | undefined {
   const before = state.mail?.keys.get(entry.idempotency_key);
   if (before === undefined) return undefined;
+  if (before === "earlier") return nothing;
   const isSame = before.name === entry.name && sameJson(before.data, entry.data);
   return isSame ? nothing : { refused: "idempotency_conflict" };
+}
+
+/** The open message is completed in the generation that it belongs to. A run past a deadline is being stopped. */
+function decideContinue(state: RunState, { at, carry, usage }: ContinueCommand): readonly Entry[] {
+  if (state.overdue !== null) return nothing;
+  const closes = isOpen(state);
+  const started_at = state.started?.at ?? at;
+  const entry: Growing<ContinuedEntry> = {
+    ...{ type: "continued", at, generation: generationNumber(state) + 1 },
+    ...{ position: state.position + Number(closes), events: state.events + Number(closes), started_at },
+  };
+  if (carry !== undefined) entry.carry = carry;
+  const waited = (state.waiting_ms ?? 0) + (state.waiting_from === null ? 0 : Math.max(0, at - state.waiting_from.at));
+  if (waited > 0) entry.waiting_ms = waited;
+  if (usage !== null) entry.usage = usage;
+  const total = addUsage(state.usage, usage);
+  if (total !== null) entry.total = total;
+  if (state.mail !== null) {
+    const { inbox, keys } = state.mail;
+    const message_keys = keys.last(KEPT_KEYS);
+    if (inbox.length > 0) entry.messages = [...inbox];
+    if (message_keys.length > 0) entry.message_keys = message_keys;
+  }
+  const replies = (state.exchanges ?? [])
+    .slice(-KEPT_REPLIES)
+    .flatMap(({ settled }) => (isReply(settled) ? settled : []));
+  if (replies.length > 0) entry.replies = replies;
+  return closes ? [{ type: "emitted", kind: "close", at }, entry] : [entry];
+}
+
+function isReply(settled: Entry | null): settled is ResumedEntry | DeclinedEntry | SettledEntry {
+  return settled?.type === "resumed" || settled?.type === "declined" || settled?.type === "settled";
 }
 
 function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {

@@ -115,6 +115,14 @@ export class DetailFold {
       case "forked":
         this.#addFork(state);
         return;
+      case "continued":
+        this.#withdrawAll();
+        this.#tellUsage(state, entry.usage);
+        this.#begun.clear();
+        this.#drafts.clear();
+        this.#draft = undefined;
+        this.#add({ type: "generation.started", generation: entry.generation });
+        return;
       case "cancel-requested":
         this.#add({ type: "cancel.requested", by: entry.by ?? null });
         this.#withdrawAll();

@@ -1,13 +1,23 @@
 import { counts } from "./counting.ts";
 import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
-import type { EmittedEntry, EndedEntry, Entry, MeasuredEntry, ReceivedEntry, RefusedEntry } from "./log.ts";
+import type {
+  AwaitedEntry,
+  ContinuedEntry,
+  EmittedEntry,
+  EndedEntry,
+  Entry,
+  MeasuredEntry,
+  ReceivedEntry,
+  RefusedEntry,
+} from "./log.ts";
 import { isWait } from "./operation-keys.ts";
 import type { Overdue } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Emitters, Mail, OutputMessage, Question, RunState } from "./state.ts";
 import {
   createdEntry,
+  EARLIER,
   hasSeen,
   initialState,
   isWaiting,
@@ -48,6 +58,7 @@ function apply(state: RunState, entry: Entry): number {
       state.waiting_ms = null;
       state.active_ms = 0;
       if (state.started !== null) state.started = { type: "started", at: entry.at };
+      if (state.generation !== null) state.generation = { ...state.generation, used: null };
       return 0;
     case "started":
       state.started = entry;
@@ -115,9 +126,58 @@ function apply(state: RunState, entry: Entry): number {
       state.cancelled = entry;
       state.status = "cancelling";
       return 0;
+    case "continued":
+      continueAsNew(state, entry);
+      return 1;
     case "ended":
       return end(state, entry);
   }
+}
+
+/**
+ * A new generation. All but `created` is what the entry says, so that a fold that begins with these two comes to the same
+ * state.
+ */
+function continueAsNew(state: RunState, entry: ContinuedEntry): void {
+  const { at, generation: number, carry, position, total = null, waiting_ms = null, replies } = entry;
+  state.generation = { number, carry, position, at, used: total };
+  state.position = position + 1;
+  state.events = entry.events;
+  state.started ??= { type: "started", at: entry.started_at };
+  state.status = "in-progress";
+  state.output = [];
+  state.emitters = null;
+  state.question = null;
+  state.more_questions = null;
+  state.exchanges = replies?.map(settledEarlier) ?? null;
+  state.waits = null;
+  state.mail = mailAfter(entry);
+  state.usage = total;
+  state.waiting_from = null;
+  state.waiting_ms = waiting_ms;
+  // What limits a sub-run is above it, and knows no generations.
+  state.active_ms = 0;
+  if (createdEntry(state).parent !== undefined) noteTimes(state, entry);
+  else if (entry.queued_ms !== undefined) noteTimes(state, { queued_ms: entry.queued_ms });
+}
+
+/** A question of an earlier generation, as far as a repeated reply needs it. */
+function settledEarlier(settled: NonNullable<ContinuedEntry["replies"]>[number]): Question {
+  const { at, await_id } = settled;
+  const asked: AwaitedEntry = { type: "awaited", at, await_id, parts: [], emitted: 0 };
+  return { asked, position: 0, after: EARLIER, event: 0, settled, settled_position: 0 };
+}
+
+function mailAfter({ messages = [], message_keys = [] }: ContinuedEntry): Mail | null {
+  if (messages.length + message_keys.length === 0) return null;
+  const mail = newMail();
+  for (const key of message_keys) mail.keys.set(key, "earlier");
+  for (const { entry, position } of messages) {
+    mail.inbox.push({ entry, position });
+    mail.bytes += entry.bytes ?? 0;
+    mail.keys.set(entry.idempotency_key, entry);
+  }
+  return mail;
 }
 
 /** The run is about to fail, and waits for nothing any more. Its clients see that it fails, and nothing before. */
@@ -230,7 +290,12 @@ function endWait(state: RunState, key: string): void {
 }
 
 function mailOf(state: RunState): Mail {
-  state.mail ??= {
+  state.mail ??= newMail();
+  return state.mail;
+}
+
+function newMail(): Mail {
+  return {
     inbox: [],
     bytes: 0,
     keys: new MessageKeys(),
@@ -238,7 +303,6 @@ function mailOf(state: RunState): Mail {
     refusals: new Map(),
     settled: new Set(),
   };
-  return state.mail;
 }
 
 function refuse(state: RunState, entry: RefusedEntry): void {

@@ -3,7 +3,7 @@ import { commandOf } from "./commands.ts";
 import { decide, isRefusal } from "./decide.ts";
 import { isCopy } from "./emission-source.ts";
 import { evolve } from "./evolve.ts";
-import type { CreatedEntry, Entry, TakenEntry } from "./log.ts";
+import type { ContinuedEntry, CreatedEntry, Entry, Growing, TakenEntry } from "./log.ts";
 import { isSubRun, resultKey } from "./operation-keys.ts";
 import { initialState } from "./state.ts";
 
@@ -52,7 +52,9 @@ export type NewLog = readonly [CreatedEntry, ...Entry[]];
  * sub-runs as new runs. What other runs have posted about their questions, and offered answers, are left out.
  */
 export function forkedLog(created: CreatedEntry, log: readonly Entry[], cut: number, runId: string): NewLog {
-  const before = log.slice(0, cut);
+  // A fork begins with the generation that it forks.
+  const begin = log.findLastIndex(({ type }, index) => index < cut && type === "continued");
+  const before = log.slice(Math.max(begin, 0), cut);
   const isTaken = takenOver(before);
   const state = initialState(runId);
   const forked: [CreatedEntry, ...Entry[]] = [created];
@@ -68,10 +70,14 @@ export function forkedLog(created: CreatedEntry, log: readonly Entry[], cut: num
     }
   };
   evolve(state, created);
-  for (const [position, entry] of before.entries()) {
+  for (const [index, entry] of before.entries()) {
     if (!isTaken(entry)) continue;
-    if (entry.type === "received") moved.set(position, forked.length);
-    add(entry.type === "taken" ? movedMessage(entry, moved) : entry);
+    if (entry.type === "received") moved.set(Math.max(begin, 0) + index, forked.length);
+    if (entry.type === "continued") {
+      const generation = generationOfFork(entry, created, moved);
+      evolve(state, generation);
+      forked.push(generation);
+    } else add(entry.type === "taken" ? movedMessage(entry, moved) : entry);
   }
   add({ type: "forked", at: created.at });
   return forked;
@@ -102,6 +108,17 @@ function takenOver(before: readonly Entry[]): (entry: Entry) => boolean {
         return true;
     }
   };
+}
+
+/** The beginning of the generation that is forked. Its messages have places in front of the log of the fork. */
+function generationOfFork(entry: ContinuedEntry, { at }: CreatedEntry, moved: Map<number, number>): ContinuedEntry {
+  const first: Growing<ContinuedEntry> = { ...entry, position: 1, events: 1, started_at: at };
+  if (entry.messages !== undefined)
+    first.messages = entry.messages.map((message, index) => {
+      moved.set(message.position, -1 - index);
+      return { ...message, position: -1 - index };
+    });
+  return first;
 }
 
 function movedMessage(entry: TakenEntry, moved: ReadonlyMap<number, number>): TakenEntry {

@@ -31,6 +31,7 @@ const kinds: Readonly<Record<Entry["type"], true>> = {
   received: true,
   taken: true,
   "cancel-requested": true,
+  continued: true,
   ended: true,
 };
 const emittedKinds: Readonly<Record<EmittedEntry["kind"], true>> = {

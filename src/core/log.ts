@@ -33,6 +33,7 @@ export type Entry =
   | ReceivedEntry
   | TakenEntry
   | CancelRequestedEntry
+  | ContinuedEntry
   | EndedEntry;
 
 /** A writable entry while it is built. Rare properties are assigned, because spreading them in is much slower. */
@@ -412,6 +413,35 @@ export interface CancelRequestedEntry {
   readonly at: number;
   /** The principal who asked for it; left out if the application named none, and for a sub-run that ends with its parent. */
   readonly by?: JsonValue;
+}
+
+/**
+ * The agent begins again from the top: a new generation of the run. The entry holds all that a fold needs of the entries
+ * before it, except `created`, so that it may begin here.
+ */
+export interface ContinuedEntry extends MeasuredEntry {
+  readonly type: "continued";
+  readonly at: number;
+  /** The number of the generation that begins: 2 for the first entry of this kind. */
+  readonly generation: number;
+  /** What the agent has given itself; left out for nothing. */
+  readonly carry?: JsonValue;
+  /** How many entries come before it, and how many events these stand for. */
+  readonly position: number;
+  readonly events: number;
+  /** When the agent function was first called, and how long the run has waited since. */
+  readonly started_at: number;
+  readonly waiting_ms?: number;
+  /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */
+  readonly usage?: Usage;
+  /** What the run has used in all, if anything. */
+  readonly total?: Usage;
+  /** The messages that no receive has taken, with their positions; left out for none. */
+  readonly messages?: readonly { readonly entry: ReceivedEntry; readonly position: number }[];
+  /** The idempotency keys of the last messages before, the newest last; left out for none. */
+  readonly message_keys?: readonly string[];
+  /** The entries that have settled the last questions, the newest last; left out for none. */
+  readonly replies?: readonly (ResumedEntry | DeclinedEntry | SettledEntry)[];
 }
 
 /** The run is over. Always the last entry. */

@@ -57,6 +57,18 @@ export function isReceive(key: string): boolean {
   return key.startsWith("receive:");
 }
 
+/** The generation of the run in which an operation of this key has begun. The first one writes no number into its keys. */
+export function generationOf(key: string): number {
+  const count = key.slice(key.lastIndexOf("#") + 1);
+  const point = count.indexOf(".");
+  return point === -1 ? 1 : Number(count.slice(0, point));
+}
+
+/** The key of a sub-run in the id of one of its questions, such as `run:parent#1` in `run:parent#1/run:child#1/ask#1`. */
+export function subRunIn(awaitId: string): string {
+  return awaitId.slice(0, awaitId.indexOf("/"));
+}
+
 /** The agent that asks the question of a sub-run, which is shown with an id such as `run:parent#1/run:child#1/ask#1`. */
 export function askingAgent(awaitId: string): string {
   return nameIn(awaitId.split("/").at(-2) ?? "");

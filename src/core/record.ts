@@ -7,7 +7,7 @@ import type { AwaitedEntry, CreatedEntry, ForkOrigin } from "./log.ts";
 import { askingAgent } from "./operation-keys.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
-import { createdEntry, isOpen, openQuestions, replyTo } from "./state.ts";
+import { createdEntry, EARLIER, isOpen, openQuestions, replyTo } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** What a fork is a fork of, and who has made it; null for no fork. */
@@ -84,13 +84,16 @@ export function messageRecord(message: OutputMessage): Message {
 
 /**
  * What was said in a run so far: the input, questions, answers and output, in order of time. A run that completes adds
- * this to its session. A caller's message without a time gets the time at which it arrived.
+ * this to its session. A caller's message without a time gets the time at which it arrived. Of a later generation: what was
+ * said in it.
  */
 export function transcript(state: RunState): Message[] {
   const { input, at } = createdEntry(state);
-  const messages = input.map((message) => stamped(message, at));
+  const messages = state.generation === null ? input.map((message) => stamped(message, at)) : [];
   // Questions that were open side by side may have been settled in another order than that in which they were asked.
-  const exchanges = [...(state.exchanges ?? []), ...openQuestions(state)].sort((a, b) => a.position - b.position);
+  const exchanges = [...(state.exchanges ?? []), ...openQuestions(state)]
+    .filter(({ after }) => after !== EARLIER)
+    .sort((a, b) => a.position - b.position);
   let next = 0;
   for (let index = 0; index <= state.output.length; index++) {
     for (

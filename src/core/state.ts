@@ -1,4 +1,5 @@
 import type { Usage } from "../protocol/extensions.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume, RunStatus } from "../protocol/run.ts";
 import type { EmissionSource } from "./emission-source.ts";
@@ -18,6 +19,7 @@ import type {
   SettledEntry,
   StartedEntry,
 } from "./log.ts";
+import { generationOf } from "./operation-keys.ts";
 import type { Overdue } from "./overdue.ts";
 
 /**
@@ -66,8 +68,23 @@ export interface RunState {
   waiting_ms: number | null;
   /** How long the run was active, as far as the log records it, in milliseconds. 0 where that has no limit. */
   active_ms: number;
+  /** The generation that is at work; null in the first one. */
+  generation: Generation | null;
   /** The last entry; null before the run is over. */
   ended: EndedEntry | null;
+}
+
+/** A generation of a run after the first. */
+export interface Generation {
+  readonly number: number;
+  /** What the one before has given it. Undefined: nothing. */
+  readonly carry: JsonValue | undefined;
+  /** How many entries come before its own. */
+  readonly position: number;
+  /** When it began, in milliseconds since the epoch. */
+  readonly at: number;
+  /** What the ones before have used. */
+  readonly used: Usage | null;
 }
 
 /** A message of the output. Its parts are never changed, only added to, and only while it is open. */
@@ -99,7 +116,7 @@ export interface Question {
   readonly asked: AwaitedEntry;
   /** The length of the log after the question, up to which it is committed or not. */
   readonly position: number;
-  /** How many messages of the output had begun when it was asked. */
+  /** How many messages of the output had begun when it was asked. {@link EARLIER}: it belongs to an earlier generation. */
   after: number;
   /**
    * While it is the first open question: the number of the event that shows it. Once it is settled: the number of the
@@ -111,6 +128,9 @@ export interface Question {
   /** The length of the log after that entry; 0 while it is open. */
   settled_position: number;
 }
+
+/** The place in the output of a question that an earlier generation has asked. */
+export const EARLIER = -1;
 
 /** What other processes have posted to a run. */
 export interface Mail {
@@ -128,20 +148,29 @@ export interface Mail {
   readonly settled: Set<string>;
 }
 
+/** A message that has arrived. `earlier`: in an earlier generation, of whose messages only the last keys are known. */
+export type Arrival = ReceivedEntry | "earlier";
+
 /** Messages by their keys. A copy of a state shares those of the state that it copies, which may be many. */
 export class MessageKeys {
   readonly #shared: MessageKeys | undefined;
-  readonly #own = new Map<string, ReceivedEntry>();
+  readonly #own = new Map<string, Arrival>();
 
   constructor(shared?: MessageKeys) {
     this.#shared = shared;
   }
 
-  get(key: string): ReceivedEntry | undefined {
+  get(key: string): Arrival | undefined {
     return this.#own.get(key) ?? this.#shared?.get(key);
   }
 
-  set(key: string, message: ReceivedEntry): void {
+  /** The last keys, the newest last. */
+  last(most: number): readonly string[] {
+    const own = [...this.#own.keys()].slice(-most);
+    return this.#shared === undefined ? own : [...this.#shared.last(most - own.length), ...own];
+  }
+
+  set(key: string, message: Arrival): void {
     this.#own.set(key, message);
   }
 }
@@ -194,6 +223,7 @@ export function initialState(runId: string): RunState {
     waiting_from: null,
     waiting_ms: null,
     active_ms: 0,
+    generation: null,
     ended: null,
   };
 }
@@ -218,6 +248,16 @@ export function activeMs({ started, ended, waiting_from, waiting_ms }: RunState,
   return (ended?.at ?? waiting_from?.at ?? now) - started.at - (waiting_ms ?? 0);
 }
 
+/** The number of the generation that is at work, from 1 on. */
+export function generationNumber({ generation }: RunState): number {
+  return generation === null ? 1 : generation.number;
+}
+
+/** How many entries the generation that is at work has in the log. Limits on the log count these. */
+export function generationLength({ generation, position }: RunState): number {
+  return generation === null ? position : position - generation.position;
+}
+
 /** All open questions, in the order in which they were asked. */
 export function openQuestions({ question, more_questions }: RunState): readonly Question[] {
   if (question === null) return noQuestions;
@@ -235,6 +275,11 @@ export function openQuestion({ question, more_questions }: RunState, awaitId: st
 /** The question with this id that is not open any more. Undefined: there is none. */
 export function settledQuestion({ exchanges }: RunState, awaitId: string): Question | undefined {
   return exchanges?.findLast(({ asked }) => asked.await_id === awaitId);
+}
+
+/** Whether an operation has begun in an earlier generation, or the sub-run that asks a question. */
+export function isEarlier({ generation }: RunState, key: string): boolean {
+  return generation !== null && generationOf(key) !== generation.number;
 }
 
 /**

@@ -38,6 +38,7 @@ const table = {
   overrun:    [no,             yes,            yes,      no,               no,             no,             no],
   exceed:     [no,             yes,            yes,      yes,              no,             no,             no],
   cancel:     [yes,            yes,            yes,      no,               "run_finished", "run_finished", no],
+  continue:   [no,             yes,            yes,      no,               no,             no,             no],
   end:        [yes,            yes,            yes,      yes,              no,             no,             no],
 } as const satisfies Record<string, Row>; // biome-ignore format: a table is read in columns
 

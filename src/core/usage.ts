@@ -29,6 +29,12 @@ export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
   };
 }
 
+/** What counts for the budget of a run: each generation has the whole one, but what limits a sub-run is above it. */
+export function usageOfGeneration({ created, generation, usage }: RunState, all = usage): Usage | null {
+  const before = created?.parent === undefined ? generation?.used : null;
+  return all === null || before == null ? all : (subtractUsage(all, before) ?? null);
+}
+
 /** A usage minus a part of it; undefined if it does not contain the part. */
 export function subtractUsage(whole: Usage, part: Usage): Usage | undefined {
   const rest = {

@@ -22,6 +22,7 @@ interface ItemProps<One extends TimelineItem = TimelineItem> {
 const kinds: Readonly<Record<TimelineItem["type"], string>> = {
   created: "input",
   forked: "forked",
+  continued: "generation",
   started: "started",
   output: "output",
   step: "step",
@@ -88,6 +89,13 @@ function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Elemen
       return (
         <>
           <By of={item.by} did="Forked" /> What follows is this fork's own.
+        </>
+      );
+    case "continued":
+      return (
+        <>
+          Generation {item.generation} began{item.carry === null ? "." : " with"}
+          {item.carry !== null && <LongText text={JSON.stringify(item.carry)} />}
         </>
       );
     case "started":

@@ -102,6 +102,8 @@ const runDetailsObject = deferred(
       origin: orNull(z.looseObject({ run_id: runIdSchema, position: z.number().int(), by: z.unknown() })),
       /** The principal who has asked to cancel it; null: no one, or the application named none. */
       cancelled_by: z.unknown(),
+      /** The number of its generation: 1, until its agent continues as new. */
+      generation: z.number().int(),
       /** The runs that this one has started. */
       children: z.array(runIdSchema),
       /** What the run has used so far; null: nothing was reported. */
@@ -224,6 +226,12 @@ const detailEventObject = deferred(
         origin_run_id: runIdSchema,
         /** The principal who has made the fork; null if the application named none. */
         by: z.unknown(),
+      }),
+      /** The agent has continued as new: it begins again from the top. */
+      z.object({
+        ...{ type: z.literal("generation.started"), ...place },
+        /** The number of the generation, from 2 on. */
+        generation: z.number().int(),
       }),
       z.object({
         ...{ type: z.literal("cancel.requested"), ...place },

@@ -90,7 +90,8 @@ export class Cast {
   #add({ name, options, fn }: Agent, isLead: boolean): void {
     this.#registered.add(name);
     const staged: AgentFunction = (input, context) => {
-      if (isLead) this.lead ??= context;
+      // Each generation of a run has a context of its own.
+      if (isLead && (this.lead ?? context).run_id === context.run_id) this.lead = context;
       const conduct = isLead && this.lead === context ? this.conduct : newConduct();
       const onStage = new StagedContext(context, this.#contextStage(context, conduct, options.durable ?? false));
       const call = (): unknown => {
@@ -120,7 +121,7 @@ export class Cast {
   #contextStage(context: AgentContext, conduct: Conduct, durable: boolean): ContextStage {
     const isLead = conduct === this.conduct;
     const { run_id, agent_name } = context;
-    const keyFor = countKeys();
+    const keyFor = countKeys(context.generation);
     return {
       throughJson: durable,
       pass: () => this.#gate.pass(),
@@ -230,11 +231,11 @@ export class Cast {
 }
 
 /** Makes keys as the runtime does: the name, and the number of its uses. */
-function countKeys(): (name: string) => string {
+function countKeys(generation: number): (name: string) => string {
   const counts = new Map<string, number>();
   return (name) => {
     const count = (counts.get(name) ?? 0) + 1;
     counts.set(name, count);
-    return `${name}#${count}`;
+    return generation === 1 ? `${name}#${count}` : `${name}#${generation}.${count}`;
   };
 }

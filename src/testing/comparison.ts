@@ -103,6 +103,8 @@ export function essence(entry: Entry): JsonValue {
       return { receives: entry.name, data: entry.data };
     case "step":
       return { wakes: entry.key };
+    case "continued":
+      return json({ continues: entry.generation, carry: entry.carry ?? null });
     case "taken":
       return { takes: entry.key, message: entry.position !== null };
     case "ended":

@@ -118,6 +118,18 @@ export class StagedContext implements AgentContext {
     return this.#real.logger;
   }
 
+  get generation(): number {
+    return this.#real.generation;
+  }
+
+  get carry(): AgentContext["carry"] {
+    return this.#real.carry;
+  }
+
+  get continueAsNew(): AgentContext["continueAsNew"] {
+    return this.#real.continueAsNew;
+  }
+
   get usage(): UsageReport {
     return this.#real.usage;
   }

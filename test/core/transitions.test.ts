@@ -32,6 +32,7 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   overrun: { type: "overrun", at: AT },
   exceed: { type: "exceed", at: AT, usage: null },
   cancel: { type: "cancel", at: AT },
+  continue: { type: "continue", at: AT, carry: undefined, usage: null },
   end: { type: "end", at: AT, failure: null, usage: null },
 };
 
@@ -87,6 +88,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
     "!run_finished",
     "-",
   ],
+  continue: ["-", "continued > in-progress", "continued > in-progress", "-", "-", "-", "-"],
   end: ["ended > completed", "ended > completed", "ended > completed", "ended > cancelled", "-", "-", "-"],
 };
 
@@ -100,7 +102,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(21 * 7);
+    expect(rows).toHaveLength(22 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

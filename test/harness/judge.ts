@@ -322,10 +322,11 @@ function outputIn(log: readonly Entry[]): readonly Lines[] {
   const [created] = log;
   const agent = created?.type === "created" ? `agent/${created.agent_name}` : "";
   for (const entry of log) {
+    if (entry.type === "continued") messages = [];
+    if (entry.type === "continued" || (entry.type === "awaited" && entry.of === undefined)) open = undefined;
     if (entry.type === "intent") leaveOut(entry.key, entry.attempt);
     else if (entry.type === "attempt-failed") leaveOut(entry.key, entry.attempt + 1);
     else if (entry.type === "torn") leaveOut(stepOf(entry.source), entry.source.step?.attempt ?? 0);
-    else if (entry.type === "awaited" && entry.of === undefined) open = undefined;
     if (entry.type !== "emitted" || entry.kind === "generic") continue;
     const { source } = entry;
     const step = stepOf(source);

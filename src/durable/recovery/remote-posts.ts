@@ -8,10 +8,10 @@ import type { Entry, ReceivedEntry } from "../../core/log.ts";
 import type { Arrived, RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
 import type { RunState, WaitingMessages } from "../../core/state.ts";
-import { initialState, isFinal, waitingMessages } from "../../core/state.ts";
+import { generationLength, initialState, isFinal, waitingMessages } from "../../core/state.ts";
 import { verdict } from "../../core/transitions.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import { findStored, foldAll, foldInbox, foldOn, READ_CHUNK, readLog } from "../../runtime/log/fold-log.ts";
+import { findStored, foldAll, foldInbox, foldOn, READ_CHUNK, readGeneration } from "../../runtime/log/fold-log.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { refusalError, takenError } from "../../runtime/log/refusals.ts";
@@ -57,9 +57,9 @@ export class RemotePosts {
     if (conflict?.conflict === "full") throw fullError(agent);
   }
 
-  /** The first `length` entries of a run. Undefined: the store has fewer. */
+  /** See {@link readGeneration}. */
   read(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
-    return readLog(this.#store, key, length);
+    return readGeneration(this.#store, key, length);
   }
 
   /**
@@ -79,7 +79,10 @@ export class RemotePosts {
       }
       const state = log && (await this.#seenBy(stored, log));
       if (state !== undefined && hasArrived(state, key, message)) return false;
-      checkLogLength(stored.position, limits.maxLogEntries);
+      if (stored.position >= limits.maxLogEntries) {
+        const { state: now } = await foldAll(this.#store, key);
+        checkLogLength(generationLength(now), limits.maxLogEntries);
+      }
       const { bytes = 0 } = message;
       if (state === undefined) await this.#unreceived.check(stored, bytes, limits);
       else checkWaiting(key.run_id, waitingMessages(state), bytes, limits);

@@ -11,7 +11,7 @@ import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../..
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
 import type { Journal, JournaledAgent } from "../../runtime/execution/operations.ts";
-import { readLog } from "../../runtime/log/fold-log.ts";
+import { readGeneration } from "../../runtime/log/fold-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";
 import type { SubRunActivity } from "../../runtime/log/run-write.ts";
 import { fed } from "../../runtime/log/run-write.ts";
@@ -109,6 +109,11 @@ export class Residency implements JournalEvents {
 
   /** The journal of the next execution. */
   journalOf(agent: JournaledAgent): Journal {
+    // An agent that begins again has nothing to catch up with. It may not have caught up before.
+    if (this.#history === undefined && this.#replaying === undefined) {
+      this.tellReady();
+      this.#ready = undefined;
+    }
     this.#journal = new AgentJournal(agent, this, this.#history, this.#worker.stallMs);
     this.#history = undefined;
     return this.#journal;
@@ -526,12 +531,12 @@ export class Residency implements JournalEvents {
       await log.commit();
       await this.#run.slot?.unqueued();
       const { committed } = log;
-      const entries = await readLog(store, log.key, committed);
+      const entries = await readGeneration(store, log.key, committed);
       if (this.#isPastReplay(execution)) {
         this.#goOnWithoutReplay();
         return;
       }
-      if (log.backlog > 0 || entries?.length !== log.committed) continue;
+      if (log.backlog > 0 || entries === undefined || committed !== log.committed) continue;
       this.#replaying = undefined;
       this.#replayedUntil = log.committed;
       this.replay(entries);

@@ -540,7 +540,7 @@ export class RunLoader {
   }
 
   #admit(key: RunKey, agent: Agent, state: RunState, entries: readonly Entry[], head: RunHead): LiveRun {
-    const size = this.#worker.store.persistent ? roughLengthOf(entries) : 0;
+    const size = this.#worker.store.persistent ? roughLengthOf(generationIn(entries)) : 0;
     const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head, size);
@@ -628,4 +628,14 @@ function interruptedError(runId: string): CadenzaError {
 function crashLoopError(runId: string, takeovers: number): CadenzaError {
   const message = `Run ${runId} was taken over ${takeovers} times without progress. It probably crashes its process.`;
   return new CadenzaError("crash_loop", message, { run_id: runId });
+}
+
+/** The entries of the last generation. */
+function generationIn(entries: readonly Entry[]): readonly Entry[] {
+  return entries.slice(
+    Math.max(
+      0,
+      entries.findLastIndex(({ type }) => type === "continued"),
+    ),
+  );
 }

@@ -2,6 +2,7 @@ import type { Emission } from "../../core/commands.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Delivery, Journal, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
+import { unfit } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import { ReplayCheck } from "./replay-check.ts";
 import type { JournalEvents } from "./result-queue.ts";
@@ -84,7 +85,10 @@ export class AgentJournal extends ResultQueue implements Journal {
   }
 
   end(error: unknown): void {
-    if (error !== undefined) {
+    if (error === unfit) {
+      const position = this.agent.log.state.generation?.position ?? 0;
+      this.#mayMismatch({ expected: "a valid carry", asked: "a carry with another schema", position });
+    } else if (error !== undefined) {
       if (!this.agent.isClosed && this.#mayMismatch(this.check?.endsEarly(error, this.missing))) return;
       this.#emitEarly();
     }

@@ -6,7 +6,7 @@ import type { Usage } from "../../protocol/extensions.ts";
 /**
  * What the log holds of an agent's operations and output, in the order in which a replay needs it: the results of the
  * operations, and what the agent itself emitted. What step bodies emitted is left out, because a replay does not run
- * the bodies.
+ * the bodies. An agent that has continued as new does again what its last generation has done.
  */
 export class History {
   /** The results that the agent may have received, in log order. Results after a stop are left out. */
@@ -30,8 +30,8 @@ export class History {
   #nextEmission = 0;
 
   constructor(entries: Iterable<Entry>) {
-    const results: ResultEntry[] = [];
-    const emissions: RecordedEmission[] = [];
+    let results: ResultEntry[] = [];
+    let emissions: RecordedEmission[] = [];
     const begun = new Map<string, number>();
     let position = -1;
     let startedAt: number | undefined;
@@ -92,6 +92,15 @@ export class History {
         case "cancel-requested":
           isStopped = true;
           break;
+        case "continued":
+          position = entry.position;
+          startedAt = entry.at;
+          results = [];
+          emissions = [];
+          begun.clear();
+          this.#forget();
+          for (const message of entry.messages ?? []) this.received.set(message.position, message.entry);
+          break;
         default:
           break;
       }
@@ -101,6 +110,14 @@ export class History {
     this.startedAt = startedAt;
     this.isStopped = isStopped;
     this.#emissions = emissions;
+  }
+
+  #forget(): void {
+    this.awaited.clear();
+    this.attempts.clear();
+    this.received.clear();
+    this.#positions.clear();
+    this.#usages = [];
   }
 
   /** The next emission in the history. */
@@ -151,6 +168,8 @@ export function subRunsBegun({ tenant }: RunKey, entries: readonly Entry[]): rea
   for (const entry of entries) {
     if (entry.type === "intent" && entry.run_id !== null) begun.set(entry.key, entry.run_id);
     else if (entry.type === "step") begun.delete(entry.key);
+    // Those that its earlier generations have left are cancelled.
+    else if (entry.type === "continued") begun.clear();
   }
   return Array.from(begun.values(), (run_id) => ({ tenant, run_id }));
 }

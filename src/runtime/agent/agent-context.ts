@@ -10,6 +10,7 @@ import { inputFor, readOutput } from "./agent-schemas.ts";
 import type { DurableStep, Step } from "./agent-steps.ts";
 import type { Ask, Receive, Sleep } from "./agent-waits.ts";
 import { checkObject } from "./check.ts";
+import type { ContinueAsNew } from "./generator.ts";
 import type { RunInput } from "./input.ts";
 import type { SchemaHost } from "./standard-schema.ts";
 import type { BudgetOptions } from "./usage.ts";
@@ -161,6 +162,34 @@ export interface AgentContext {
     input: AgentInput<Called>,
     options?: SubRunOptions,
   ) => Promise<AgentOutput<Called>>;
+  /**
+   * What the agent returns to begin again from the top: the same run continues with a new *generation*, whose `carry` is this
+   * value, and whose history of operations is empty. For agents that go on for ever: what a run costs grows with the length
+   * of a generation, whatever the length of the run. Its id, session, labels, usage and the numbers of its events stay.
+   * Questions that are open are withdrawn, sub-runs without a result are cancelled, messages that nothing has received
+   * stay. What was said joins the session. Budget, `timeoutMs` and the limits of the log count anew. Throws
+   * `invalid_argument` for a value that is not JSON, or does not match the agent's `carry` schema. A run whose agent ends
+   * otherwise after this call fails with `invalid_yield`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime();
+   * runtime.register("countdown", async (_input, { carry = 3, continueAsNew, emit }) => {
+   *   await emit(`${carry} `);
+   *   return Number(carry) > 1 ? continueAsNew(Number(carry) - 1) : "Done.";
+   * });
+   * const { run_id } = await runtime.createRun({ agent_name: "countdown", input: "" });
+   * const said = await runtime.transcript(run_id);
+   * console.log(said.map(({ parts }) => parts.map(({ content }) => content).join("")).join("")); // → 3 2 1 Done.
+   * ```
+   */
+  readonly continueAsNew: (carry?: unknown) => ContinueAsNew;
+  /** The number of the generation, from 1 on: see {@link AgentContext.continueAsNew}. */
+  readonly generation: number;
+  /** What the generation before has given this one: see {@link AgentContext.continueAsNew}. Undefined in the first one. */
+  readonly carry: JsonValue | undefined;
   /** Takes the token usage of the run's model calls. */
   readonly usage: UsageReport;
   /**

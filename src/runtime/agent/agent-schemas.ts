@@ -32,6 +32,11 @@ export interface AgentSchemas {
    * `message_rejected`. Default: none are declared.
    */
   readonly messages?: SchemasByName | undefined;
+  /**
+   * What a generation gives the next one with `continueAsNew`, which gets the schema's output as `context.carry`. The schema
+   * answers at once, and not with a promise. Default: any JSON value.
+   */
+  readonly carry?: StandardSchema | undefined;
 }
 
 /** Schemas by name. */
@@ -61,9 +66,10 @@ export type AgentOutput<Called extends CallableAgent> = Called["options"]["outpu
 const OUTPUT = "output";
 
 /** Throws `invalid_argument` for declarations that are not schemas. */
-export function checkSchemas({ input, output, questions, messages }: AgentSchemas): void {
+export function checkSchemas({ input, output, questions, messages, carry }: AgentSchemas): void {
   checkSchema("options.input", input);
   checkSchema("options.output", output);
+  checkSchema("options.carry", carry);
   checkSchemasByName("options.questions", questions);
   checkSchemasByName("options.messages", messages);
 }
@@ -138,6 +144,16 @@ export function withDeclared<Options extends { readonly schema?: StandardSchema 
   if (schemas === undefined || name === undefined || options.schema !== undefined || !Object.hasOwn(schemas, name))
     return options;
   return { ...options, schema: schemas[name] };
+}
+
+/** What an agent gets for what an earlier generation has given it. Throws `invalid_argument` for what its schema does not accept. */
+export function readCarry({ name, options }: CallableAgent, carry: JsonValue | undefined, host: SchemaHost): unknown {
+  if (options.carry === undefined) return carry;
+  const read = validateAccepted(options.carry, [carry], host);
+  if (isPromise(read)) throw badArgument("options.carry", "a schema that answers without a promise", options.carry);
+  if ("value" in read) return read.value;
+  const message = `The carry does not match the schema of agent ${JSON.stringify(name)}.`;
+  throw new CadenzaError("invalid_argument", message, { agent_name: name, issues: read.issues });
 }
 
 /** Throws `message_rejected` if the agent declares messages of this name, and this is none. */

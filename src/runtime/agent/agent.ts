@@ -154,7 +154,7 @@ const optionNames: readonly (keyof AgentOptions | keyof Registration)[] = [
   "replace",
   "current",
 ];
-const schemaNames: readonly (keyof AgentSchemas)[] = ["input", "output", "questions", "messages"];
+const schemaNames: readonly (keyof AgentSchemas)[] = ["input", "output", "questions", "messages", "carry"];
 
 /** The options of a `typed` agent may have schemas. */
 export type AgentKind = "plain" | "typed";

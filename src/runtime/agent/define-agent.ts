@@ -10,7 +10,7 @@ import { outputPart, readInputValue } from "./agent-schemas.ts";
 import type { AnswerDetails, AskOptions, MessageDetails, OrNull, Question, ReceiveOptions } from "./agent-waits.ts";
 import { checkFunction } from "./check.ts";
 import type { Generator as Driven } from "./generator.ts";
-import { isGenerator } from "./generator.ts";
+import { ContinueAsNew, isGenerator } from "./generator.ts";
 import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
 
 /** An agent that has its name and its options. `run` adds the function, whose types follow from the schemas. */
@@ -39,10 +39,11 @@ type UntypedResult =
   | AgentValue;
 
 type TypedResult<Returned> =
-  | AsyncGenerator<Emitted, Returned, AwaitResume>
-  | Generator<Emitted, Returned, AwaitResume>
-  | Promise<Returned>
-  | Returned;
+  | AsyncGenerator<Emitted, Returned | ContinueAsNew, AwaitResume>
+  | Generator<Emitted, Returned | ContinueAsNew, AwaitResume>
+  | Promise<Returned | ContinueAsNew>
+  | Returned
+  | ContinueAsNew;
 
 /**
  * Makes an agent as a value. A name has 1 to 63 letters, digits, `-` or `_`. With a function it is an agent as
@@ -77,6 +78,7 @@ export function defineAgent<
   Output extends StandardSchema | undefined = undefined,
   Questions extends SchemasByName | undefined = undefined,
   Messages extends SchemasByName | undefined = undefined,
+  Carry extends StandardSchema | undefined = undefined,
   Durable extends boolean = false,
 >(
   name: Name,
@@ -85,11 +87,18 @@ export function defineAgent<
     readonly output?: Output | undefined;
     readonly questions?: Questions | undefined;
     readonly messages?: Messages | undefined;
+    readonly carry?: Carry | undefined;
     readonly durable?: Durable | undefined;
   },
 ): AgentDraft<
   Name,
-  { readonly input: Input; readonly output: Output; readonly questions: Questions; readonly messages: Messages },
+  {
+    readonly input: Input;
+    readonly output: Output;
+    readonly questions: Questions;
+    readonly messages: Messages;
+    readonly carry: Carry;
+  },
   Durable
 >;
 export function defineAgent<const Name extends string>(
@@ -141,9 +150,8 @@ function untypedFunction<Schemas extends AgentSchemas, Durable extends boolean>(
 
 /** The result of the function, with its output as a part. */
 function withOutput(name: string, schema: StandardSchema, result: unknown, context: AgentContext): unknown {
-  return isGenerator(result)
-    ? generateOutput(name, schema, result, context)
-    : outputPart(name, schema, result, hostOf(name, context));
+  if (isGenerator(result)) return generateOutput(name, schema, result, context);
+  return result instanceof ContinueAsNew ? result : outputPart(name, schema, result, hostOf(name, context));
 }
 
 async function* generateOutput(
@@ -153,7 +161,7 @@ async function* generateOutput(
   context: AgentContext,
 ): AsyncGenerator<unknown, unknown, unknown> {
   const returned = yield* generator as AsyncGenerator<unknown, unknown, unknown>;
-  return outputPart(name, schema, returned, hostOf(name, context));
+  return returned instanceof ContinueAsNew ? returned : outputPart(name, schema, returned, hostOf(name, context));
 }
 
 /** What the schemas of the agent itself are called with. The time of the run limits theirs. */
@@ -163,12 +171,20 @@ function hostOf(agent_name: string, { run_id, logger }: AgentContext): SchemaHos
 
 /** The context of a typed agent: an {@link AgentContext} that knows the declared questions and messages. */
 export interface TypedContext<Schemas extends AgentSchemas, Durable extends boolean>
-  extends Omit<AgentContext, "ask" | "receive" | "step"> {
+  extends Omit<AgentContext, "ask" | "receive" | "step" | "carry" | "continueAsNew"> {
   /** As {@link AgentContext.ask}. A question with a declared name is answered by the schema of that name. */
   readonly ask: DeclaredAsk<Named<Schemas["questions"]>>;
   /** As {@link AgentContext.receive}. A message with a declared name has the schema of that name. */
   readonly receive: DeclaredReceive<Named<Schemas["messages"]>>;
   readonly step: Durable extends true ? DurableContext["step"] : AgentContext["step"];
+  /** As {@link AgentContext.carry}: the output of the declared schema. */
+  readonly carry: Schemas["carry"] extends infer Schema extends StandardSchema
+    ? SchemaOutput<Schema> | undefined
+    : AgentContext["carry"];
+  /** As {@link AgentContext.continueAsNew}, with the input of the declared schema. */
+  readonly continueAsNew: Schemas["carry"] extends infer Schema extends StandardSchema
+    ? (carry: SchemaInput<Schema>) => ContinueAsNew
+    : AgentContext["continueAsNew"];
 }
 
 /** The declared schemas; none, if none are declared. */

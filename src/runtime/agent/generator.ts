@@ -4,6 +4,7 @@ import { messageOf } from "../../core/failure.ts";
 import { copyJson } from "../../core/json.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { describe } from "./check.ts";
 import type { InputItem } from "./input.ts";
@@ -91,6 +92,16 @@ class ValueGenerator implements Iterator<unknown, unknown, unknown> {
   return(): IteratorResult<unknown> {
     const result = this.#result;
     return { done: true, value: isPromise(result) ? Promise.resolve(result).then(ignore, ignore) : undefined };
+  }
+}
+
+/** What an agent returns to begin again from the top. Made by `context.continueAsNew`. */
+export class ContinueAsNew {
+  /** What the next generation gets. Undefined: nothing. */
+  readonly carry: JsonValue | undefined;
+
+  constructor(carry: JsonValue | undefined) {
+    this.carry = carry;
   }
 }
 

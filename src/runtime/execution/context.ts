@@ -1,7 +1,7 @@
 import type { Labels, StepEntry } from "../../core/log.ts";
 import type { Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { createdEntry } from "../../core/state.ts";
+import { createdEntry, generationNumber } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { AgentContext, AgentSession, UsageReport } from "../agent/agent-context.ts";
 import { callInside } from "../agent/agent-context.ts";
@@ -25,6 +25,7 @@ import { askClient } from "./ask.ts";
 import type { AgentRun, Execution } from "./execution.ts";
 import { nestedError } from "./nested-operations.ts";
 import { SeededRandom, seedOf } from "./random.ts";
+import type { HistoryOf } from "./run-session.ts";
 import { RunSession } from "./run-session.ts";
 import { checkStepName, checkStepOptions } from "./step-options.ts";
 import type { Steps } from "./steps.ts";
@@ -46,6 +47,7 @@ export class RunContext implements AgentContext {
   #session: AgentSession | undefined;
   #usage: UsageReport | undefined;
   #random: SeededRandom | undefined;
+  #history: Promise<HistoryOf | null> | undefined;
 
   constructor(run: StepsRun, execution: Execution) {
     this.#run = run;
@@ -78,6 +80,18 @@ export class RunContext implements AgentContext {
 
   get signal(): AbortSignal {
     return this.#run.signal;
+  }
+
+  get generation(): number {
+    return generationNumber(this.#run.log.state);
+  }
+
+  get carry(): AgentContext["carry"] {
+    return this.#execution.carry() as AgentContext["carry"];
+  }
+
+  get continueAsNew(): AgentContext["continueAsNew"] {
+    return (carry) => this.#execution.continueAsNew(recordedValue("carry", carry));
   }
 
   get emit(): (value: unknown) => Promise<void> {
@@ -156,7 +170,10 @@ export class RunContext implements AgentContext {
       id: createdEntry(run.log.state).session_id,
       history: (options) =>
         execution.given(async () => {
-          const history = await execution.read(session().history(readLast(options)));
+          const last = readLast(options);
+          // The session has grown since the run was created: by what its earlier generations have said, if by nothing else.
+          const its = execution.generation === 1 ? undefined : await this.#sessionNow();
+          const history = await execution.read(session().history(last, its));
           run.onMove();
           return history;
         }),
@@ -198,6 +215,14 @@ export class RunContext implements AgentContext {
     return () => this.#seeded().number();
   }
 
+  /** How long the session was when the agent first asked for its history in this generation. */
+  #sessionNow(): Promise<HistoryOf | null> {
+    const length = async (): Promise<unknown> =>
+      this.#once("session.history", () => new RunSession(this.#execution).length());
+    this.#history ??= length() as Promise<HistoryOf | null>;
+    return this.#history;
+  }
+
   #once(name: string, fn: () => unknown): Promise<unknown> | unknown {
     if (!this.#run.durable) return fn();
     this.#checkOutside(name);
@@ -231,7 +256,9 @@ export class RunContext implements AgentContext {
 
   #seeded(): SeededRandom {
     const { key, state } = this.#run.log;
-    this.#random ??= new SeededRandom(seedOf(createdEntry(state), key.run_id));
+    const { generation } = this.#execution;
+    const seed = seedOf(createdEntry(state), key.run_id);
+    this.#random ??= new SeededRandom(generation === 1 ? seed : `${seed} ${generation}`);
     return this.#random;
   }
 }

@@ -6,19 +6,22 @@ import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { causeOf, failureOf } from "../../core/failure.ts";
-import type { AttemptEntry, ResultEntry } from "../../core/log.ts";
+import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
-import { createdEntry, isFinal } from "../../core/state.ts";
+import { createdEntry, generationLength, generationNumber, isFinal } from "../../core/state.ts";
 import { addUsage, usageWith } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
+import { readCarry } from "../agent/agent-schemas.ts";
 import type { AwaitYield, Generator } from "../agent/generator.ts";
 import {
+  ContinueAsNew,
   generatorOfItems,
   isGenerator,
   lastStep,
@@ -37,7 +40,7 @@ import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise, isOfOperation, noteOperation, operationBehind } from "./agent-promise.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import type { Delivery, Journal, Operation, Residence, Unfit } from "./operations.ts";
-import { Operations, onceInLog } from "./operations.ts";
+import { Operations, onceInLog, unfit as unfitCarry } from "./operations.ts";
 import type { SpendingRun } from "./run-family.ts";
 import { checkSpending, Spending, tokensLeft } from "./run-family.ts";
 
@@ -84,6 +87,8 @@ export interface AgentRun extends SpendingRun {
   cause: unknown;
   /** The agent has ended, or has been left behind. */
   onOver(): void;
+  /** The agent begins again from the top, once this entry is committed. */
+  onContinued(entry: Entry): void;
 }
 
 /**
@@ -110,6 +115,8 @@ export class Execution extends Operations {
   #usage: Usage | null = null;
   /** What has failed while nothing had observed its promise. */
   #failed: FailedOperation[] | undefined;
+  /** What the agent has made to return it. */
+  #continuing: ContinueAsNew | undefined;
 
   /** Made once for all executions, as {@link contained} wants them. */
   static readonly #goOnWithOf = (one: Execution, given: IteratorResult<unknown>): void => one.#goOnWith(given);
@@ -135,8 +142,24 @@ export class Execution extends Operations {
   start(context: AgentContext): void {
     const { log, clock } = this;
     if (!this.isCatchingUp) log.decide({ type: "start", at: clock.now() });
-    this.#call(context);
+    const unfit = this.#unfitCarry();
+    if (unfit === undefined) this.#call(context);
+    // Other code may accept it.
+    else if (this.journal !== undefined) {
+      this.journal.end(unfitCarry);
+      return;
+    } else this.#onThrown(unfit);
     this.journal?.begin();
+  }
+
+  /** Why the agent cannot be called: its schema does not accept what an earlier generation has given it. */
+  #unfitCarry(): unknown {
+    try {
+      this.carry();
+      return undefined;
+    } catch (error) {
+      return error;
+    }
   }
 
   /** Calls the agent function, and takes its values until it has ended, is stopped, or waits for an answer. */
@@ -241,6 +264,11 @@ export class Execution extends Operations {
 
   #take(step: IteratorResult<unknown>): Taken {
     const isLast = step.done === true;
+    if (isLast && step.value instanceof ContinueAsNew && !this.isStopped && this.#isOutermost) {
+      this.#generator = undefined;
+      this.#end(null, step.value);
+      return "stops";
+    }
     const hasValue = !isLast || step.value !== undefined;
     if (this.isStopped) {
       // Unwinding needs the generators that wait for this one.
@@ -252,6 +280,24 @@ export class Execution extends Operations {
       this.#generator = this.#outer?.pop();
     }
     return hasValue ? this.#handle(step.value) : undefined;
+  }
+
+  /** Whether what is drained is the agent itself, and no list that it gave. */
+  get #isOutermost(): boolean {
+    return this.#outer === undefined || this.#outer.length === 0;
+  }
+
+  /** What an earlier generation has given the agent; undefined in the first one. Throws `invalid_argument`. */
+  carry(): unknown {
+    const { generation } = this.log.state;
+    return generation === null ? undefined : readCarry(this.run.agent, generation.carry, this);
+  }
+
+  /** What the agent returns to begin again. Throws `invalid_argument` for what its schema does not accept. */
+  continueAsNew(carry: JsonValue | undefined): ContinueAsNew {
+    readCarry(this.run.agent, carry, this);
+    this.#continuing = new ContinueAsNew(carry);
+    return this.#continuing;
   }
 
   /** Only an await request is sent something back. The loop ends there: a run that waits costs no more than its log. */
@@ -349,6 +395,11 @@ export class Execution extends Operations {
     return this.run.log;
   }
 
+  /** Of the generation that is executed: an execution does not outlive it. */
+  get generation(): number {
+    return generationNumber(this.log.state);
+  }
+
   get clock(): Clock {
     return this.run.shared.clock;
   }
@@ -401,7 +452,7 @@ export class Execution extends Operations {
       this.run.shared.figures.dropped += 1;
       return this.pace();
     }
-    checkLogLength(log.state.position, settings.maxLogEntries);
+    checkLogLength(generationLength(log.state), settings.maxLogEntries);
     checkSize(emission, settings.maxPartBytes);
     const at = clock.now();
     if (!emission.source) {
@@ -555,9 +606,11 @@ export class Execution extends Operations {
     }
   }
 
-  #end(thrown: unknown, hung?: "hung"): void {
+  /** `how`: the agent has hung, or it begins again. */
+  #end(thrown: unknown, how?: "hung" | ContinueAsNew): void {
     if (this.over) return;
-    const error = thrown ?? this.#unwinding?.failure ?? null;
+    const isLost = how === undefined && this.#unwinding === undefined && this.#continuing !== undefined;
+    const error = thrown ?? this.#unwinding?.failure ?? (isLost ? notReturned() : null);
     if (this.#stage === "called") this.journal?.end(error);
     // The journal has left an agent that ends before it has done what the log holds.
     if (this.over) return;
@@ -566,18 +619,26 @@ export class Execution extends Operations {
     const { log, clock, run } = this;
     const failed = error === null ? { failure: null } : this.#whatFailed(error);
     const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
-    log.decide({ type: "end", at: clock.now(), ...failed, usage });
-    const reason = (): CadenzaError => this.aborted ?? endedError(log.key.run_id);
+    const next = how instanceof ContinueAsNew ? this.#decideContinue(how, usage) : undefined;
+    if (next === undefined) log.decide({ type: "end", at: clock.now(), ...failed, usage });
+    const reason = (): CadenzaError => this.aborted ?? endedError(log.key.run_id, next && "generation");
     this.close(reason);
     this.#letGo();
     run.abortSignal(reason);
     run.onEnd();
     log.flush();
-    if (hung !== undefined) {
+    if (how === "hung") {
       run.shared.figures.hung += 1;
       this.logger.warn("An agent did not stop in time, and was left behind.", this.about);
     }
-    run.onOver();
+    if (next === undefined) run.onOver();
+    else run.onContinued(next);
+  }
+
+  /** The entry with which the next generation begins. Undefined: the run is being stopped. */
+  #decideContinue({ carry }: ContinueAsNew, usage: Usage | null): Entry | undefined {
+    const decision = this.log.decide({ type: "continue", at: this.clock.now(), carry, usage });
+    return isRefusal(decision) ? undefined : decision.at(-1);
   }
 
   /** What is said of the error that ends the run. */
@@ -709,8 +770,12 @@ interface FailedOperation {
   readonly key: string | undefined;
 }
 
-function endedError(runId: string): CadenzaError {
-  return new CadenzaError("run_cancelled", "The run has ended.", { run_id: runId });
+function endedError(run_id: string, what: "run" | "generation" = "run"): CadenzaError {
+  return new CadenzaError("run_cancelled", `The ${what} has ended.`, { run_id });
+}
+
+function notReturned(): CadenzaError {
+  return new CadenzaError("invalid_yield", "The agent has called continueAsNew, and has not returned what it gives.");
 }
 
 /** Whether an operation failed with {@link endedError}, since its run has ended. */

@@ -132,7 +132,7 @@ export interface Journal {
   settled(): Promise<void>;
   /**
    * The agent ends: nothing is handed over any more. `error`: what it has thrown, or null where it has returned; undefined:
-   * it is stopped, or left where it is. An agent that ends before it has done what the log holds is left where it is.
+   * it is stopped, or left where it is; {@link unfit}: its code does not accept what the generation before has given it. An agent that ends before it has done what the log holds is left where it is.
    */
   end(error: unknown): void;
 }
@@ -169,6 +169,8 @@ export abstract class Operations {
   abstract readonly run: { onMove(): void };
   protected abstract readonly clock: Clock;
   protected abstract readonly logger: Logger;
+  /** The number of the run's generation that is executed, from 1 on. */
+  protected abstract readonly generation: number;
   /** The name of the first operation. */
   #firstName: string | undefined;
   /** The operation without a result; with several, the first of them, until it has its result. */
@@ -214,17 +216,22 @@ export abstract class Operations {
     return this.journal?.now ?? this.clock.now();
   }
 
-  /** The key of the next operation of this name: `name#1`, `name#2`, … */
+  /** The key of the next operation of this name: `name#1`, `name#2`, … In a later generation `name#2.1`, `name#2.2`, … */
   keyFor(name: string): string {
+    const count = this.#countOf(name);
+    return this.generation === 1 ? keyOf(name, count) : `${name}#${this.generation}.${count}`;
+  }
+
+  #countOf(name: string): number {
     if (this.#firstName === undefined) {
       this.#firstName = name;
-      return keyOf(name, 1);
+      return 1;
     }
     const { counts } = this.#moreThanOne;
     if (counts.size === 0) counts.set(this.#firstName, 1);
     const count = (counts.get(name) ?? 0) + 1;
     counts.set(name, count);
-    return keyOf(name, count);
+    return count;
   }
 
   /** Begins an operation, or fails it where all are closed. */

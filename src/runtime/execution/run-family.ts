@@ -4,7 +4,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Budget } from "../../core/log.ts";
 import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
-import { addUsage, left } from "../../core/usage.ts";
+import { addUsage, left, usageOfGeneration } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { RunLog } from "../log/run-log.ts";
 
@@ -222,5 +222,5 @@ function stopBelow(run: SpendingRun): void {
 }
 
 function ownUsage({ execution, log }: SpendingRun): Usage | null {
-  return execution === undefined ? log.state.usage : execution.usage;
+  return usageOfGeneration(log.state, execution?.usage);
 }

@@ -1,6 +1,6 @@
 import { aboutRun } from "../../core/about-run.ts";
-import type { CreatedEntry, Growing } from "../../core/log.ts";
-import type { MessageRange, SessionChange, SessionKey, Store, StoredSession } from "../../core/ports.ts";
+import type { CreatedEntry } from "../../core/log.ts";
+import type { MessageRange, SessionChange, SessionHead, SessionKey, Store, StoredSession } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { transcript } from "../../core/record.ts";
@@ -10,11 +10,15 @@ import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { RunLog } from "../log/run-log.ts";
+import { sessionWith } from "../log/run-write.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../log/store-failures.ts";
 import type { Execution } from "./execution.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 
 const noMessages: readonly Message[] = [];
+
+/** Which messages of a session, and of which generation of it, are a history. */
+export type HistoryOf = Pick<CreatedEntry, "history_length" | "history_generation">;
 
 /**
  * The session of a run as its agent sees it. A store that fails to read it is asked again, as one that fails to write
@@ -31,10 +35,13 @@ export class RunSession {
     this.#store = execution.run.shared.store;
   }
 
-  /** The last messages that the session held when the run was created. None if it was deleted or replaced since. */
-  history(last: number): MaybePromise<readonly Message[]> {
-    const created = createdEntry(this.#log.state);
-    if (created.history_length === undefined) return noMessages;
+  /**
+   * The last messages that the session held when the run was created, or when its agent had first asked for them in a later
+   * generation: `its`, null for no session. None if it was deleted or replaced since.
+   */
+  history(last: number, its?: HistoryOf | null): MaybePromise<readonly Message[]> {
+    const created = its ?? createdEntry(this.#log.state);
+    if (its === null || created.history_length === undefined) return noMessages;
     const range = { from: Math.max(0, created.history_length - last), to: created.history_length };
     // The first write of the run may replace the session. Until then another process may delete it, and not after that.
     const accepted = this.#log.head === undefined ? this.#log.commit() : undefined;
@@ -43,11 +50,19 @@ export class RunSession {
       : accepted.then(() => this.#readHistory(created, range));
   }
 
-  #readHistory(created: CreatedEntry, range: MessageRange): MaybePromise<readonly Message[]> {
+  #readHistory(created: HistoryOf, range: MessageRange): MaybePromise<readonly Message[]> {
     const messages = (session: StoredSession | undefined): readonly Message[] =>
       isSameSession(created, session) ? session.history : this.#lost();
     const session = this.#read(() => this.#store.session(this.#key, range));
     return isPromise(session) ? session.then(messages) : messages(session);
+  }
+
+  /** How long the session is now; null: it does not exist. */
+  length(): MaybePromise<HistoryOf | null> {
+    const lengthOf = (head: SessionHead | undefined): HistoryOf | null =>
+      head === undefined ? null : { history_length: head.length, history_generation: head.generation ?? "" };
+    const head = this.#read(() => this.#store.sessionHead(this.#key));
+    return isPromise(head) ? head.then(lengthOf) : lengthOf(head);
   }
 
   #lost(): readonly Message[] {
@@ -125,7 +140,7 @@ export class RunSession {
  * not tell its generation.
  */
 export function isSameSession(
-  { history_generation }: CreatedEntry,
+  { history_generation }: HistoryOf,
   session: StoredSession | undefined,
 ): session is StoredSession {
   if (session === undefined) return false;
@@ -135,15 +150,8 @@ export function isSameSession(
 /** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */
 export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange | undefined {
   if (state.status !== "completed") return undefined;
-  const { session_id, principal } = createdEntry(state);
-  const change: Growing<SessionChange> = {
-    session_id,
-    create: session_id !== state.run_id || isJoined,
-    generation: state.run_id,
-    messages: () => transcript(state),
-    at: state.ended?.at ?? 0,
-  };
-  const creator = userOf(principal);
-  if (creator !== undefined) change.creator = creator;
-  return change;
+  const change = sessionWith(state, () => transcript(state));
+  // What earlier generations have said is in a session.
+  if (createdEntry(state).session_id !== state.run_id || isJoined || state.generation !== null) return change;
+  return { ...change, create: false };
 }

@@ -7,7 +7,7 @@ import type { AttemptEntry, AttemptFailedEntry, Growing, StepEntry } from "../..
 import { nameIn } from "../../core/operation-keys.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
-import { createdEntry, isFinal, isStopped, isWaiting } from "../../core/state.ts";
+import { createdEntry, generationNumber, isFinal, isStopped, isWaiting } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { StepOptions, StepRetry, StepScope } from "../agent/agent-steps.ts";
 import { readEmission } from "../agent/generator.ts";
@@ -39,9 +39,12 @@ export class Steps {
   readonly bodies: Bodies;
   /** How many of those at work have to begin in another process. */
   #held = 0;
+  /** Which generation of the run has begun them. */
+  readonly #generation: number;
 
   constructor(run: AgentRun) {
     this.#run = run;
+    this.#generation = generationNumber(run.log.state);
     this.bodies = new Bodies(run.shared.clock, run.shared.logger);
   }
 
@@ -64,6 +67,11 @@ export class Steps {
   onOver(): void {
     for (const limit of this.#limits) limit.end();
     for (const leave of this.#leaves) leave();
+  }
+
+  /** Whether the generation that has begun them is over. Nothing of it counts any more. */
+  get #areLeft(): boolean {
+    return this.#generation !== generationNumber(this.#run.log.state);
   }
 
   /** Runs a body and gives the agent its result. Nothing is logged. The body begins only while this process may execute the run. */
@@ -146,7 +154,7 @@ export class Steps {
     const { log, shared, execution } = this.#run;
     // After the run is released, the body's output is not logged, and so its result is not logged either. The agent is
     // left where it is then. An agent whose run has ended gets the failure.
-    if (outcome === undefined || execution?.over === true) {
+    if (outcome === undefined || this.#areLeft || execution?.over === true) {
       if (outcome?.error !== undefined && isFinal(log.state.status))
         execution?.fail(given, errorOfStep(outcome.error), key);
       this.#onOver(key);
@@ -293,7 +301,7 @@ export class Steps {
   }
 
   get #isStopped(): boolean {
-    return this.#run.execution?.isStopped !== false;
+    return this.#areLeft || this.#run.execution?.isStopped !== false;
   }
 
   /** Calls a body once. */

@@ -5,10 +5,11 @@ import type { Entry } from "../../core/log.ts";
 import type { Arrived, Clock, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
-import { runRecord } from "../../core/record.ts";
+import { runRecord, transcript } from "../../core/record.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
+import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import { isLogSizeError, logSizeError } from "./part-size.ts";
 import { nextTurn, TURN_ENTRIES } from "./system.ts";
@@ -17,6 +18,8 @@ import { nextTurn, TURN_ENTRIES } from "./system.ts";
 export const READ_CHUNK = 256;
 /** How many entries of a whole log are read at a time from a store that answers later. */
 const LONG_CHUNK = 1_000;
+/** How many entries at the end of a long log are looked at for the beginning of its last generation. */
+const LOOK_BACK = 8 * LONG_CHUNK;
 
 /** About how many characters of a log are kept before it is known whether the whole log may be read. */
 const KEPT_UNMEASURED = 16 * 1024 * 1024;
@@ -45,11 +48,12 @@ function turnOf(store: Store): Promise<void> {
   return readings.get(store)?.clock.turn() ?? nextTurn();
 }
 
-/** Counts what is read of a log of a persistent store. Throws `limit_reached` if it is too much. */
+/** Counts what is read of a log of a persistent store, anew for each generation of the run. Throws `limit_reached` if it is too much. */
 function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined): number {
   if (!store.persistent || entries === undefined) return 0;
   const most = readings.get(store)?.maxLogBytes ?? MAX_LOG;
-  const measured = size + roughLengthOf(entries);
+  const begin = entries.findLastIndex(({ type }) => type === "continued");
+  const measured = begin === -1 ? size + roughLengthOf(entries) : roughLengthOf(entries.slice(begin));
   if (measured > most) throw logSizeError(key.run_id, most);
   return measured;
 }
@@ -58,11 +62,47 @@ function measure(store: Store, key: RunKey, size: number, entries: readonly Entr
 export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<RunState | undefined> {
   const onError = (error: unknown) => foldEnds(store, key, until, error);
   try {
-    const folded = foldOn(store, key, initialState(key.run_id), until);
+    const isLong = until > TURN_ENTRIES && Number.isFinite(until);
+    const folded = isLong ? foldLong(store, key, until) : foldOn(store, key, initialState(key.run_id), until);
     return isPromise(folded) ? folded.catch(onError) : folded;
   } catch (error) {
     return onError(error);
   }
+}
+
+/** Begins with the last generation, if that is not far from the end. */
+async function foldLong(store: Store, key: RunKey, until: number): Promise<RunState | undefined> {
+  const state = initialState(key.run_id);
+  const tail = await tailOf(store, key, until);
+  if (tail === undefined) return foldOn(store, key, state, until);
+  if ((await foldOn(store, key, state, tail.isGeneration ? 1 : tail.from)) === undefined) return undefined;
+  await eachInTurns(store, tail.entries, (entry) => evolve(state, entry));
+  return state;
+}
+
+/** The end of a log. `isGeneration`: its last generation begins there. */
+interface Tail {
+  readonly from: number;
+  readonly entries: readonly Entry[];
+  readonly isGeneration: boolean;
+}
+
+/** Looks back from the end of a log for the beginning of its last generation. Undefined: the store has fewer entries. */
+async function tailOf(store: Store, key: RunKey, until: number): Promise<Tail | undefined> {
+  let entries: readonly Entry[] = [];
+  let from = until;
+  let size = 0;
+  while (from > 1 && until - from < LOOK_BACK && size < KEPT_UNMEASURED) {
+    const at = Math.max(1, from - LONG_CHUNK);
+    const chunk = await readRange(store, key, at, from);
+    if (chunk?.length !== from - at) return undefined;
+    const begin = chunk.findLastIndex(({ type }) => type === "continued");
+    entries = [...chunk.slice(Math.max(begin, 0)), ...entries];
+    from = at + Math.max(begin, 0);
+    if (begin !== -1) return { from, entries, isGeneration: true };
+    size += roughLengthOf(chunk);
+  }
+  return { from, entries, isGeneration: false };
 }
 
 /** Of a log that is too large, where it says that the run has failed: the state without what is in between. */
@@ -124,6 +164,22 @@ export async function foldInTurns(store: Store, runId: string, entries: readonly
   return state;
 }
 
+/** What was said in a run before a generation that begins at this position. */
+export async function saidBefore(store: Store, key: RunKey, until: number): Promise<readonly Message[]> {
+  const state = initialState(key.run_id);
+  const said: Message[] = [];
+  while (state.position <= until) {
+    const entries = await store.read(key, state.position, Math.min(READ_CHUNK, until + 1 - state.position));
+    if (entries === undefined || entries.length === 0) break;
+    for (const entry of entries) {
+      if (entry.type === "continued") for (const message of transcript(state)) said.push(message);
+      evolve(state, entry);
+    }
+    await turnOf(store);
+  }
+  return said;
+}
+
 /** A run in the store with its state after all that was said to it: see {@link foldStored}. Throws `run_not_found`. */
 export async function foldAll(store: Store, key: RunKey): Promise<Folded> {
   const stored = await findStored(store, key);
@@ -164,15 +220,32 @@ export async function readLog(store: Store, key: RunKey, length: number): Promis
   return entries?.length === length ? entries : undefined;
 }
 
-/** The entries of a log between two positions, as far as the store has them. Undefined: it does not have the run. */
+/**
+ * What a run does again, up to this length of its log: its first entry, and its last generation if that is not long.
+ * The entries say where they are. Undefined: the store has fewer.
+ */
+export async function readGeneration(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+  if (length <= LONG_CHUNK) return readLog(store, key, length);
+  const tail = await tailOf(store, key, length);
+  const first = tail?.isGeneration === true ? 1 : (tail?.from ?? 0);
+  const size = store.persistent && tail !== undefined ? roughLengthOf(tail.entries) : 0;
+  const begin = await readRange(store, key, 0, first, size);
+  return tail === undefined || begin?.length !== first ? undefined : [...begin, ...tail.entries];
+}
+
+/**
+ * The entries of a log between two positions, as far as the store has them. Undefined: it does not have the run. `before`:
+ * how many characters are kept already.
+ */
 export async function readRange(
   store: Store,
   key: RunKey,
   from: number,
   to: number,
+  before = 0,
 ): Promise<readonly Entry[] | undefined> {
   const all: Entry[] = [];
-  let size = 0;
+  let size = before;
   let most = READ_CHUNK;
   while (from + all.length < to) {
     const at = from + all.length;
@@ -181,12 +254,12 @@ export async function readRange(
     const chunk = await reading;
     if (chunk === undefined) return undefined;
     if (chunk.length === 0) break;
-    const before = size;
+    const had = size;
     size = measure(store, key, size, chunk);
     for (const entry of chunk) all.push(entry);
     if (from + all.length < to) await turnOf(store);
     // Several logs may be read at once, of which none is to take the memory that it could.
-    if (before <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, from + all.length, to, size);
+    if (had <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, from + all.length, to, size);
   }
   return all;
 }

@@ -7,6 +7,7 @@ import type { Decision } from "../../core/decide.ts";
 import { decide, decideArrived, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, unwritableError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
+import type { NewLog } from "../../core/fork.ts";
 import { checkFormat, newerPart } from "../../core/format.ts";
 import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
@@ -22,10 +23,11 @@ import type {
 } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
-import { runRecord } from "../../core/record.ts";
+import { runRecord, transcript } from "../../core/record.ts";
 import { roughLength, roughLengthOf } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState, isFinal } from "../../core/state.ts";
+import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { ActiveTime } from "./active-time.ts";
 import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
@@ -33,7 +35,7 @@ import { logSizeError } from "./part-size.ts";
 import type { QueuedTime } from "./queued-time.ts";
 import { lostError } from "./refusals.ts";
 import type { Attempt, LogResidence, Outcome } from "./run-write.ts";
-import { bothChanges, fed, localOutcome, writeOf } from "./run-write.ts";
+import { bothChanges, fed, localOutcome, sessionWith, writeOf } from "./run-write.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
 import { Outage } from "./store-failures.ts";
 
@@ -49,7 +51,7 @@ export interface LogRun {
   fail(error: CadenzaError): void;
   /** The session change that goes with the end of the run. */
   sessionAtEnd(): SessionChange | undefined;
-  /** Whether the end of the run must not be written yet, because no process would cancel its sub-runs after that. */
+  /** Whether the end of the run, or of a generation, must not be written yet, because no process would cancel its sub-runs after that. */
   readonly isEndHeld: boolean;
   /** The error of a blocked run; undefined if the run is not blocked. */
   readonly blocked: CadenzaError | undefined;
@@ -156,12 +158,16 @@ export class RunLog {
     return this.#storing?.sealed ?? nothingSealed;
   }
 
-  /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
-  create(command: Command, idempotencyKey: string | null, session: SessionChange | undefined): void {
+  /** Begins a new run with these entries. `idempotencyKey` and `session` go with the first write. */
+  create([entry, ...others]: NewLog, idempotencyKey: string | null, session: SessionChange | undefined): void {
     const due = this.#next;
     due.session = session;
     due.idempotencyKey = idempotencyKey;
-    this.decide(command);
+    this.decide({ type: "create", entry });
+    for (const other of others) {
+      if (this.#run.shared.store.persistent) this.#seal();
+      this.#append(other);
+    }
   }
 
   /** Begins with a run that is in the store: its entries so far, its head as it is there, and the length of its JSON. */
@@ -205,6 +211,15 @@ export class RunLog {
   }
 
   #add(entry: Entry): void {
+    if (entry.type === "continued") {
+      const due = this.#next;
+      due.said = [...(due.said ?? []), ...transcript(this.#state)];
+      if (this.#storing !== undefined) this.#storing.size = 0;
+    }
+    this.#append(entry);
+  }
+
+  #append(entry: Entry): void {
     const due = this.#next;
     evolve(this.#state, entry);
     due.entries.push(entry);
@@ -383,7 +398,7 @@ export class RunLog {
     const due = sealed?.due ?? this.#due;
     if (due === undefined || due.isHeld || this.writing !== undefined || this.lost) return;
     const isOver = isFinal((sealed?.state ?? this.#state).status);
-    if (isOver && this.#run.isEndHeld) return;
+    if ((isOver || due.said !== undefined) && this.#run.isEndHeld) return;
     const isNews = due.entries.length > 0 || due.session !== undefined || due.takes !== undefined;
     if (isNews || (due.isHeadDue && !isOver)) this.#write(due, sealed?.state);
   }
@@ -512,7 +527,7 @@ export class RunLog {
     return endOf(this.logger, write);
   }
 
-  #write({ entries, takes, session, idempotencyKey }: Due, sealed: RunState | undefined): void {
+  #write({ entries, takes, session, said, idempotencyKey }: Due, sealed: RunState | undefined): void {
     const { shared } = this.#run;
     const before = this.#head;
     const state = sealed ?? this.#state;
@@ -523,7 +538,8 @@ export class RunLog {
     // The store has it already.
     const isSame = head === before && plan?.asks !== "joins";
     if (isSame && entries.length === 0 && session === undefined && takes === undefined) return;
-    const added = writeOf(state, entries, head, plan?.wake, session, this.#run);
+    const joined = bothChanges(session, said && said.length > 0 ? sessionWith(state, () => said) : undefined);
+    const added = writeOf(state, entries, head, plan?.wake, joined, this.#run);
     const taken: RunWrite["takes"] = plan?.leavesInbox === true ? "all" : takes;
     const asks = plan?.asks === undefined ? undefined : true;
     const place = plan?.place;
@@ -533,6 +549,7 @@ export class RunLog {
       key: this.key,
       write: fed(shared.store, write, state, this.#committed, before, this.#others?.position ?? 0),
       session,
+      said,
       expected: plan === undefined ? before && expectedAfter(before, this.#committed) : plan.expected,
       idempotencyKey,
       sealed,
@@ -663,9 +680,10 @@ export class RunLog {
   }
 
   /** An earlier attempt was written after all: what the last one adds to it goes next. */
-  #onRecognised(own: Attempt, { write, session, sealed }: Attempt): void {
+  #onRecognised(own: Attempt, { write, session, said, sealed }: Attempt): void {
     const rest = write.entries.slice(own.write.entries.length);
-    this.#goesFirst(rest, session === own.session ? undefined : session, sealed);
+    const due = this.#goesFirst(rest, session === own.session ? undefined : session, sealed);
+    if (rest.some(({ type }) => type === "continued")) due.said = said?.slice(own.said?.length ?? 0);
     this.#onWritten(own);
   }
 
@@ -786,6 +804,7 @@ export class RunLog {
     this.#state = state;
     this.#next.entries = [];
     this.#next.size = 0;
+    this.#next.said = undefined;
     for (const entry of decided) {
       const decision = this.#decide(commandOf(entry));
       const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
@@ -815,6 +834,7 @@ export class RunLog {
     if (attempt === undefined) return;
     const due = this.#goesFirst(entries, attempt.session, attempt.sealed);
     due.idempotencyKey = attempt.idempotencyKey;
+    if (attempt.said !== undefined) due.said = [...attempt.said, ...(due.said ?? [])];
     if (takes !== undefined && takes !== "all") due.takes = [...takes, ...(due.takes ?? [])];
   }
 
@@ -878,6 +898,7 @@ function newDue(): Due {
     size: 0,
     takes: undefined,
     session: undefined,
+    said: undefined,
     idempotencyKey: null,
     isHeadDue: false,
     isHeld: false,
@@ -912,6 +933,8 @@ interface Due {
   /** What of the inbox was decided with them. Undefined: nothing. */
   takes: number[] | undefined;
   session: SessionChange | undefined;
+  /** What the generations that end with it add to the session. Undefined: none ends. */
+  said: readonly Message[] | undefined;
   /** Of a new run: the key that its caller has given. */
   idempotencyKey: string | null;
   /** The head is to be written although nothing else is. */

@@ -1,6 +1,6 @@
 import type { CadenzaError } from "../../core/errors.ts";
 import { feedOf } from "../../core/feed.ts";
-import type { Entry } from "../../core/log.ts";
+import type { Entry, Growing } from "../../core/log.ts";
 import type {
   Arrived,
   Expected,
@@ -13,7 +13,10 @@ import type {
 } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
+import { createdEntry, latestTime } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
+import { userOf } from "../../core/user.ts";
+import type { Message } from "../../protocol/message.ts";
 import { lostError, takenError } from "./refusals.ts";
 
 /** A write that was handed to the store. */
@@ -22,6 +25,8 @@ export interface Attempt {
   readonly write: RunWrite;
   /** The session change that it writes, without what the end of the run adds. */
   readonly session: SessionChange | undefined;
+  /** What was said in the generations that end with it. Undefined: none ends. */
+  readonly said: readonly Message[] | undefined;
   /** What the write expects of the run in the store. Undefined: that the run is not there. */
   readonly expected: Expected | undefined;
   readonly idempotencyKey: string | null;
@@ -141,6 +146,16 @@ export function fed(
   const isBlocked = blocked !== null && blocked !== before?.blocked;
   const feed = feedOf(state, write.entries, from, isBlocked, others);
   return feed === undefined ? write : { ...write, feed };
+}
+
+/** What the end of a generation of a run changes in its session. */
+export function sessionWith(state: RunState, messages: () => readonly Message[]): SessionChange {
+  const { session_id, principal } = createdEntry(state);
+  const at = latestTime(state);
+  const change: Growing<SessionChange> = { session_id, create: true, generation: state.run_id, messages, at };
+  const creator = userOf(principal);
+  if (creator !== undefined) change.creator = creator;
+  return change;
 }
 
 /**

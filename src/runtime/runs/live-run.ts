@@ -34,7 +34,7 @@ import type { StepsRun } from "../execution/context.ts";
 import { RunContext } from "../execution/context.ts";
 import { Execution } from "../execution/execution.ts";
 import type { Residence } from "../execution/operations.ts";
-import { onceCommitted } from "../execution/operations.ts";
+import { onceCommitted, onceInLog } from "../execution/operations.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
 import { Steps } from "../execution/steps.ts";
@@ -566,6 +566,31 @@ export class LiveRun implements LogRun, StepsRun {
 
   onOver(): void {
     this.#slot?.give();
+  }
+
+  /** The agent has returned to begin again. Until that is committed nothing executes the run. */
+  onContinued(entry: Entry): void {
+    this.#steps?.onOver();
+    this.#execution = undefined;
+    onceInLog(this.log, entry, (committed) => {
+      if (committed !== undefined) this.#continueAsNew();
+    });
+  }
+
+  /** A run that is being cancelled ends when that is committed. */
+  #continueAsNew(): void {
+    const { log } = this;
+    if (log.lost || isStopped(log.state)) return;
+    if (this.#isPaused) {
+      this.#waitForResume(() => this.#continueAsNew());
+      return;
+    }
+    this.#signal = undefined;
+    this.#steps = undefined;
+    // What limits a sub-run is above it.
+    if (createdEntry(log.state).parent === undefined) log.activeTime = undefined;
+    if (this.#family !== undefined) this.#family.spending = undefined;
+    this.withSlot(() => this.execute());
   }
 
   get isEndHeld(): boolean {

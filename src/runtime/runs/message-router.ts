@@ -3,7 +3,7 @@ import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, Store } from "../../core/ports.ts";
-import { waitingMessages } from "../../core/state.ts";
+import { generationLength, waitingMessages } from "../../core/state.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { checkMessage } from "../agent/agent-schemas.ts";
@@ -84,7 +84,7 @@ export class MessageRouter {
       const decision = decide(state, command);
       // A message that has arrived already, or that the run does not take, needs no room.
       if (!isRefusal(decision) && decision.length > 0) {
-        checkLogLength(state.position, settings.maxLogEntries);
+        checkLogLength(generationLength(state), settings.maxLogEntries);
         checkWaiting(state.run_id, waitingMessages(state), entry.bytes ?? 0, settings);
         isNew = true;
       }

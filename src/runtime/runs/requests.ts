@@ -254,12 +254,14 @@ export interface RunDetails {
   readonly origin: Required<ForkOrigin> | null;
   /** The principal who has asked to cancel it; null if the application named none, and for a run that was not cancelled. */
   readonly cancelled_by: JsonValue;
+  /** The number of its generation: 1, until its agent continues as new. */
+  readonly generation: number;
   /** The ids of the runs that this one has started, in the order in which they were created. */
   readonly children: readonly string[];
   /** What its agent has reported so far, with what its sub-runs have used; null for nothing. */
   readonly usage: Usage | null;
   /**
-   * How many tokens it may use with the runs below it, and how many of these are left, where a sub-run counts when it has
+   * How many tokens its generation may use with the runs below it, and how many of these are left, where a sub-run counts when it has
    * ended; null without a budget. A sub-run has at most what was left above it when it was created.
    */
   readonly budget: { readonly total_tokens: number; readonly remaining_tokens: number } | null;

@@ -8,16 +8,16 @@ import { isPromise } from "../../core/promises.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { originRecord, questionRecord, runRecord, runSummary, transcript } from "../../core/record.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, isFinal, openQuestions } from "../../core/state.ts";
+import { createdEntry, generationNumber, isFinal, openQuestions } from "../../core/state.ts";
 import { isoTime } from "../../core/time.ts";
-import { left } from "../../core/usage.ts";
+import { left, usageOfGeneration } from "../../core/usage.ts";
 import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import { noLabels } from "../agent/labels.ts";
 import type { LogSource, StreamHost } from "../log/event-stream.ts";
 import { EventStream } from "../log/event-stream.ts";
-import { findStored, foldAll, foldLog, foldStored, READ_CHUNK } from "../log/fold-log.ts";
+import { findStored, foldAll, foldLog, foldStored, READ_CHUNK, saidBefore } from "../log/fold-log.ts";
 import { closedError, isLost, notLoadedError } from "../log/refusals.ts";
 import { allRuns } from "./deleting.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -88,11 +88,18 @@ export class RunReader {
 
   /** What was said in a run so far. Throws `run_not_found`. */
   transcript(key: RunKey): Promise<readonly Message[]> {
-    return this.#look(key, transcript);
+    return this.#look(key, (state) => this.#said(key, state));
+  }
+
+  /** What was said in the run up to this state of it, in all generations. */
+  async #said(key: RunKey, state: RunState): Promise<readonly Message[]> {
+    const now = transcript(state);
+    if (state.generation === null) return now;
+    return [...(await saidBefore(this.#settings.store, key, state.generation.position)), ...now];
   }
 
   /** Reads the committed state of a run at one moment. Throws `run_not_found`. */
-  async #look<T>(key: RunKey, read: (state: RunState, head: RunHead) => T): Promise<T> {
+  async #look<T>(key: RunKey, read: (state: RunState, head: RunHead) => MaybePromise<T>): Promise<T> {
     const live = this.#runs.find(key);
     if (live !== undefined) {
       await this.#refresh(live);
@@ -273,9 +280,10 @@ function detailsRecord(
     root_run_id,
     origin: originRecord(createdEntry(state)),
     cancelled_by: state.cancelled?.by ?? null,
+    generation: generationNumber(state),
     children,
     usage,
-    budget: budget === undefined ? null : { ...budget, remaining_tokens: left(budget, usage) },
+    budget: budget === undefined ? null : { ...budget, remaining_tokens: left(budget, usageOfGeneration(state)) },
     last_event_id: state.events,
     await_requests: openQuestions(state).map(({ asked }) => questionRecord(state, asked)),
     waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],

@@ -1,5 +1,4 @@
 import { inBackground } from "../../core/background.ts";
-import { commandOf } from "../../core/commands.ts";
 import { noSession } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
 import { isFree, takenAt } from "../../core/head.ts";
@@ -347,14 +346,13 @@ export class Runs implements LiveRuns {
     idempotencyKey: string | undefined,
     session: SessionChange | undefined,
   ): LiveRun {
-    const [entry, ...others] = log;
+    const [entry] = log;
     const slots = slotsOf(agent, key.tenant, entry);
     this.#admission.checkSlots(agent, slots, key.tenant);
     const run = new LiveRun(this, key, agent);
     this.#live.set(key, run);
     this.#makeRoom();
-    run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
-    for (const other of others) run.log.decide(commandOf(other));
+    run.log.create(log, idempotencyKey ?? null, session);
     run.reserve(slots);
     this.#announcer.onCreated(run);
     return run;

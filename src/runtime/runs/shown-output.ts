@@ -9,7 +9,7 @@ import type { RunKey } from "../../core/ports.ts";
 import { isPromise } from "../../core/promises.ts";
 import { agentRole } from "../../core/role.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, initialState } from "../../core/state.ts";
+import { createdEntry, generationLength, initialState } from "../../core/state.ts";
 import type { Execution } from "../execution/execution.ts";
 import { READ_CHUNK } from "../log/fold-log.ts";
 import { checkLogLength } from "../log/part-size.ts";
@@ -110,7 +110,7 @@ export class ShownOutput {
     if (command === undefined) return;
     const { log, shared } = this.#execution.run;
     try {
-      checkLogLength(log.state.position, shared.settings.maxLogEntries);
+      checkLogLength(generationLength(log.state), shared.settings.maxLogEntries);
     } catch (error) {
       if (!CadenzaError.is(error)) throw error;
       this.#stopped = error;

@@ -645,7 +645,15 @@ const waiting: RunHead = {
 function claimBy(owner: string): Attempt {
   const head: RunHead = { ...waiting, owner, epoch: 1 };
   const expected = { epoch: 0, position: 1 };
-  return { key, write: { entries: [], head }, session: undefined, expected, idempotencyKey: null, sealed: undefined };
+  return {
+    key,
+    write: { entries: [], head },
+    session: undefined,
+    said: undefined,
+    expected,
+    idempotencyKey: null,
+    sealed: undefined,
+  };
 }
 
 describe("A claim whose answer was lost", () => {

@@ -19,7 +19,7 @@ type AgentBody = (tools: {
   input: readonly Message[];
   work: Work;
   process: Process;
-}) => AsyncGenerator<unknown, void, unknown>;
+}) => AsyncGenerator<unknown, unknown, unknown>;
 
 export const numberSchema = z.object({ number: z.number() });
 

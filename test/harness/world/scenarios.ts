@@ -1,6 +1,7 @@
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 import { body } from "./bodies.ts";
+import { generationScenarios } from "./generation-scenarios.ts";
 import type { Scenario } from "./scenario.ts";
 import { agents, isAwaiting, numberSchema } from "./scenario.ts";
 import { waitingScenarios } from "./waiting-scenarios.ts";
@@ -495,4 +496,5 @@ export const scenarios: readonly Scenario[] = [
     }),
   },
   ...waitingScenarios,
+  ...generationScenarios,
 ];

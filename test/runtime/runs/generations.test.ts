@@ -1,0 +1,287 @@
+import { defineAgent } from "cadenza";
+import { expect, it } from "vitest";
+import { z } from "zod";
+import { drain, setUp, textsOf } from "../../harness/runtimes.ts";
+
+/* Agents that continue as new. */
+
+const saidIn = (messages: readonly { readonly parts: readonly { readonly content?: string }[] }[]) =>
+  messages.map(({ parts }) => parts.map(({ content }) => content).join(""));
+
+it("an agent begins again with what it has given itself, and its record shows what was said since", async () => {
+  const { runtime } = setUp();
+  const seen: unknown[] = [];
+  runtime.register("counter", async ([message], { carry, generation, continueAsNew, emit }) => {
+    seen.push([generation, carry, message?.parts[0]?.content]);
+    await emit(`generation ${generation}`);
+    return generation < 3 ? continueAsNew({ round: generation }) : " ends";
+  });
+  const run = await runtime.createRun({ agent_name: "counter", input: "go" });
+  expect([run.status, textsOf(run)]).toEqual(["completed", ["generation 3| ends"]]);
+  expect(new Map(seen.map((one) => [JSON.stringify(one), one])).size).toBe(3);
+  expect(seen.at(-1)).toEqual([3, { round: 2 }, "go"]);
+  expect(saidIn(await runtime.transcript(run.run_id))).toEqual([
+    "go",
+    "generation 1",
+    "generation 2",
+    "generation 3 ends",
+  ]);
+});
+
+it("events have one numbering over all generations, and each generation tells that the run goes on", async () => {
+  const { runtime } = setUp();
+  runtime.register("twice", async function* (_input, { generation, continueAsNew }) {
+    yield `part ${generation}`;
+    return generation === 1 ? continueAsNew() : undefined;
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "twice", input: "" });
+  const events = await drain(runtime.events(run_id));
+  expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
+  expect(events.map(({ type }) => type)).toEqual([
+    "run.created",
+    "run.in-progress",
+    ...["message.created", "message.part", "message.completed"],
+    "run.in-progress",
+    ...["message.created", "message.part", "message.completed"],
+    "run.completed",
+  ]);
+  const details = runtime.events(run_id, { detail: true });
+  const told: unknown[] = [];
+  for await (const event of details) if (event.type === "generation.started") told.push(event.generation);
+  expect(told).toEqual([2]);
+});
+
+it.each(["async function", "function", "async generator", "generator"])("of any form: %s", async (form) => {
+  const { runtime } = setUp();
+  const next = { generation: 0 };
+  if (form === "async function")
+    runtime.register("agent", async (_input, { generation, continueAsNew }) => {
+      next.generation = generation;
+      return generation < 2 ? continueAsNew() : "end";
+    });
+  else if (form === "function")
+    runtime.register("agent", (_input, { generation, continueAsNew }) => {
+      next.generation = generation;
+      return generation < 2 ? (continueAsNew() as never) : "end";
+    });
+  else if (form === "generator")
+    runtime.register("agent", function* (_input, { generation, continueAsNew }) {
+      next.generation = generation;
+      yield "e";
+      return generation < 2 ? continueAsNew() : "nd";
+    });
+  else
+    runtime.register("agent", async function* (_input, { generation, continueAsNew }) {
+      next.generation = generation;
+      yield "e";
+      return generation < 2 ? continueAsNew() : "nd";
+    });
+  const run = await runtime.createRun({ agent_name: "agent", input: "" });
+  expect([textsOf(run).join("").replace("|", ""), next.generation]).toEqual(["end", 2]);
+});
+
+it("operations of each generation have keys, ids of questions and idempotency keys of their own", async () => {
+  const { runtime } = setUp();
+  const keys = new Set<string>();
+  runtime.register("agent", { durable: true }, async (_input, { ask, step, generation, continueAsNew, uuid }) => {
+    await step("charge", ({ idempotencyKey }) => void keys.add(idempotencyKey));
+    await step("number", () => void keys.add(uuid()));
+    await ask(`question ${generation}`);
+    return generation < 3 ? continueAsNew() : "end";
+  });
+  let run = await runtime.createRun({ agent_name: "agent", input: "" });
+  const { run_id } = run;
+  const ids: unknown[] = [];
+  for (let n = 0; n < 3; n++) {
+    ids.push(run.await_request?.await_id);
+    run = await runtime.resume({ run_id, await_resume: { n } });
+  }
+  expect([run.status, ids]).toEqual(["completed", ["ask#1", "ask#2.1", "ask#3.1"]]);
+  expect(keys.size).toBe(6);
+});
+
+it("an answer that is repeated in the next generation changes nothing, and answers no other question", async () => {
+  const { runtime } = setUp();
+  runtime.register("agent", { durable: true }, async (_input, { ask, generation, continueAsNew }) => {
+    const { parts = [] } = (await ask("Well?")) as { parts?: readonly { content?: string }[] };
+    return generation < 2 ? continueAsNew(parts[0]?.content) : `said ${parts[0]?.content}`;
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  const answer = { run_id, await_id: "ask#1", await_resume: { type: "message", message: say("one") } as const };
+  await runtime.resume(answer);
+  const again = await runtime.resume(answer);
+  expect([again.status, again.await_request?.await_id]).toEqual(["awaiting", "ask#2.1"]);
+  const other = runtime.resume({ ...answer, await_resume: { type: "message", message: say("two") } });
+  await expect(other).rejects.toMatchObject({ code: "answer_conflict" });
+  const last = await runtime.resume({ run_id, await_resume: { type: "message", message: say("three") } });
+  expect(textsOf(last)).toEqual(["said three"]);
+});
+
+it("messages that nothing has received stay, and one that is sent again arrives once", async () => {
+  const { runtime } = setUp();
+  runtime.register("agent", { durable: true }, async (_input, { receive, ask, generation, continueAsNew }) => {
+    if (generation === 1) {
+      await ask("Go?");
+      return continueAsNew();
+    }
+    await ask("Again?");
+    const got = [await receive("note"), await receive("note", { timeoutMs: 0, default: "none" })];
+    return got.join();
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  const send = () => runtime.send({ to: run_id, name: "note", data: "first" }, { idempotencyKey: "key" });
+  await send();
+  await runtime.resume({ run_id, await_resume: {} });
+  await send();
+  await runtime.resume({ run_id, await_resume: {} });
+  expect(textsOf(await runtime.getRun(run_id))).toEqual(["first,none"]);
+});
+
+it("questions are withdrawn and sub-runs cancelled when a generation ends", async () => {
+  const { runtime } = setUp();
+  runtime.register("child", { durable: true }, async (_input, { ask }) => void (await ask("Below?")));
+  runtime.register("agent", { durable: true }, async (_input, { run, ask, generation, continueAsNew }) => {
+    if (generation > 1) return "end";
+    const below = run("child", "");
+    const asked = ask("Mine?");
+    await Promise.race([below.catch(() => {}), asked.catch(() => {}), ask("Go?", { name: "go" })]);
+    return continueAsNew();
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  const { children } = await runtime.details(run_id);
+  await runtime.resume({ run_id, await_id: "ask#2", await_resume: {}, mode: "async" });
+  await drain(runtime.events(run_id, { until: "end" }));
+  const run = await runtime.getRun(run_id);
+  expect([run.status, textsOf(run)]).toEqual(["completed", ["end"]]);
+  const [child = ""] = children;
+  expect((await runtime.getRun(child)).status).toBe("cancelled");
+});
+
+it("a cancel stops the generation that is at work", async () => {
+  const { runtime } = setUp();
+  runtime.register("agent", { durable: true }, async (_input, { ask, generation, continueAsNew }) => {
+    return generation < 3 ? continueAsNew() : void (await ask("Well?"));
+  });
+  const { run_id, status } = await runtime.createRun({ agent_name: "agent", input: "" });
+  expect(status).toBe("awaiting");
+  await runtime.cancel(run_id);
+  await drain(runtime.events(run_id, { until: "end" }));
+  expect((await runtime.getRun(run_id)).status).toBe("cancelled");
+});
+
+it("a carry is checked by its schema when it is given, and read by it", async () => {
+  const { runtime } = setUp();
+  const carry = z.object({ left: z.number(), at: z.coerce.date() });
+  const agent = defineAgent("typed", { carry, output: z.object({ days: z.number() }) }).run(
+    async (_input, { carry: given, continueAsNew }) => {
+      const { left, at } = given ?? { left: 2, at: new Date(0) };
+      if (left === 0) return { days: at.getTime() / 86_400_000 };
+      return continueAsNew({ left: left - 1, at: new Date(at.getTime() + 86_400_000).toISOString() });
+    },
+  );
+  const wrong = defineAgent("wrong", { carry }).run(async (_input, { continueAsNew }) =>
+    continueAsNew({ left: "many" as never, at: "" }),
+  );
+  runtime.register(agent).register(wrong);
+  expect(await runtime.call(agent, "")).toEqual({ days: 2 });
+  expect((await runtime.createRun({ agent_name: "wrong", input: "" })).status).toBe("failed");
+});
+
+it("a run whose agent does not return what continueAsNew gives fails, and says why", async () => {
+  const { runtime } = setUp();
+  runtime.register("forgets", async (_input, { continueAsNew }) => void continueAsNew());
+  runtime.register("yields", async function* (_input, { continueAsNew }) {
+    yield continueAsNew();
+  });
+  const forgot = await runtime.createRun({ agent_name: "forgets", input: "" });
+  expect(forgot.error?.message).toBe("The agent has called continueAsNew, and has not returned what it gives.");
+  const yielded = await runtime.createRun({ agent_name: "yields", input: "" });
+  expect([yielded.status, yielded.error?.code]).toEqual(["failed", forgot.error?.code]);
+});
+
+it("what was said joins the session at the end of each generation, and the next one sees it in its history", async () => {
+  const { runtime } = setUp();
+  runtime.register("chat", { durable: true }, async (_input, { session, ask, emit, generation, continueAsNew }) => {
+    const before = saidIn(await session.history({ last: 3 }));
+    await ask(`heard ${before.join("|")}`);
+    await emit(`answer ${generation}`);
+    return generation < 3 ? continueAsNew() : undefined;
+  });
+  const session_id = crypto.randomUUID();
+  let run = await runtime.createRun({ agent_name: "chat", input: "hi", session_id });
+  const heard: unknown[] = [];
+  for (const text of ["one", "two", "three"]) {
+    heard.push(run.await_request?.message.parts[0]?.content);
+    run = await runtime.resume({ run_id: run.run_id, await_resume: { type: "message", message: say(text) } });
+  }
+  expect(heard).toEqual(["heard ", "heard heard |one|answer 1", "heard heard heard |one|answer 1|two|answer 2"]);
+  const { history } = await runtime.getSession(session_id);
+  expect(saidIn(history)).toEqual(saidIn(await runtime.transcript(run.run_id)));
+  expect(saidIn(history).filter((text) => !text?.startsWith("heard"))).toEqual([
+    "hi",
+    "one",
+    "answer 1",
+    "two",
+    "answer 2",
+    "three",
+    "answer 3",
+  ]);
+});
+
+it("each generation has the whole budget, and all of its log", async () => {
+  const { runtime } = setUp({ limits: { maxLogEntries: 40 } });
+  runtime.register(
+    "agent",
+    { durable: true, budget: { totalTokens: 10 } },
+    async (_input, { usage, step, emit, generation, continueAsNew }) => {
+      await step("model", () => usage.add({ input_tokens: 6, output_tokens: 0 }));
+      for (let n = 0; n < 20; n++) await emit({ n });
+      return generation < 4 ? continueAsNew() : `${usage.total?.total_tokens} ${usage.remaining}`;
+    },
+  );
+  const run = await runtime.createRun({ agent_name: "agent", input: "" });
+  expect([run.status, run.error, textsOf(run)]).toEqual(["completed", null, ["24 4"]]);
+});
+
+it("a step that is still at work when its generation ends records nothing", async () => {
+  const { runtime } = setUp();
+  let finish = (): void => {};
+  runtime.register("agent", { durable: true }, async (_input, { step, ask, generation, continueAsNew, signal }) => {
+    if (generation === 1) {
+      const late = step("late", () => new Promise<string>((resolve) => (finish = () => resolve("late"))));
+      late.catch(() => {});
+      await step("other", () => "");
+      return continueAsNew(signal.aborted);
+    }
+    await ask("Well?");
+    return step("late", () => `new, ${signal.aborted}`);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  finish();
+  const run = await runtime.resume({ run_id, await_resume: {} });
+  expect([run.status, run.error, textsOf(run)]).toEqual(["completed", null, ["new, false"]]);
+});
+
+it("a fork of a run begins with the generation that it forks", async () => {
+  const { runtime } = setUp();
+  const charged: string[] = [];
+  runtime.register("agent", { durable: true }, async (_input, { step, receive, generation, continueAsNew }) => {
+    await step("charge", () => void charged.push(`${generation}`));
+    if (generation === 1) return continueAsNew("carried");
+    const note = await receive("note");
+    return step("end", () => `${generation} ${note}`);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await runtime.send({ to: run_id, name: "note", data: "x" });
+  await drain(runtime.events(run_id, { until: "end" }));
+  const fork = await runtime.fork(run_id, { before: "end#2.1" });
+  expect([fork.status, textsOf(fork)]).toEqual(["completed", ["2 x"]]);
+  const first = await runtime.fork(run_id, { before: "charge#1", mode: "async" });
+  await drain(runtime.events(first.run_id, { until: "end" }));
+  expect(textsOf(await runtime.getRun(first.run_id))).toEqual(["2 x"]);
+  expect(charged).toEqual(["1", "2", "1", "2"]);
+});
+
+function say(content: string) {
+  return { role: "user" as const, parts: [{ content_type: "text/plain", content }] };
+}
