@@ -15,6 +15,7 @@ import type {
   ForkedEntry,
   Growing,
   IntentEntry,
+  MeasuredEntry,
   OfferedEntry,
   ReceivedEntry,
   RefusedEntry,
@@ -85,7 +86,7 @@ export interface ReplyCommand extends Reply {
 }
 
 /** The agent has returned, and begins again. `usage`: what was reported and is in no entry. */
-export interface ContinueCommand {
+export interface ContinueCommand extends MeasuredEntry {
   readonly type: "continue";
   readonly at: number;
   /** What the agent gives itself. Undefined: nothing. */
@@ -196,10 +197,14 @@ export function commandOf(entry: Entry): Command {
     case "cancel-requested":
       return cancelCommand(at, entry.by);
     case "continued":
-      return { type: "continue", at, carry: entry.carry, usage: entry.usage ?? null };
+      return { ...timesOf(entry), type: "continue", at, carry: entry.carry, usage: entry.usage ?? null };
     case "ended":
       return { ...entry, type: "end", failure: entry.error ?? null, usage: entry.usage ?? null };
   }
+}
+
+function timesOf({ active_ms, queued_ms }: MeasuredEntry): MeasuredEntry {
+  return { ...(active_ms !== undefined && { active_ms }), ...(queued_ms !== undefined && { queued_ms }) };
 }
 
 function emissionOf(entry: EmittedEntry): EmissionFrom<EmissionSource> {

@@ -1,7 +1,7 @@
 import type { Entry } from "./log.ts";
 import { subRunIn } from "./operation-keys.ts";
 import type { RunState } from "./state.ts";
-import { hasSeen, hasSettled, isEarlier, isStopped, openQuestion } from "./state.ts";
+import { hasSeen, hasSettled, isOfAnother, isStopped, openQuestion } from "./state.ts";
 
 /**
  * Whether the next entry of a log counts. A post that several processes have made counts once, and one that comes too
@@ -14,9 +14,9 @@ export function counts(state: RunState, entry: Entry): boolean {
       return state.mail?.keys.get(entry.idempotency_key) === undefined;
     case "awaited":
       if (entry.of === undefined) return true;
-      return !(isStopped(state) || hasSeen(state, entry.await_id) || isEarlier(state, subRunIn(entry.await_id)));
+      return !(isStopped(state) || hasSeen(state, entry.await_id) || isOfAnother(state, subRunIn(entry.await_id)));
     case "settled":
-      if (isEarlier(state, subRunIn(entry.await_id))) return false;
+      if (isOfAnother(state, subRunIn(entry.await_id))) return false;
       // A question may be settled before it is shown.
       return openQuestion(state, entry.await_id) !== undefined || !hasSettled(state, entry.await_id);
     case "offered":

@@ -42,7 +42,7 @@ import {
   generationNumber,
   hasSeen,
   hasSettled,
-  isEarlier,
+  isOfAnother,
   isOpen,
   latestTime,
   openQuestion,
@@ -137,7 +137,7 @@ function decideNow(state: RunState, command: Command): Decision {
     case "ask":
       return decideAsk(state, command);
     case "settle":
-      return hasSettled(state, command.entry.await_id) ? nothing : [command.entry];
+      return decideSettle(state, command.entry);
     case "offer":
     case "refuse":
     case "receive":
@@ -177,15 +177,13 @@ function isOfEarlier(state: RunState, command: Command): boolean {
     case "retry":
     case "record":
     case "take":
-      return isEarlier(state, command.entry.key);
+      return isOfAnother(state, command.entry.key);
     case "emit": {
       const step = isCopy(command.item.source) ? undefined : command.item.source;
-      return step !== undefined && isEarlier(state, step.key);
+      return step !== undefined && isOfAnother(state, step.key);
     }
     case "ask":
-      return isEarlier(state, command.of === undefined ? command.await_id : subRunIn(command.await_id));
-    case "settle":
-      return isEarlier(state, subRunIn(command.entry.await_id));
+      return command.of === undefined && isOfAnother(state, command.await_id);
     default:
       return false;
   }
@@ -270,10 +268,15 @@ function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
   // A run past its deadline is being stopped and asks no more questions.
   if (state.overdue !== null) return nothing;
   const { await_id, of } = command;
-  if (of !== undefined && hasSeen(state, await_id)) return nothing;
+  if (of !== undefined && (hasSeen(state, await_id) || isOfAnother(state, subRunIn(await_id)))) return nothing;
   const entry: Growing<AwaitedEntry> = { ...command, type: "awaited" };
   if (of === undefined && isOpen(state)) entry.closes = true;
   return [entry];
+}
+
+function decideSettle(state: RunState, entry: SettledEntry): readonly Entry[] {
+  const { await_id } = entry;
+  return hasSettled(state, await_id) || isOfAnother(state, subRunIn(await_id)) ? nothing : [entry];
 }
 
 /**
@@ -347,18 +350,22 @@ function decideRepeated(state: RunState, entry: ReceivedEntry): Decision | undef
   return isSame ? nothing : { refused: "idempotency_conflict" };
 }
 
-/** The open message is completed in the generation that it belongs to. A run past a deadline is being stopped. */
-function decideContinue(state: RunState, { at, carry, usage }: ContinueCommand): readonly Entry[] {
+/** A run past a deadline is being stopped. */
+function decideContinue(state: RunState, command: ContinueCommand): readonly Entry[] {
   if (state.overdue !== null) return nothing;
-  const closes = isOpen(state);
+  const { carry, usage, active_ms, queued_ms } = command;
+  const at = Math.max(command.at, latestTime(state));
   const started_at = state.started?.at ?? at;
   const entry: Growing<ContinuedEntry> = {
     ...{ type: "continued", at, generation: generationNumber(state) + 1 },
-    ...{ position: state.position + Number(closes), events: state.events + Number(closes), started_at },
+    ...{ position: state.position, events: state.events, started_at },
   };
+  if (isOpen(state)) entry.closes = true;
   if (carry !== undefined) entry.carry = carry;
-  const waited = (state.waiting_ms ?? 0) + (state.waiting_from === null ? 0 : Math.max(0, at - state.waiting_from.at));
+  const waited = (state.waiting_ms ?? 0) + (state.waiting_from === null ? 0 : at - state.waiting_from.at);
   if (waited > 0) entry.waiting_ms = waited;
+  if (active_ms !== undefined) entry.active_ms = active_ms;
+  if (queued_ms !== undefined) entry.queued_ms = queued_ms;
   if (usage !== null) entry.usage = usage;
   const total = addUsage(state.usage, usage);
   if (total !== null) entry.total = total;
@@ -372,7 +379,7 @@ function decideContinue(state: RunState, { at, carry, usage }: ContinueCommand):
     .slice(-KEPT_REPLIES)
     .flatMap(({ settled }) => (isReply(settled) ? settled : []));
   if (replies.length > 0) entry.replies = replies;
-  return closes ? [{ type: "emitted", kind: "close", at }, entry] : [entry];
+  return [entry];
 }
 
 function isReply(settled: Entry | null): settled is ResumedEntry | DeclinedEntry | SettledEntry {

@@ -7,6 +7,7 @@ import type {
   EmittedEntry,
   EndedEntry,
   Entry,
+  Growing,
   MeasuredEntry,
   ReceivedEntry,
   RefusedEntry,
@@ -128,7 +129,7 @@ function apply(state: RunState, entry: Entry): number {
       return 0;
     case "continued":
       continueAsNew(state, entry);
-      return 1;
+      return entry.closes ? 2 : 1;
     case "ended":
       return end(state, entry);
   }
@@ -140,7 +141,9 @@ function apply(state: RunState, entry: Entry): number {
  */
 function continueAsNew(state: RunState, entry: ContinuedEntry): void {
   const { at, generation: number, carry, position, total = null, waiting_ms = null, replies } = entry;
-  state.generation = { number, carry, position, at, used: total };
+  if (entry.closes) close(state, at);
+  const closed = entry.closes ? (state.output.at(-1) ?? null) : null;
+  state.generation = { number, carry, position, at, used: total, closed };
   state.position = position + 1;
   state.events = entry.events;
   state.started ??= { type: "started", at: entry.started_at };
@@ -164,7 +167,8 @@ function continueAsNew(state: RunState, entry: ContinuedEntry): void {
 /** A question of an earlier generation, as far as a repeated reply needs it. */
 function settledEarlier(settled: NonNullable<ContinuedEntry["replies"]>[number]): Question {
   const { at, await_id } = settled;
-  const asked: AwaitedEntry = { type: "awaited", at, await_id, parts: [], emitted: 0 };
+  const asked: Growing<AwaitedEntry> = { type: "awaited", at, await_id, parts: [], emitted: 0 };
+  if (settled.type === "settled") asked.of = settled.of;
   return { asked, position: 0, after: EARLIER, event: 0, settled, settled_position: 0 };
 }
 

@@ -4,7 +4,7 @@ import type { Message } from "../protocol/message.ts";
 import { isCopy } from "./emission-source.ts";
 import type { EmittedEntry, Entry, Outcome } from "./log.ts";
 import { goingOn, messageRecord, runRecord } from "./record.ts";
-import type { RunState } from "./state.ts";
+import type { OutputMessage, RunState } from "./state.ts";
 
 /**
  * An event with its number in the run, from 1 on: the `id` from which a reader reconnects. The last event of a run that
@@ -42,6 +42,9 @@ export function project(state: RunState, entry: Entry, index: number): StreamedE
       return { type: "run.awaiting", run: runRecord(state), id };
     case "emitted":
       return projectEmitted(state, entry, index, id);
+    case "continued":
+      if (entry.closes && index === 0) return completed(state.generation?.closed ?? undefined, id);
+      return { type: "run.in-progress", run: goingOn(runRecord(state)), id };
     case "ended":
       if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1), id };
       return { type: `run.${entry.outcome}`, run: runRecord(state), usage: state.usage, id };
@@ -81,6 +84,11 @@ function projectOwn(state: RunState, entry: EmittedEntry, index: number, id: num
     case "generic":
       return { type: "generic", generic: entry.generic, id };
   }
+}
+
+/** Undefined: the message was completed where the log is not read. */
+function completed(message: OutputMessage | undefined, id: number): StreamedEvent | undefined {
+  return message && { type: "message.completed", message: messageRecord(message), id };
 }
 
 /** The message `fromEnd` places before the end of the output. */

@@ -3,7 +3,7 @@ import type { Message } from "../protocol/message.ts";
 import { jsonPart } from "../protocol/message.ts";
 import type { AwaitRequest, AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import type { AwaitedEntry, CreatedEntry, ForkOrigin } from "./log.ts";
+import type { AwaitedEntry, ContinuedEntry, CreatedEntry, ForkOrigin } from "./log.ts";
 import { askingAgent } from "./operation-keys.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
@@ -110,6 +110,12 @@ export function transcript(state: RunState): Message[] {
     if (message !== undefined) messages.push(messageRecord(message));
   }
   return messages;
+}
+
+/** What was said in a generation up to its end. The message that is open then is completed. */
+export function saidUntil(state: RunState, { at }: ContinuedEntry): readonly Message[] {
+  const completed_at = isoTime(at);
+  return transcript(state).map((message) => (message.completed_at === null ? { ...message, completed_at } : message));
 }
 
 /** An answer as a message. An answer that is an object of its own becomes a JSON part. */

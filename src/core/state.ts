@@ -85,6 +85,8 @@ export interface Generation {
   readonly at: number;
   /** What the ones before have used. */
   readonly used: Usage | null;
+  /** The message that was completed when it began; null for none, and where the log was read from there on. */
+  readonly closed: OutputMessage | null;
 }
 
 /** A message of the output. Its parts are never changed, only added to, and only while it is open. */
@@ -277,9 +279,9 @@ export function settledQuestion({ exchanges }: RunState, awaitId: string): Quest
   return exchanges?.findLast(({ asked }) => asked.await_id === awaitId);
 }
 
-/** Whether an operation has begun in an earlier generation, or the sub-run that asks a question. */
-export function isEarlier({ generation }: RunState, key: string): boolean {
-  return generation !== null && generationOf(key) !== generation.number;
+/** Whether an operation belongs to another generation than the one that is at work. */
+export function isOfAnother(state: RunState, key: string): boolean {
+  return generationOf(key) !== generationNumber(state);
 }
 
 /**

@@ -20,12 +20,14 @@ import type {
   StepEntry,
   TornEntry,
 } from "../../src/core/log.ts";
+import { generationOf, subRunIn } from "../../src/core/operation-keys.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import { project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
-import type { Replied, RunState } from "../../src/core/state.ts";
+import type { Question, Replied, RunState } from "../../src/core/state.ts";
 import {
   activeMs,
+  EARLIER,
   initialState,
   isFinal,
   isOpen,
@@ -56,11 +58,12 @@ type Move =
 type Post = (AwaitedEntry & { readonly of: object }) | SettledEntry | ReceivedEntry | OfferedEntry | CancelPost;
 type CancelPost = Entry & { readonly type: "cancel-requested" };
 
-const key = fc.constantFrom("a#1", "b#1");
-const waitKey = fc.constantFrom("sleep#1", "receive:pay#1", "receive:pay#2");
-const subRunIds = ["run:x#1/ask#1", "run:x#1/ask#2", "run:y#1/ask#1"] as const;
+// Some belong to a later generation.
+const key = fc.constantFrom("a#1", "b#1", "a#2.1", "a#3.1");
+const waitKey = fc.constantFrom("sleep#1", "receive:pay#1", "receive:pay#2", "sleep#2.1", "receive:pay#2.1");
+const subRunIds = ["run:x#1/ask#1", "run:x#1/ask#2", "run:y#1/ask#1", "run:x#2.1/ask#1"] as const;
 const subRunId = fc.constantFrom(...subRunIds);
-const awaitId = fc.oneof({ weight: 3, arbitrary: fc.constantFrom("ask#1", "ask#2", "ask#3") }, subRunId);
+const awaitId = fc.oneof({ weight: 3, arbitrary: fc.constantFrom("ask#1", "ask#2", "ask#3", "ask#2.1") }, subRunId);
 const text = fc.constantFrom("x", "y", "");
 const stepSource = record({ key, attempt: fc.integer({ min: 1, max: 2 }) });
 const ofSubRun = {
@@ -149,6 +152,7 @@ function command(at: number): fc.Arbitrary<Command> {
     record({ type: fc.constant("expire"), at: now, await_id: awaitId, defaulted: fc.boolean() }),
     record({ type: fc.constant("overrun"), at: now }),
     post(at).map(commandOf),
+    record({ type: fc.constant("continue"), at: now, carry: fc.constantFrom(undefined, 1), usage }),
     record({ type: fc.constant("end"), at: now, failure, usage }),
   );
 }
@@ -324,6 +328,7 @@ function outputOf(log: readonly Entry[]): Message[] {
         output.push({ message: event.message, parts: open?.parts ?? [], by: open?.by });
       }
     }
+    if (entry.type === "continued") output = [];
   }
   return output.map(({ message: told, parts }) => ({ ...told, parts }));
 }
@@ -346,6 +351,7 @@ class Reading {
   waitingMs = 0;
   #since: number | undefined;
   #at = 0;
+  #generation = 1;
 
   read(entry: Entry): this {
     this.#at = Math.max(this.#at, entry.at);
@@ -361,13 +367,23 @@ class Reading {
 
   #follow(entry: Entry): void {
     switch (entry.type) {
+      case "continued":
+        this.#stop();
+        this.stopped = false;
+        this.#generation = entry.generation;
+        this.asked.clear();
+        this.known.clear();
+        this.#refused.clear();
+        return;
       case "awaited":
+        if (entry.of !== undefined && !this.#isOfNow(entry.await_id)) return;
         if (entry.of !== undefined && (this.stopped || this.known.has(entry.await_id))) return;
         if (entry.of !== undefined) this.known.add(entry.await_id);
         this.open.push(entry.await_id);
         this.asked.add(entry.await_id);
         return;
       case "settled":
+        if (!this.#isOfNow(entry.await_id)) return;
         this.known.add(entry.await_id);
         this.#close(entry.await_id);
         return;
@@ -407,6 +423,11 @@ class Reading {
     }
   }
 
+  /** Whether a sub-run that asks was begun by the generation that is at work. */
+  #isOfNow(awaitId: string): boolean {
+    return this.#generation === (/^run:.#(\d)\./.test(awaitId) ? Number(awaitId.charAt(6)) : 1);
+  }
+
   /** The run waits for nothing any more. */
   #stop(): void {
     this.offers.clear();
@@ -432,6 +453,11 @@ function idsOf(questions: readonly { readonly asked: AwaitedEntry }[] | null): r
   return (questions ?? []).map(({ asked }) => asked.await_id);
 }
 
+/** The questions of the generation that is at work. */
+function ofNow(questions: readonly Question[] | null): readonly Question[] {
+  return (questions ?? []).filter(({ after }) => after !== EARLIER);
+}
+
 /** What a log says about its run, but for positions in it. */
 function told(log: readonly Entry[]): object {
   const state = foldEntries(RUN_ID, log);
@@ -440,7 +466,7 @@ function told(log: readonly Entry[]): object {
     open: idsOf(openQuestions(state)),
     exchanges: (state.exchanges ?? []).map((one) => [one.asked.await_id, one.settled?.at, replyTo(one)]),
     inbox: state.mail?.inbox.map(({ entry }) => entry),
-    settled: state.mail?.settled,
+    settled: [...(state.mail?.settled ?? [])],
     waits: state.waits,
     waiting_ms: state.waiting_ms ?? 0,
     waiting_since: state.waiting_from?.at ?? null,
@@ -505,6 +531,22 @@ describe("every log that commands and posts can make", () => {
     }
   });
 
+  itHolds("is folded to the same state from its last generation on", (log) => {
+    const begin = log.findLastIndex(({ type }) => type === "continued");
+    if (begin === -1) return;
+    const whole = foldEntries(RUN_ID, log);
+    const short = foldEntries(RUN_ID, [...log.slice(0, 1), ...log.slice(begin)]);
+    const keys = ["m1", "m2", "m3", "m4"].map((key) => [whole, short].map(({ mail }) => mail?.keys.get(key)));
+    for (const [one, other] of keys) expect(other).toEqual(one);
+    const withoutKeys = (state: RunState) => ({
+      ...state,
+      started: null,
+      generation: { ...state.generation, closed: null },
+      mail: state.mail && { ...state.mail, keys: [] },
+    });
+    expect(withoutKeys(short)).toEqual(withoutKeys(whole));
+  });
+
   itHolds("has no message open where the agent asks a question", (log) => {
     for (const [entry, state] of readings(log))
       if (entry.type === "awaited" && entry.of === undefined) expect(isOpen(state)).toBe(false);
@@ -513,7 +555,7 @@ describe("every log that commands and posts can make", () => {
   itHolds("has the questions open that were asked and not settled, and awaits exactly while there is one", (log) => {
     for (const [, state, { open, asked }] of readings(log)) {
       expect(idsOf(openQuestions(state))).toEqual(open);
-      expect(new Set([...open, ...idsOf(state.exchanges)])).toEqual(asked);
+      expect(new Set([...open, ...idsOf(ofNow(state.exchanges))])).toEqual(asked);
       expect(state.question?.asked.await_id).toBe(open[0]);
       expect(state.more_questions === null).toBe(open.length < 2);
       expect(state.status === "awaiting").toBe(open.length > 0);
@@ -526,7 +568,8 @@ describe("every log that commands and posts can make", () => {
     for (const [entry, state, { open }] of readings(log))
       for (const event of eventsOfLast(state, entry)) {
         if (event.type !== "run.awaiting" && event.type !== "run.in-progress") continue;
-        expect(event.type).not.toBe(last);
+        if (entry.type === "continued") expect(event.type).toBe("run.in-progress");
+        else expect(event.type).not.toBe(last);
         last = event.type;
         expect(event.run.status).toBe(event.type.slice("run.".length));
         expect(event.run.await_request?.await_id).toBe(event.type === "run.awaiting" ? open[0] : undefined);
@@ -573,13 +616,13 @@ describe("every log that commands and posts can make", () => {
   itHolds("records the active time where operations begin and end, and at its own end", (log, posted) => {
     const state = initialState(RUN_ID);
     for (const entry of log) {
-      const isOperation = ["intent", "attempt-failed", "step", "taken", "ended"].includes(entry.type);
+      const isOperation = ["intent", "attempt-failed", "step", "taken", "continued", "ended"].includes(entry.type);
       const isQuestion = entry.type === "awaited" && entry.of === undefined;
       const recorded = "active_ms" in entry ? entry.active_ms : undefined;
       expect(recorded !== undefined).toBe((isOperation || isQuestion) && !posted.has(entry));
       const before = state.active_ms;
       if (recorded !== undefined) expect(recorded).toBeGreaterThan(before);
-      expect(evolve(state, entry).active_ms).toBe(recorded ?? before);
+      expect(evolve(state, entry).active_ms).toBe(entry.type === "continued" ? 0 : (recorded ?? before));
     }
   });
 
@@ -624,9 +667,10 @@ describe("every log that commands and posts can make", () => {
 
   itHolds("has every message, question and answer in its transcript once", (log) => {
     const state = foldEntries(RUN_ID, log);
-    const questions = [...(state.exchanges ?? []), ...openQuestions(state)];
+    const questions = [...ofNow(state.exchanges), ...openQuestions(state)];
+    const inputs = state.generation === null ? 1 : 0;
     const answers = questions.filter((one) => "answer" in (replyTo(one) ?? {})).length;
-    expect(transcript(state)).toHaveLength(1 + questions.length + answers + state.output.length);
+    expect(transcript(state)).toHaveLength(inputs + questions.length + answers + state.output.length);
   });
 
   itHolds("has details that end everything they begin, once, when the run has ended", (log) => {
@@ -658,6 +702,9 @@ describe("a post", () => {
     const law = (given: readonly Move[], from: number, to: number): void => {
       const repeated = given[from % given.length];
       if (repeated?.does !== "post" || repeated.entry.type === "offered") return;
+      // The sub-runs of a generation post nothing before it begins.
+      const { entry } = repeated;
+      if ("of" in entry && entry.of !== undefined && generationOf(subRunIn(entry.await_id)) > 1) return;
       const first = logOf(given);
       if (![...first.posted].some((entry) => sameJson(entry, repeated.entry))) return;
       const index = (from % given.length) + 1 + (to % (given.length - (from % given.length)));
@@ -668,7 +715,8 @@ describe("a post", () => {
   });
 
   it("shows and settles the same questions of sub-runs in every order", () => {
-    const posts = subRunIds.flatMap((id, index) => [
+    const ofFirst = subRunIds.filter((id) => generationOf(subRunIn(id)) === 1);
+    const posts = ofFirst.flatMap((id, index) => [
       relayed(id),
       settled(id, index === 0 ? null : { answer: { yes: true } }),
     ]);

@@ -5,7 +5,7 @@ import type { Entry } from "../../core/log.ts";
 import type { Arrived, Clock, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
-import { runRecord, transcript } from "../../core/record.ts";
+import { runRecord, saidUntil } from "../../core/record.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
@@ -172,7 +172,7 @@ export async function saidBefore(store: Store, key: RunKey, until: number): Prom
     const entries = await store.read(key, state.position, Math.min(READ_CHUNK, until + 1 - state.position));
     if (entries === undefined || entries.length === 0) break;
     for (const entry of entries) {
-      if (entry.type === "continued") for (const message of transcript(state)) said.push(message);
+      if (entry.type === "continued") for (const message of saidUntil(state, entry)) said.push(message);
       evolve(state, entry);
     }
     await turnOf(store);

@@ -23,7 +23,7 @@ import type {
 } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
-import { runRecord, transcript } from "../../core/record.ts";
+import { runRecord, saidUntil } from "../../core/record.ts";
 import { roughLength, roughLengthOf } from "../../core/rough-length.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState, isFinal } from "../../core/state.ts";
@@ -213,7 +213,7 @@ export class RunLog {
   #add(entry: Entry): void {
     if (entry.type === "continued") {
       const due = this.#next;
-      due.said = [...(due.said ?? []), ...transcript(this.#state)];
+      due.said = [...(due.said ?? []), ...saidUntil(this.#state, entry)];
       if (this.#storing !== undefined) this.#storing.size = 0;
     }
     this.#append(entry);
