@@ -3,7 +3,7 @@ import type { Message } from "../protocol/message.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
 import type { WatchedEvent } from "./feed.ts";
-import type { CreatedEntry, Entry } from "./log.ts";
+import type { CreatedEntry, Entry, Labels } from "./log.ts";
 import type { Pause, PausedRuns } from "./pauses.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
@@ -464,6 +464,25 @@ export interface TenantRetention {
   readonly maxSessions: number;
 }
 
+/** Which runs a rule of the retention matches: those that have all that is given. With nothing given all runs. */
+export interface RunsOfRule {
+  readonly agent_name?: string | undefined;
+  readonly tenant?: string | undefined;
+  /** Labels that the run has, each with this value. */
+  readonly labels?: Labels | undefined;
+}
+
+/** What a store may delete of the ended runs for which a rule counts. */
+export interface RuleRetention extends RunsOfRule {
+  /** Runs that ended before this time, in milliseconds since the epoch. */
+  readonly endedBefore: number;
+  /**
+   * Runs after which so many others ended for which the same rule counts. Whether others that were deleted by their keys
+   * count is for the store to choose.
+   */
+  readonly maxRuns: number;
+}
+
 /**
  * What a store may delete. It never deletes a run that has not ended, nor a sub-run whose durable parent has not ended,
  * because the parent may read it again. It may keep the sub-runs of every parent that has not ended. Such sub-runs count
@@ -481,6 +500,11 @@ export interface Retention {
   readonly sessionsBefore: number;
   /** What is limited for each tenant. Left out: nothing. */
   readonly perTenant?: TenantRetention | undefined;
+  /**
+   * Rules for some of the runs. The first that matches a run counts for it: its `endedBefore` takes the place of that of the
+   * retention, and its `maxRuns` holds beside that. Left out: none.
+   */
+  readonly rules?: readonly RuleRetention[] | undefined;
 }
 
 /**

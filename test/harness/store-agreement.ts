@@ -363,9 +363,27 @@ const prune = commands(
     perTenant: fc.option(fc.record({ tenants: fc.subarray([...TENANTS, "none"]), maxRuns: most, maxSessions: most }), {
       nil: undefined,
     }),
+    rules: fc.option(
+      fc.array(
+        fc.record({
+          agent_name: fc.constantFrom(undefined, ...AGENTS),
+          tenant: fc.constantFrom(undefined, ...TENANTS),
+          labels: fc.constantFrom(undefined, ...LABELS),
+          age: fc.constantFrom(0, 5, 1_000),
+          maxRuns: most,
+        }),
+        { maxLength: 3 },
+      ),
+      { nil: undefined },
+    ),
   }),
-  (store, { at }, { age, sessions, ...numbers }) =>
-    store.prune({ ...numbers, endedBefore: at - age, sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY }),
+  (store, { at }, { age, sessions, rules, ...numbers }) =>
+    store.prune({
+      ...numbers,
+      endedBefore: at - age,
+      sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY,
+      rules: rules?.map(({ age, ...rule }) => ({ ...rule, endedBefore: at - age })),
+    }),
 );
 
 const remove = commands(

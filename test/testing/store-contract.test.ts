@@ -15,6 +15,7 @@ import { postsFaults } from "../harness/planted-stores/posts.ts";
 import { prioritiesFaults } from "../harness/planted-stores/priorities.ts";
 import { pruneFaults } from "../harness/planted-stores/prune.ts";
 import { readsFaults } from "../harness/planted-stores/reads.ts";
+import { retentionFaults } from "../harness/planted-stores/retention.ts";
 import { sessionsFaults } from "../harness/planted-stores/sessions.ts";
 import { slotsFaults } from "../harness/planted-stores/slots.ts";
 import { stepLimitsFaults } from "../harness/planted-stores/step-limits.ts";
@@ -43,6 +44,7 @@ const brokenStores = [
   ...sessionsFaults,
   ...creatorsFaults,
   ...pruneFaults,
+  ...retentionFaults,
   ...deleteFaults,
   ...damageFaults,
   ...feedFaults,

@@ -2,7 +2,7 @@ import { inBackground } from "../../core/background.ts";
 import { CadenzaError, noSession, notFound } from "../../core/errors.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { Clock, FoundRun, Logger, RunKey, SessionKey, Store } from "../../core/ports.ts";
-import { isPromise } from "../../core/promises.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import { systemChance } from "../log/system.ts";
@@ -145,6 +145,8 @@ export class Pruning {
   #ended = 0;
   /** The tenants to look at. */
   readonly #tenants = new Set<string>();
+  /** The pruning under way. Runs that end meanwhile are left to the next one. */
+  #pruning: Promise<void> | undefined;
   /** The next pruning: stops its timer. `never`: the runtime is closed. Undefined: none is due. */
   #next: (() => void) | "never" | undefined;
 
@@ -154,7 +156,8 @@ export class Pruning {
     this.#logger = logger;
     this.#retention = retention;
     this.#perTenant = { maxRuns: perTenant.storedRuns, maxSessions: perTenant.sessions };
-    this.#maxEnded = (store.persistent ? retention.maxRuns : Math.min(retention.maxRuns, this.#fewest)) / EXCESS;
+    const numbers = [retention.maxRuns, ...retention.rules.map(({ maxRuns }) => maxRuns)];
+    this.#maxEnded = Math.min(...numbers, ...(store.persistent ? [] : [this.#fewest])) / EXCESS;
   }
 
   start(): void {
@@ -200,8 +203,9 @@ export class Pruning {
   }
 
   #pruneLater(): void {
-    const { maxAgeMs, maxIdleSessionMs } = this.#retention;
-    this.#pruneIn(Math.max(MIN_PAUSE_MS, Math.min(MAX_PAUSE_MS, maxAgeMs / 10, maxIdleSessionMs / 10)));
+    const { maxAgeMs, maxIdleSessionMs, rules } = this.#retention;
+    const shortest = Math.min(maxAgeMs, maxIdleSessionMs, ...rules.map((rule) => rule.maxAgeMs));
+    this.#pruneIn(Math.max(MIN_PAUSE_MS, Math.min(MAX_PAUSE_MS, shortest / 10)));
   }
 
   /** Not all at once, where many processes have started together. */
@@ -216,16 +220,18 @@ export class Pruning {
    * the old events of its feed by itself.
    */
   get #isLimited(): boolean {
-    const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#retention;
+    const { maxRuns, maxAgeMs, maxIdleSessionMs, rules } = this.#retention;
     const { persistent, readFeed } = this.#store;
-    if (Number.isFinite(maxAgeMs) || Number.isFinite(maxIdleSessionMs)) return true;
-    return persistent && (readFeed !== undefined || Number.isFinite(maxRuns) || Number.isFinite(this.#fewest));
+    if ([maxAgeMs, maxIdleSessionMs, ...rules.map((rule) => rule.maxAgeMs)].some(Number.isFinite)) return true;
+    const numbers = [maxRuns, this.#fewest, ...rules.map((rule) => rule.maxRuns)];
+    return persistent && (readFeed !== undefined || numbers.some(Number.isFinite));
   }
 
   #prune(): void {
     this.#stopTimer();
+    if (this.#pruning !== undefined) return;
     this.#ended = 0;
-    const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#retention;
+    const { maxRuns, maxAgeMs, maxIdleSessionMs, rules } = this.#retention;
     const tenants = [...this.#tenants];
     this.#tenants.clear();
     const now = this.#clock.now();
@@ -235,16 +241,26 @@ export class Pruning {
         endedBefore: now - maxAgeMs,
         sessionsBefore: now - maxIdleSessionMs,
         ...(tenants.length > 0 && { perTenant: { tenants, ...this.#perTenant } }),
+        ...(rules.length > 0 && {
+          rules: rules.map(({ maxAgeMs, ...rule }) => ({ ...rule, endedBefore: now - maxAgeMs })),
+        }),
       });
-      if (isPromise(pruned))
-        inBackground(
-          this.#logger,
-          pruned.catch((error: unknown) => this.#pruneFailed(error, tenants)),
-        );
+      if (isPromise(pruned)) this.#pruneOn(pruned, tenants);
+      else this.#pruneLater();
     } catch (error) {
       this.#pruneFailed(error, tenants);
+      this.#pruneLater();
     }
-    this.#pruneLater();
+  }
+
+  #pruneOn(pruned: Promise<unknown>, tenants: readonly string[]): void {
+    this.#pruning = pruned
+      .then(ignore, (error: unknown) => this.#pruneFailed(error, tenants))
+      .then(() => {
+        this.#pruning = undefined;
+        this.#pruneLater();
+      });
+    inBackground(this.#logger, this.#pruning);
   }
 
   /** The tenants are looked at when the store is pruned again. */

@@ -26,6 +26,8 @@ import { guardedClock, machineClock, silentLogger, systemIds } from "../log/syst
 import { Feed } from "../log/watch.ts";
 import type { AuditRecord } from "./audit.ts";
 import { Audit } from "./audit.ts";
+import type { ReadRule, RetentionOptions } from "./retention.ts";
+import { readRules } from "./retention.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
@@ -100,25 +102,6 @@ export interface RuntimeOptions {
   readonly clock?: Clock | undefined;
   /** Makes UUIDs, which are kept in lower case with dashes, and tokens. Default: random ones. */
   readonly ids?: Ids | undefined;
-}
-
-/**
- * When the store deletes ended runs and unused sessions. A persistent store keeps all by default. An idempotency key is
- * kept as long as its run.
- */
-export interface RetentionOptions {
-  /**
-   * How many ended runs of all tenants are kept. Beyond that the runs that ended first are deleted; in memory the runs of the
-   * tenants that have the most. Default: 10,000, or `Infinity` in a persistent store.
-   */
-  readonly maxRuns?: number | undefined;
-  /** How long an ended run is kept, in milliseconds. Default: one hour, or `Infinity` in a persistent store. */
-  readonly maxAgeMs?: number | undefined;
-  /**
-   * How long a session that no run uses is kept, in milliseconds. Default: one day, or `Infinity` in a persistent
-   * store.
-   */
-  readonly maxIdleSessionMs?: number | undefined;
 }
 
 /** The limits of a runtime. An error with the code `limit_reached` names the limit. */
@@ -225,7 +208,7 @@ export interface Settings {
   readonly logger: Logger;
   /** How many runs this process may be executing when it takes more. Undefined: it executes none. */
   readonly work: number | undefined;
-  readonly retention: Required<{ [Key in keyof RetentionOptions]: number }>;
+  readonly retention: Readonly<typeof retentionDefaults> & { readonly rules: readonly ReadRule[] };
   readonly limits: Required<{ [Key in Exclude<keyof LimitOptions, "perTenant">]: number }>;
   /** Without a number: a share of what all may use. */
   readonly perTenant: TenantLimits & { readonly storedRuns: number; readonly sessions: number };
@@ -357,15 +340,19 @@ export function readOptions(options: RuntimeOptions): Settings {
       awaitTimeoutMs: options.awaitTimeoutMs,
       cancelGraceMs: options.cancelGraceMs,
     }),
-    retention: amounts(
-      "options.retention",
-      store.persistent ? persistentRetention : retentionDefaults,
-      options.retention,
-    ),
+    retention: readRetention(options.retention, store.persistent ? persistentRetention : retentionDefaults),
     limits,
     perTenant,
     stepLimits: readStepLimits(options.stepLimits, storeClock, logger),
   };
+}
+
+function readRetention(given: RetentionOptions = {}, standard: typeof retentionDefaults): Settings["retention"] {
+  checkObject("options.retention", given);
+  checkKeys("options.retention", given, [...Object.keys(standard), "rules"]);
+  const { rules, ...figures } = given;
+  const general = amounts("options.retention", standard, figures);
+  return { ...general, rules: readRules(rules, general.maxAgeMs) };
 }
 
 /** The steps are counted here unless the engine of the store has them counted by it. */

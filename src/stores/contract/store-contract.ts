@@ -14,6 +14,7 @@ import { postChecks } from "./posts.ts";
 import { priorityChecks } from "./priorities.ts";
 import { pruneChecks } from "./prune.ts";
 import { readChecks } from "./reads.ts";
+import { retentionChecks } from "./retention.ts";
 import { sessionChecks } from "./sessions.ts";
 import { slotChecks } from "./slots.ts";
 import { stepLimitChecks } from "./step-limits.ts";
@@ -63,6 +64,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...workChecks,
   ...sessionChecks,
   ...pruneChecks,
+  ...retentionChecks,
   ...deleteChecks,
   ...feedChecks,
   ...damageChecks,

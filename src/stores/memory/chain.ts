@@ -18,6 +18,10 @@ export class Chain<T extends Link<T>> {
     return this.#first;
   }
 
+  *[Symbol.iterator](): Iterator<T> {
+    for (let member = this.#first; member !== null; member = member.after) yield member;
+  }
+
   addLast(member: T): void {
     member.before = this.#last;
     if (this.#last === null) this.#first = member;

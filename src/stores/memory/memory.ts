@@ -13,6 +13,7 @@ import type {
   LinesQuery,
   MessageRange,
   Retention,
+  RuleRetention,
   RunHead,
   RunKey,
   RunPosition,
@@ -40,6 +41,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import { checkFeed } from "../feed.ts";
 import { DueHeap } from "./due-heap.ts";
 import { MemoryFeed } from "./feed.ts";
+import { RunsByRule } from "./runs-by-rule.ts";
 import { isForeign, MemorySessions, marksOf, messagesFor } from "./sessions.ts";
 import { StepCounts } from "./step-counts.ts";
 import { surveyRuns } from "./survey.ts";
@@ -71,6 +73,8 @@ export class MemoryStore implements Store {
   #pauses: readonly Pause[] = [];
   /** How many runs have ended. */
   #ended = 0;
+  /** Undefined until a retention has rules. */
+  #byRule: RunsByRule | undefined;
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
   #created = 0;
   /** How often something has arrived for a run with an owner. */
@@ -310,7 +314,7 @@ export class MemoryStore implements Store {
     return tally && { ...tally };
   }
 
-  prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): number {
+  prune({ maxRuns, endedBefore, sessionsBefore, perTenant, rules = [] }: Retention): number {
     const before = this.#ended;
     for (const name of perTenant?.tenants ?? []) {
       const tenant = this.#tenants.get(name);
@@ -319,7 +323,8 @@ export class MemoryStore implements Store {
       let beyond = tenant.ended.size - (perTenant?.maxRuns ?? EVER);
       this.#removeFirst(tenant, () => beyond-- > 0);
     }
-    if (endedBefore > NEVER)
+    if (rules.length > 0) this.#pruneByRules([...rules, { maxRuns: EVER, endedBefore }]);
+    else if (endedBefore > NEVER)
       for (const tenant of this.#tenants.values())
         this.#removeFirst(tenant, ({ head }) => (head.finished_at ?? NEVER) < endedBefore);
     this.#removeBeyond(maxRuns);
@@ -356,8 +361,20 @@ export class MemoryStore implements Store {
     return tenant;
   }
 
+  #pruneByRules(rules: readonly RuleRetention[]): void {
+    const named = rules.slice(0, -1);
+    if (this.#byRule?.isOf(named) !== true) {
+      const ended = [...this.#tenants.values()].flatMap((tenant) => [...tenant.ended]);
+      this.#byRule = new RunsByRule(named, ended);
+    }
+    for (const [index, rule] of rules.entries())
+      for (const run of this.#byRule.beyond(index, rule))
+        if (!this.#tenant(run.key.tenant).needs(run)) this.#remove(run);
+  }
+
   #end(tenant: Tenant, run: MemoryRun): void {
     tenant.ended.addLast(run);
+    this.#byRule?.add(run);
     this.#ended += 1;
   }
 
@@ -392,6 +409,7 @@ export class MemoryStore implements Store {
   #remove(run: MemoryRun): void {
     const tenant = this.#tenant(run.key.tenant);
     tenant.ended.remove(run);
+    this.#byRule?.remove(run);
     this.#ended -= 1;
     tenant.remove(run);
     this.#drop(tenant);

@@ -116,3 +116,48 @@ BEGIN
   RETURN cardinality(doomed);
 END $function$;`;
 }
+
+/** The entries of a longer log are deleted in pieces, after its run. */
+export const LONG_LOG = 1_000;
+
+/**
+ * How far the rules of a retention have come, by keys of the rules. And the ids of deleted runs whose entries are left:
+ * `remove_runs_v1` leaves those of long logs, and `clear_removed_v1` deletes some. It answers whether there were any.
+ */
+export function retention(schema: string): string {
+  return `
+CREATE TABLE ${schema}.retention (
+  key text COLLATE "C" PRIMARY KEY,
+  progress text NOT NULL,
+  at float8 NOT NULL
+);
+CREATE TABLE ${schema}.removed (run bigint PRIMARY KEY);
+CREATE OR REPLACE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $function$
+BEGIN
+  INSERT INTO ${schema}.removed (run)
+    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (ids) AND r.position > ${LONG_LOG} ON CONFLICT DO NOTHING;
+  DELETE FROM ${schema}.entries WHERE run = ANY (ARRAY(
+    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (ids) AND r.position <= ${LONG_LOG}));
+  DELETE FROM ${schema}.labels WHERE run = ANY (ids);
+  DELETE FROM ${schema}.inbox WHERE run = ANY (ids);
+  DELETE FROM ${schema}.runs WHERE id = ANY (ids);
+END $function$;
+CREATE FUNCTION ${schema}.clear_removed_v1(chunk integer) RETURNS boolean LANGUAGE plpgsql AS $function$
+DECLARE
+  its_run bigint;
+  deleted integer;
+BEGIN
+  SELECT r.run INTO its_run FROM ${schema}.removed r ORDER BY r.run LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  DELETE FROM ${schema}.entries e WHERE e.run = its_run AND e.position = ANY (ARRAY(
+    SELECT f.position FROM ${schema}.entries f WHERE f.run = its_run ORDER BY f.position LIMIT chunk));
+  GET DIAGNOSTICS deleted = ROW_COUNT;
+  IF deleted < chunk THEN
+    DELETE FROM ${schema}.removed r WHERE r.run = its_run;
+  END IF;
+  RETURN true;
+END $function$;
+`;
+}

@@ -40,6 +40,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
+import { RuleWalks } from "../rule-walks.ts";
 import type { StoredInbox } from "../stored-rows.ts";
 import { fromText, toInbox, toJson, toText } from "../stored-rows.ts";
 import { Connection } from "./connection.ts";
@@ -49,7 +50,7 @@ import { Hints } from "./hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { pauseValues } from "./pauses.ts";
-import { END, passOver, pruneRuns, START } from "./prune.ts";
+import { clearRemoved, END, endedRuns, passOver, pruneRuns, START } from "./prune.ts";
 import { Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
 import { grantCall, permitCall } from "./step-limits.ts";
@@ -96,6 +97,7 @@ export class PostgresStore implements DurableStore {
   readonly #writer: Writer;
   readonly #reads: Reads;
   readonly #kept: KeptRuns<string>;
+  readonly #walks: RuleWalks<string>;
   readonly #survey: SurveyReads;
   readonly #hints: Hints | undefined;
   readonly #feed: PostgresFeed | undefined;
@@ -120,6 +122,7 @@ export class PostgresStore implements DurableStore {
     this.#schema = quoteName(settings.schema);
     this.#writer = new Writer(connection, this.#schema, feed !== undefined, now);
     this.#reads = new Reads(connection, this.#schema, now);
+    this.#walks = new RuleWalks(endedRuns(connection, this.#schema, this.#now));
     this.#kept = new KeptRuns(
       [START, END],
       (passing) => passOver(connection, this.#schema, passing),
@@ -314,11 +317,14 @@ export class PostgresStore implements DurableStore {
   }
 
   /** Deletes in small transactions. */
-  async prune(retention: Retention): Promise<number> {
+  async prune(given: Retention): Promise<number> {
     this.#checkWritable();
-    const { sessionsBefore, perTenant } = retention;
+    const { sessionsBefore, perTenant, rules } = given;
     let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
+    if (rules !== undefined) deleted += await this.#walks.prune(given);
+    const retention = rules === undefined ? given : { ...given, endedBefore: START.at };
     deleted += await pruneRuns(this.#connection, this.#schema, await this.#kept.lastToDelete(retention));
+    await clearRemoved(this.#connection, this.#schema);
     let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
     while (place !== null) {
       const next = await this.#call("prune_sessions_v1($1::float8, $2::float8, $3::bigint, $4::integer)", [
@@ -348,7 +354,7 @@ export class PostgresStore implements DurableStore {
       for (let count = MAX_FOUND; count === MAX_FOUND; ) {
         const found = await this.#reads.runsBeyond(tenant, maxRuns, MAX_FOUND);
         count = found.length;
-        deleted += await this.delete(found);
+        deleted += await this.#deleteRuns(found);
       }
       await this.#pruneSessionsOf(tenant, maxSessions);
     }
@@ -382,6 +388,12 @@ export class PostgresStore implements DurableStore {
 
   /** Deletes in small transactions, as `prune` does. */
   async delete(runs: readonly RunKey[]): Promise<number> {
+    const deleted = await this.#deleteRuns(runs);
+    await clearRemoved(this.#connection, this.#schema);
+    return deleted;
+  }
+
+  async #deleteRuns(runs: readonly RunKey[]): Promise<number> {
     let deleted = 0;
     for (let from = 0; from < runs.length; from += PRUNE_CHUNK) {
       const keys = runs.slice(from, from + PRUNE_CHUNK).map(({ tenant, run_id }) => [toText(tenant), toText(run_id)]);

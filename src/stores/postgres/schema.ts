@@ -2,7 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Connection } from "./connection.ts";
 import { pause } from "./connection.ts";
 import { backlog, census, waitingRuns } from "./counts.ts";
-import { deleteFunctions, pruneWithParents } from "./delete-sql.ts";
+import { deleteFunctions, pruneWithParents, retention } from "./delete-sql.ts";
 import { isLocked, storeFailed } from "./errors.ts";
 import { gateFunctions, gatesOfCustomers } from "./fair-sql.ts";
 import { feed } from "./feed.ts";
@@ -56,6 +56,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   failedRuns,
   stepLimits,
   (schema) => [priorities, gatesOfCustomers, limits, ...functions].map((part) => part(schema)).join("\n"),
+  retention,
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -19,6 +19,10 @@ export const firstId = (run: string): string => idOf(run, "0");
 
 const insertBatch = `INSERT INTO cadenza_entries (id, lines) VALUES (${idOf("?", "?")}, ?)`;
 const deleteBatches = `DELETE FROM cadenza_entries WHERE id BETWEEN ${firstId("?")} AND ${idOf("?", `${LAST_POSITION}`)}`;
+/** How many batches of a long log are deleted at once. */
+const PIECE = 64;
+const deletePiece = `DELETE FROM cadenza_entries WHERE id IN (
+  SELECT id FROM cadenza_entries WHERE id BETWEEN ${firstId("?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY id DESC LIMIT ${PIECE})`;
 /** The batch that holds the first requested entry. A run without one still has its row. */
 const selectFirst = `
   SELECT r.position AS length, r.id AS run, e.position, e.lines FROM cadenza_runs r LEFT JOIN cadenza_entries e ON e.id =
@@ -42,6 +46,11 @@ export function addLines(connection: Connection, run: number, position: number, 
 
 export function deleteEntries(connection: Connection, run: number): void {
   connection.run(deleteBatches, run, run);
+}
+
+/** Deletes the last batches of a run. The first batch goes last. Answers whether more may be left. */
+export function deleteLastEntries(connection: Connection, run: number): boolean {
+  return Number(connection.run(deletePiece, run, run).changes) === PIECE;
 }
 
 export function readEntries(

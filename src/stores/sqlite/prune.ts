@@ -1,11 +1,35 @@
-import type { RunKey, SessionKey } from "../../core/ports.ts";
+import type { RunKey, RunsOfRule, SessionKey } from "../../core/ports.ts";
+import { labelsOf } from "../../core/retention.ts";
+import { machineClock, silentLogger } from "../../runtime/log/system.ts";
 import type { EndedPlace, Passed, Passing } from "../kept-runs.ts";
+import type { Counted, Rules, Stretch, Walk } from "../rule-walks.ts";
 import { fromText, toText } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
-import { deleteEntries } from "./entries.ts";
+import { deleteEntries, deleteLastEntries } from "./entries.ts";
+import type { Clause } from "./list.ts";
+import { clause, joined } from "./list.ts";
 
 /** How many runs or sessions are deleted in one transaction. */
 export const PRUNE_CHUNK = 100;
+
+/** How many ended runs are looked at in one transaction. */
+const LOOK_CHUNK = 1_000;
+/** The entries of a longer log are deleted in pieces, after its run. */
+const LONG_LOG = 500;
+/** So many pieces are deleted in one transaction at most. */
+const MOST_PIECES = 64;
+/** A transaction that has deleted for so long leaves the rest to the next one, in milliseconds. */
+const LONG_MS = 5;
+/** After this time progress that no process has made since is forgotten, in milliseconds: 60 days. */
+const FORGOTTEN_MS = 60 * 86_400_000;
+
+const machine = machineClock(silentLogger);
+
+/** Says whether a transaction that begins now has deleted for long. */
+function longTurn(): () => boolean {
+  const since = machine.monotonic();
+  return () => machine.monotonic() - since > LONG_MS;
+}
 
 /** Whether a live run uses the session `s`. */
 const isUsed = `
@@ -47,17 +71,33 @@ export function pruneRuns(
   last: Place,
 ): { readonly place: Place; readonly deleted: number } | undefined {
   const runs = connection.all(
-    `SELECT id, finished_at AS at, ${isNeeded} AS needed FROM cadenza_runs r WHERE finished_at IS NOT NULL
+    `SELECT id, position, finished_at AS at, ${isNeeded} AS needed FROM cadenza_runs r WHERE finished_at IS NOT NULL
      AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?) ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
     from.at,
     from.id,
     last.at,
     last.id,
   );
-  const doomed = runs.filter(({ needed }) => Number(needed) === 0);
-  for (const run of doomed) deleteRun(connection, Number(run["id"]));
-  const end = runs.at(-1);
-  return end && { place: placeOf(end), deleted: doomed.length };
+  return deleteSome(connection, runs, (run) => Number(run["needed"]) === 0);
+}
+
+/** Deletes some of the runs, the first ones, until the transaction has lasted for long. Undefined: there are none. */
+function deleteSome(
+  connection: Connection,
+  runs: readonly SqliteRow[],
+  isDoomed: (run: SqliteRow) => boolean,
+): { readonly place: Place; readonly deleted: number } | undefined {
+  const isLong = longTurn();
+  let deleted = 0;
+  let end: SqliteRow | undefined;
+  for (const run of runs) {
+    end = run;
+    if (!isDoomed(run)) continue;
+    deleteRun(connection, run);
+    deleted += 1;
+    if (isLong()) break;
+  }
+  return end && { place: placeOf(end), deleted };
 }
 
 /**
@@ -92,24 +132,167 @@ export function runsBeyond(connection: Connection, tenant: string, maxRuns: numb
   return found.map((row) => ({ tenant, run_id: fromText(String(row["run_id"])) }));
 }
 
-/** Deletes those of the runs that have ended, and returns how many those were. */
-export function deleteRuns(connection: Connection, runs: readonly RunKey[]): number {
-  const select = "SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND finished_at IS NOT NULL";
+/** Deletes those of the runs that have ended, the first ones, and returns how many those were, and how many it has looked at. */
+export function deleteRuns(
+  connection: Connection,
+  runs: readonly RunKey[],
+): { readonly deleted: number; readonly seen: number } {
+  const select = "SELECT id, position FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND finished_at IS NOT NULL";
+  const isLong = longTurn();
   let deleted = 0;
+  let seen = 0;
   for (const { tenant, run_id } of runs) {
+    if (seen > 0 && isLong()) break;
+    seen += 1;
     const run = connection.get(select, toText(tenant), toText(run_id));
     if (run === undefined) continue;
-    deleteRun(connection, Number(run["id"]));
+    deleteRun(connection, run);
     deleted += 1;
   }
-  return deleted;
+  return { deleted, seen };
 }
 
-function deleteRun(connection: Connection, id: number): void {
-  deleteEntries(connection, id);
+/** The entries of a long log stay for {@link clearRemoved}. No read finds them any more. */
+function deleteRun(connection: Connection, run: SqliteRow): void {
+  const id = Number(run["id"]);
+  if (Number(run["position"]) > LONG_LOG) connection.run("INSERT INTO cadenza_removed (run) VALUES (?)", id);
+  else deleteEntries(connection, id);
   connection.run("DELETE FROM cadenza_labels WHERE run = ?", id);
   connection.run("DELETE FROM cadenza_inbox WHERE run = ?", id);
   connection.run("DELETE FROM cadenza_runs WHERE id = ?", id);
+}
+
+/** Whether entries of deleted runs are left. */
+export function hasRemoved(connection: Connection): boolean {
+  return connection.get("SELECT run FROM cadenza_removed LIMIT 1") !== undefined;
+}
+
+/** Deletes some entries of deleted runs. */
+export function clearRemoved(connection: Connection): void {
+  const isLong = longTurn();
+  for (let pieces = 0; pieces < MOST_PIECES && !isLong(); pieces++) {
+    const removed = connection.get("SELECT run FROM cadenza_removed LIMIT 1");
+    if (removed === undefined) return;
+    const run = Number(removed["run"]);
+    if (!deleteLastEntries(connection, run)) connection.run("DELETE FROM cadenza_removed WHERE run = ?", run);
+  }
+}
+
+/** The number of the rule that counts for the run `r`, or another value for each rule. */
+function caseOf(rules: Rules, value: (rule: number) => number = (rule) => rule): Clause {
+  const cases = rules.map((rule, index) => {
+    const when = joined([clause("1"), ...conditionsOf(rule)], " AND ");
+    return clause(`WHEN ${when.sql} THEN ?`, ...when.values, value(index));
+  });
+  const { sql, values } = joined(cases, " ");
+  return { sql: `CASE ${sql} END`, values };
+}
+
+function conditionsOf(rule: RunsOfRule): readonly Clause[] {
+  const found: Clause[] = [];
+  if (rule.agent_name !== undefined) found.push(clause("r.agent_name = ?", toText(rule.agent_name)));
+  if (rule.tenant !== undefined) found.push(clause("r.tenant = ?", toText(rule.tenant)));
+  const hasLabel = "EXISTS (SELECT 1 FROM cadenza_labels l WHERE l.run = r.id AND l.name = ? AND l.value = ?)";
+  for (const [name, value] of labelsOf(rule)) found.push(clause(hasLabel, toText(name), toText(value)));
+  return found;
+}
+
+/** The first runs of a stretch: see `EndedRuns`. */
+export function countByRule(
+  connection: Connection,
+  rules: Rules,
+  { from, to }: Stretch<number>,
+): Counted<number> | undefined {
+  const rule = caseOf(rules);
+  const runs = connection.all(
+    `SELECT r.id, r.finished_at AS at, ${rule.sql} AS rule FROM cadenza_runs r WHERE finished_at IS NOT NULL
+     AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?) ORDER BY finished_at, id LIMIT ${LOOK_CHUNK}`,
+    ...rule.values,
+    from.at,
+    from.id,
+    to.at,
+    to.id,
+  );
+  const last = runs.at(-1);
+  const found = runs.map((run) => ({ ...placeOf(run), rule: Number(run["rule"]) }));
+  const isCounted = (index: number): boolean => Number.isFinite(rules[index]?.maxRuns);
+  return last && { last: placeOf(last), found: found.filter(({ rule }) => isCounted(rule)) };
+}
+
+/** Deletes some runs of a stretch: see `EndedRuns`. */
+export function pruneByRule(
+  connection: Connection,
+  rules: Rules,
+  { from, to, of, passed }: Walk<number>,
+): { readonly deleted: number; readonly last: Place | undefined; readonly hasSkipped: boolean } {
+  const rule = caseOf(rules);
+  const seen = connection.all(
+    `SELECT r.id, r.position, r.finished_at AS at, ${rule.sql} AS rule, ${isNeeded} AS needed
+     FROM cadenza_runs r WHERE r.finished_at IS NOT NULL
+     AND (r.finished_at, r.id) > (?, ?) AND (r.finished_at, r.id) <= (?, ?) ORDER BY r.finished_at, r.id LIMIT ${LOOK_CHUNK}`,
+    ...rule.values,
+    from.at,
+    from.id,
+    to.at,
+    to.id,
+  );
+  const end = seen.at(-1);
+  if (end === undefined) return { deleted: 0, last: undefined, hasSkipped: false };
+  const below = pastParents(connection, rules, passed, from, placeOf(end));
+  if (below.length > 0) {
+    const { deleted = 0 } = deleteSome(connection, below, () => true) ?? {};
+    return { deleted, last: from, hasSkipped: false };
+  }
+  const { deleted = 0, place } =
+    deleteSome(connection, seen, (run) => Number(run["needed"]) === 0 && of.includes(Number(run["rule"]))) ?? {};
+  const isOver = seen.length < LOOK_CHUNK && place?.id === placeOf(end).id;
+  return { deleted, last: isOver ? undefined : place, hasSkipped: false };
+}
+
+/** Ended runs below those of a stretch that were passed over when these had not ended. */
+function pastParents(
+  connection: Connection,
+  rules: Rules,
+  passed: readonly number[],
+  from: Place,
+  to: Place,
+): readonly SqliteRow[] {
+  const before = caseOf(rules, (index) => passed[index] ?? Number.NEGATIVE_INFINITY);
+  return connection.all(
+    `SELECT r.id, r.position, r.finished_at AS at FROM cadenza_runs p CROSS JOIN cadenza_runs r
+     WHERE p.finished_at IS NOT NULL AND (p.finished_at, p.id) > (?, ?) AND (p.finished_at, p.id) <= (?, ?)
+       AND r.tenant = p.tenant AND r.parent = p.run_id AND r.finished_at < ${before.sql} LIMIT ${PRUNE_CHUNK}`,
+    from.at,
+    from.id,
+    to.at,
+    to.id,
+    ...before.values,
+  );
+}
+
+/** What was written under a key of retention rules. */
+export function loadProgress(connection: Connection, key: string): string | null {
+  const row = connection.get("SELECT progress FROM cadenza_retention WHERE key = ?", key);
+  return row === undefined ? null : String(row["progress"]);
+}
+
+/** Writes under a key if `before` is written there, and answers whether it was. Forgets what was written long ago. */
+export function saveProgress(
+  connection: Connection,
+  key: string,
+  [before, after]: readonly [before: string | null, after: string],
+  now: number,
+): boolean {
+  if (loadProgress(connection, key) !== before) return false;
+  connection.run(
+    `INSERT INTO cadenza_retention (key, progress, at) VALUES (?, ?, ?)
+     ON CONFLICT (key) DO UPDATE SET progress = excluded.progress, at = excluded.at`,
+    key,
+    after,
+    now,
+  );
+  connection.run("DELETE FROM cadenza_retention WHERE at < ?", now - FORGOTTEN_MS);
+  return true;
 }
 
 /**

@@ -320,6 +320,19 @@ const limits = `
     WHERE finished_at IS NULL AND line IS NOT NULL;
 `;
 
+/*
+ * How far the rules of a retention have come, by keys of the rules. And the ids of deleted runs whose entries are left: no new
+ * run gets such an id.
+ */
+const retention = `
+  CREATE TABLE cadenza_retention (
+    key TEXT PRIMARY KEY,
+    progress TEXT NOT NULL,
+    at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  CREATE TABLE cadenza_removed (run INTEGER PRIMARY KEY);
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -338,6 +351,7 @@ const migrations: readonly string[] = [
   failedRuns,
   stepLimits,
   limits,
+  retention,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

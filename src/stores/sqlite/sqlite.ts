@@ -40,6 +40,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
+import { RuleWalks } from "../rule-walks.ts";
 import { toLines } from "../stored-rows.ts";
 import * as counts from "./counts.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
@@ -51,16 +52,22 @@ import { FIRST_GATE } from "./gates.ts";
 import * as pauses from "./pauses.ts";
 import type { Place } from "./prune.ts";
 import {
+  clearRemoved,
+  countByRule,
   deleteRuns,
   deleteSession,
   END,
+  hasRemoved,
+  loadProgress,
   PRUNE_CHUNK,
   passOver,
+  pruneByRule,
   pruneRuns,
   pruneSessions,
   pruneSessionsOf,
   runsBeyond,
   START,
+  saveProgress,
 } from "./prune.ts";
 import * as reads from "./reads.ts";
 import { checkSchema, migrate } from "./schema.ts";
@@ -102,6 +109,15 @@ export class SqliteStore implements DurableStore {
     (passing) => this.#write((connection) => passOver(connection, passing)),
     this.#now,
   );
+
+  readonly #walks = new RuleWalks<number>({
+    ends: [START, END],
+    count: (rules, stretch) => this.#write((connection) => countByRule(connection, rules, stretch)),
+    prune: (rules, walk) => this.#write((connection) => pruneByRule(connection, rules, walk)),
+    load: async (key) => ({ text: loadProgress(this.#connection, key), now: this.#now() }),
+    save: (key, before, after) =>
+      this.#write((connection) => saveProgress(connection, key, [before, after], this.#now())),
+  });
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
     this.#clock = options.clock ?? systemClock;
@@ -272,14 +288,17 @@ export class SqliteStore implements DurableStore {
   }
 
   /** Deletes in small transactions, with turns of the event loop in between. */
-  async prune(retention: Retention): Promise<number> {
-    let deleted = retention.perTenant === undefined ? 0 : await this.#pruneTenants(retention.perTenant);
+  async prune(given: Retention): Promise<number> {
+    let deleted = given.perTenant === undefined ? 0 : await this.#pruneTenants(given.perTenant);
+    if (given.rules !== undefined) deleted += await this.#walks.prune(given);
+    const retention = given.rules === undefined ? given : { ...given, endedBefore: START.at };
     const last = await this.#kept.lastToDelete(retention);
     await this.#inChunks((connection, from) => {
       const pruned = pruneRuns(connection, from, last);
       deleted += pruned?.deleted ?? 0;
       return pruned?.place;
     });
+    await this.#clearRemoved();
     await this.#inChunks((connection, from) => pruneSessions(connection, retention.sessionsBefore, from));
     await this.#write((connection) => forgetGrants(connection, this.#now()));
     for (let isOver = this.readFeed === undefined; !isOver; )
@@ -293,7 +312,7 @@ export class SqliteStore implements DurableStore {
       for (let count = MAX_FOUND; count === MAX_FOUND; ) {
         const found = runsBeyond(this.#connection, tenant, maxRuns, MAX_FOUND);
         count = found.length;
-        deleted += await this.delete(found);
+        deleted += await this.#deleteRuns(found);
       }
       await this.#inChunks((connection, from) => pruneSessionsOf(connection, tenant, maxSessions, from));
     }
@@ -311,12 +330,25 @@ export class SqliteStore implements DurableStore {
 
   /** Deletes in small transactions, as `prune` does. */
   async delete(runs: readonly RunKey[]): Promise<number> {
-    let deleted = 0;
-    for (let from = 0; from < runs.length; from += PRUNE_CHUNK) {
-      const chunk = runs.slice(from, from + PRUNE_CHUNK);
-      deleted += await this.#write((connection) => deleteRuns(connection, chunk));
-    }
+    const deleted = await this.#deleteRuns(runs);
+    await this.#clearRemoved();
     return deleted;
+  }
+
+  async #deleteRuns(runs: readonly RunKey[]): Promise<number> {
+    let count = 0;
+    for (let from = 0; from < runs.length; ) {
+      const chunk = runs.slice(from, from + PRUNE_CHUNK);
+      const { deleted, seen } = await this.#write((connection) => deleteRuns(connection, chunk));
+      count += deleted;
+      from += seen;
+    }
+    return count;
+  }
+
+  /** Deletes the entries that deleted runs have left, also those of a process that was killed meanwhile. */
+  async #clearRemoved(): Promise<void> {
+    while (hasRemoved(this.#connection)) await this.#write(clearRemoved);
   }
 
   deleteSession(key: SessionKey): Promise<boolean> {

@@ -52,8 +52,12 @@ const inserted = [
   "came_at",
   "limits",
 ];
+/** SQLite gives an id anew that was the highest. That of a deleted run is not free while entries of the run are left. */
+const newId = `CASE WHEN EXISTS (SELECT 1 FROM cadenza_removed) THEN (
+  SELECT max(run) + 1 FROM cadenza_removed WHERE run >= ifnull((SELECT max(id) FROM cadenza_runs), 0)) END`;
 const insertRun = `
-  INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
+  INSERT INTO cadenza_runs (id, ${inserted.join(", ")}) VALUES (${[newId, ...inserted.map(() => "?")].join(", ")})
+  ON CONFLICT DO NOTHING`;
 
 /**
  * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other

@@ -91,6 +91,113 @@ describe("retention in a store that persists", () => {
   });
 });
 
+describe("rules of the retention", () => {
+  it.each([
+    { of: "a store in memory", storeOf: (clock: FakeClock): Store => new MemoryStore({ clock }) },
+    { of: "a store that persists", storeOf: (clock: FakeClock) => persistent(new MemoryStore({ clock })) },
+  ])("keep runs by agent, tenant and label, in $of", async ({ storeOf }) => {
+    const clock = new FakeClock();
+    const runtime = new AgentRuntime({
+      store: storeOf(clock),
+      clock,
+      retention: {
+        maxAgeMs: 3 * DAY_MS,
+        maxRuns: Number.POSITIVE_INFINITY,
+        rules: [
+          { labels: { hold: "legal" }, maxAgeMs: Number.POSITIVE_INFINITY },
+          { agent_name: "heartbeat", maxRuns: 2 },
+          { tenant: "trial", maxAgeMs: DAY_MS },
+        ],
+      },
+    });
+    runtime.register("heartbeat", () => "alive").register("order", () => "ordered");
+    const trial = runtime.scope({ tenant: "trial" });
+    for (let count = 0; count < 4; count++) {
+      await runtime.createRun({ agent_name: "heartbeat", input: "" });
+      await runtime.createRun({ agent_name: "order", input: "" });
+      await trial.createRun({ agent_name: "order", input: "" });
+      await trial.createRun({ agent_name: "order", input: "" }, { labels: { hold: "legal" } });
+    }
+    const counts = async () => [
+      (await runtime.listRuns({ agent_name: "heartbeat" })).length,
+      (await runtime.listRuns({ agent_name: "order" })).length,
+      (await trial.listRuns()).length,
+    ];
+    await clock.advance(DAY_MS / 2);
+    expect(await counts()).toEqual([2, 4, 8]);
+    await clock.advance(DAY_MS);
+    expect(await counts()).toEqual([2, 4, 4]);
+    await clock.advance(2 * DAY_MS);
+    expect(await counts()).toEqual([0, 0, 4]);
+    await clock.advance(400 * DAY_MS);
+    expect(await counts()).toEqual([0, 0, 4]);
+    await runtime.close();
+    expect(clock.timers).toBe(0);
+  });
+
+  it("begin while others are at work: the next pruning waits for the one before", async () => {
+    const clock = new FakeClock();
+    let [atOnce, most] = [0, 0];
+    const ends: (() => void)[] = [];
+    const store = hookedStore(
+      (call, method) => {
+        if (method !== "prune") return call();
+        atOnce += 1;
+        most = Math.max(most, atOnce);
+        return new Promise((resolve) => {
+          ends.push(() => {
+            atOnce -= 1;
+            resolve(call());
+          });
+        });
+      },
+      persistent(new MemoryStore({ clock })),
+    );
+    const rules = [{ agent_name: "order", maxRuns: 1 }];
+    const runtime = new AgentRuntime({ store, clock, retention: { rules } }).register("order", () => "ordered");
+    for (let count = 0; count < 5; count++) {
+      await runtime.createRun({ agent_name: "order", input: "" });
+      await clock.advance(10 * MINUTE_MS);
+    }
+    expect([ends.length, most]).toEqual([1, 1]);
+    ends[0]?.();
+    await clock.advance(10 * MINUTE_MS);
+    expect([ends.length, most]).toEqual([2, 1]);
+    ends[1]?.();
+    await runtime.close();
+  });
+
+  it.each([
+    { rules: {}, message: "options.retention.rules: expected an array of rules, received an object." },
+    { rules: [7], message: "options.retention.rules[0]: expected an object, received 7." },
+    {
+      rules: [{ agent_name: "a" }],
+      message: "options.retention.rules[0]: expected a rule with maxAgeMs, maxRuns or both",
+    },
+    { rules: [{ agent: "a", maxRuns: 1 }], message: 'there is no option "agent"' },
+    { rules: [{ maxRuns: 1.5 }], message: "options.retention.rules[0].maxRuns: expected a whole number" },
+    { rules: [{ maxAgeMs: -1 }], message: "options.retention.rules[0].maxAgeMs: expected a number from 0" },
+    { rules: [{ tenant: 7, maxRuns: 1 }], message: "options.retention.rules[0].tenant: expected a string" },
+    { rules: [{ agent_name: "", maxRuns: 1 }], message: "options.retention.rules[0].agent_name: expected a string" },
+    { rules: [{ labels: { a: 1 }, maxRuns: 1 }], message: "options.retention.rules[0].labels: expected a string" },
+    {
+      rules: Array(101).fill({ maxRuns: 1 }),
+      message: "options.retention.rules: expected at most 100 rules, received 101.",
+    },
+    {
+      rules: [
+        { agent_name: "a", maxRuns: 1 },
+        { tenant: "t", maxRuns: 1 },
+        { tenant: "t", agent_name: "b", labels: { c: "d" }, maxRuns: 1 },
+      ],
+      message: "options.retention.rules[2]: expected a rule for runs that rule 1 does not match",
+    },
+  ])("are refused: $message", ({ rules, message }) => {
+    const retention = { rules } as unknown as NonNullable<RuntimeOptions["retention"]>;
+    expect(() => new AgentRuntime({ retention })).toThrow(message);
+  });
+});
+
 /** Runs of tenants, which end at once. */
 class Customers {
   readonly #runtime: AgentRuntime;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { SqliteDatabase } from "cadenza/sqlite";
 import { SqliteStore } from "cadenza/sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { keep } from "../../../src/stores/contract/samples.ts";
+import { create, created, createEnded, keep } from "../../../src/stores/contract/samples.ts";
 import { RecordingDatabase } from "../../harness/recording-database.ts";
 import { openDatabase } from "../../harness/sqlite-files.ts";
 
@@ -38,6 +38,100 @@ describe(`among ${RUNS} ended runs`, () => {
     db.statements.length = 0;
     expect(await store.prune({ ...keep, endedBefore: 1_501 })).toBe(500);
     expect(db.statements.filter((sql) => sql.includes("AS needed"))).toHaveLength(16);
+    store.close();
+  });
+});
+
+describe(`rules among ${RUNS} ended runs`, () => {
+  const NOW = 1_000_000_000;
+  const clock = { now: () => NOW };
+  const rule = { agent_name: "mail", maxRuns: 15_000, endedBefore: RUNS };
+  const looks = (db: RecordingDatabase) => db.statements.splice(0).filter((sql) => sql.includes("AS rule")).length;
+
+  it("look at each run when it has ended, and when it is too old or one too many", async () => {
+    const db = new RecordingDatabase(openDatabase(":memory:"));
+    const store = new SqliteStore(db, { closeDatabase: true, clock });
+    fill(db);
+    expect(await store.prune({ ...keep, rules: [rule] })).toBe(0);
+    // 1,000 at once, to count them, and again for their ages. That there are no more: up to a minute ago, and after that.
+    expect(looks(db)).toBe(20 + 2 + 20);
+    expect(await store.prune({ ...keep, rules: [rule] })).toBe(0);
+    expect(looks(db)).toBe(2);
+    fill(db, RUNS, RUNS + 500);
+    expect(await store.prune({ ...keep, rules: [{ ...rule, endedBefore: RUNS + 300 }] })).toBe(0);
+    expect(looks(db)).toBe(2 + 1 + 1);
+    // A process with other rules has looked at nothing.
+    expect(await store.prune({ ...keep, rules: [{ ...rule, agent_name: "echo", maxRuns: 20_500 }] })).toBe(RUNS - 1);
+    store.close();
+  });
+
+  it("go on where a process was killed", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "cadenza-"));
+    const db = new RecordingDatabase(openDatabase(join(folder, "runs.db")));
+    const open = () => new SqliteStore(db, { clock });
+    open();
+    fill(db);
+    const rules = [{ ...rule, maxRuns: Number.POSITIVE_INFINITY }];
+    let left = 17;
+    const dies = new SqliteStore(
+      {
+        exec: (sql) => db.exec(sql),
+        close: () => undefined,
+        prepare(sql) {
+          if (!sql.includes("AS rule")) return db.prepare(sql);
+          const { get, run, all } = db.prepare(sql);
+          return { get, run, all: (...values) => (--left < 0 ? expect.fail("killed") : all(...values)) };
+        },
+      },
+      { clock },
+    );
+    await expect(dies.prune({ ...keep, rules })).rejects.toThrow("killed");
+    db.statements.length = 0;
+    expect(await open().prune({ ...keep, rules })).toBe(0);
+    // The place is written each 16 times.
+    expect(looks(db)).toBe(4);
+    db.close();
+    rmSync(folder, { recursive: true });
+  });
+});
+
+describe("the log of a deleted run with many entries", () => {
+  const LONG = 10_000;
+  /** Makes the log of a run as long as that. */
+  const lengthen = (db: SqliteDatabase) =>
+    db.exec(`WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${LONG} - 1)
+      INSERT INTO cadenza_entries (id, lines) SELECT (1 << 26 | n), '{}' || char(10) FROM numbers;
+      UPDATE cadenza_runs SET position = ${LONG} WHERE id = 1`);
+  const entries = (db: SqliteDatabase) =>
+    Object.values(db.prepare("SELECT count(*) FROM cadenza_entries").get() as object);
+
+  it("is deleted in pieces, between which other runs are written", async () => {
+    const db = new RecordingDatabase(openDatabase(":memory:"));
+    const store = new SqliteStore(db, { closeDatabase: true });
+    const key = await createEnded(store, 1, 10);
+    lengthen(db);
+    db.statements.length = 0;
+    expect(await store.delete([key])).toBe(1);
+    const transactions = db.statements.join("\n").split("COMMIT");
+    const pieces = transactions.map((sql) => sql.split("DELETE FROM cadenza_entries WHERE id IN").length - 1);
+    expect(Math.max(...pieces)).toBeLessThanOrEqual(64);
+    expect(pieces.reduce((sum, count) => sum + count)).toBe(Math.ceil(LONG / 64));
+    expect(entries(db)).toEqual([0]);
+    store.close();
+  });
+
+  it("is not found any more, nor are its entries those of a new run, when the process was killed meanwhile", async () => {
+    const db = openDatabase(":memory:");
+    const store = new SqliteStore(db, { closeDatabase: true });
+    await createEnded(store, 1, 10);
+    lengthen(db);
+    db.exec("DELETE FROM cadenza_runs; INSERT INTO cadenza_removed (run) VALUES (1)");
+    const key = await create(store, 2);
+    expect(store.read(key, 0, 10)).toEqual([created(2)]);
+    expect(store.find(key)?.position).toBe(1);
+    expect(await store.prune(keep)).toBe(0);
+    expect(entries(db)).toEqual([1]);
+    expect(store.read(key, 0, 10)).toEqual([created(2)]);
     store.close();
   });
 });
