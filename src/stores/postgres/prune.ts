@@ -9,19 +9,18 @@ import { clock } from "./connection.ts";
 import { LONG_LOG } from "./delete-sql.ts";
 import { Parameters } from "./list.ts";
 
-/** How many runs are looked at in one statement: the first time, at least and at most. */
+/** How many runs are looked at in one statement: at first and at least, and at most. */
 const FIRST_CHUNK = 100;
-const LEAST_CHUNK = 25;
-const LAST_CHUNK = 5_000;
+const LAST_CHUNK = 1_000;
 /** How many entries are deleted in one statement, but for those of the last run. */
-const MOST_ENTRIES = 5_000;
+const MOST_ENTRIES = 2_000;
 /** How many entries of a long log are deleted in one statement. */
 const PIECE = 1_000;
 /** How many runs below others are deleted in one statement. */
 const MOST_BELOW = 100;
 /** After this time progress that no process has made since is forgotten, in milliseconds: 60 days. */
 const FORGOTTEN_MS = 60 * 86_400_000;
-/** A chunk that takes longer is followed by a smaller one, and a chunk that takes a fifth of it by a larger one. In milliseconds. */
+/** A chunk that takes longer is followed by a smaller one, and a chunk that takes less than half of it by a larger one. In milliseconds. */
 const LONG_MS = 20;
 
 type Place = EndedPlace<string>;
@@ -38,8 +37,8 @@ class Chunk {
     const since = clock.monotonic();
     const result = await work();
     const tookMs = clock.monotonic() - since;
-    if (tookMs > LONG_MS) this.size = Math.max(LEAST_CHUNK, Math.floor(this.size / 2));
-    else if (tookMs < LONG_MS / 5) this.size = Math.min(2 * this.size, LAST_CHUNK);
+    if (tookMs > LONG_MS) this.size = Math.max(FIRST_CHUNK, Math.floor(this.size / 2));
+    else if (tookMs < LONG_MS / 2) this.size = Math.min(2 * this.size, LAST_CHUNK);
     return result;
   }
 }

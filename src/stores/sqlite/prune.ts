@@ -13,7 +13,7 @@ import { clause, joined } from "./list.ts";
 export const PRUNE_CHUNK = 100;
 
 /** How many ended runs are looked at in one transaction. */
-const LOOK_CHUNK = 1_000;
+const LOOK_CHUNK = 500;
 /** The entries of a longer log are deleted in pieces, after its run. */
 const LONG_LOG = 500;
 /** So many pieces are deleted in one transaction at most. */

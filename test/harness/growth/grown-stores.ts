@@ -26,7 +26,10 @@ export interface GrownDatabase {
   readonly prefix: string;
   /** Opens a store on it, which its user closes. */
   open(): Promise<Store>;
-  /** Makes about so many runs from those that are there, which are its patterns. Each copy has an id of its own. */
+  /**
+   * Makes about so many runs from those that are there at the first call, which are its patterns. Each copy has an id of its
+   * own, and was created and ended a millisecond after the one before.
+   */
   multiply(runs: number): Promise<void>;
   close(): Promise<void>;
 }
@@ -42,16 +45,19 @@ interface Dialect {
   query(sql: string): Promise<readonly Record<string, unknown>[]>;
 }
 
-async function multiply(dialect: Dialect, runs: number): Promise<void> {
+/** Makes copies, from a number on. Answers the number of the last. */
+async function multiply(dialect: Dialect, runs: number, made: number): Promise<number> {
   const { prefix, numbers, hex, intoRuns, copiedEntry, query } = dialect;
-  const [first] = await query(`SELECT count(*) AS patterns FROM ${prefix}runs`);
+  if (made === 0) {
+    await query(`CREATE TABLE ${prefix}patterns AS SELECT * FROM ${prefix}runs`);
+    for (const table of ["entries", "labels"])
+      await query(`CREATE TABLE ${prefix}${table}_of_patterns AS SELECT * FROM ${prefix}${table}`);
+  }
+  const [first] = await query(`SELECT count(*) AS patterns FROM ${prefix}patterns`);
   const patterns = Number(first?.["patterns"]);
   if (patterns === 0 || patterns >= STEP) throw new Error(`Between 1 and ${STEP - 1} patterns are needed.`);
-  const [row = {}] = await query(`SELECT * FROM ${prefix}runs LIMIT 1`);
+  const [row = {}] = await query(`SELECT * FROM ${prefix}patterns LIMIT 1`);
   const columns = Object.keys(row);
-  await query(`CREATE TABLE ${prefix}patterns AS SELECT * FROM ${prefix}runs`);
-  for (const table of ["entries", "labels"])
-    await query(`CREATE TABLE ${prefix}${table}_of_patterns AS SELECT * FROM ${prefix}${table}`);
   const id = `${hex("p.id", 8)} || '-0000-4000-8000-' || ${hex("n", 12)}`;
   const tenant = (of: string): string =>
     `CASE WHEN ${of} = 'acme' THEN 'acme' ELSE ${of} || '-' || (n % ${TENANTS}) END`;
@@ -64,9 +70,9 @@ async function multiply(dialect: Dialect, runs: number): Promise<void> {
     finished_at: "p.finished_at + n",
   };
   const selected = columns.map((name) => values[name] ?? `p.${name}`).join(", ");
-  const copies = Math.ceil(runs / patterns);
+  const copies = made + Math.ceil(runs / patterns);
   const chunk = Math.ceil(CHUNK / patterns);
-  for (let from = 1; from <= copies; from += chunk) {
+  for (let from = made + 1; from <= copies; from += chunk) {
     const n = numbers(from, Math.min(copies, from + chunk - 1));
     await query(`INSERT INTO ${prefix}runs (${columns.join(", ")}) ${intoRuns}
       SELECT ${selected} FROM ${prefix}patterns p CROSS JOIN ${n}`);
@@ -75,6 +81,7 @@ async function multiply(dialect: Dialect, runs: number): Promise<void> {
       SELECT p.run + n * ${STEP}, p.name, CASE WHEN p.value = 'one' THEN p.value || n ELSE p.value END,
         ${tenant("p.tenant")} FROM ${prefix}labels_of_patterns p CROSS JOIN ${n}`);
   }
+  return copies;
 }
 
 /** A store on a PostgreSQL server of its own. */
@@ -89,11 +96,12 @@ export async function growOnPostgres(): Promise<GrownDatabase> {
   const { host, port } = server.address;
   const pool = new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 8 });
   const query = async (sql: string) => (await pool.query(sql)).rows as readonly Record<string, unknown>[];
+  let made = 0;
   return {
     ...{ place: { host, port, schema: "grown" }, query, prefix: "grown." },
     open: () => openPostgresStore({ pool, schema: "grown", hints: false }),
     async multiply(runs) {
-      await multiply(
+      made = await multiply(
         {
           prefix: "grown.",
           numbers: (from, to) => `generate_series(${from}, ${to}) n`,
@@ -103,6 +111,7 @@ export async function growOnPostgres(): Promise<GrownDatabase> {
           query,
         },
         runs,
+        made,
       );
       await query("SELECT setval(pg_get_serial_sequence('grown.runs', 'id'), (SELECT max(id) FROM grown.runs))");
       for (const table of ["runs", "entries", "labels"]) await query(`VACUUM ANALYZE grown.${table}`);
@@ -125,11 +134,12 @@ export async function growOnSqlite(): Promise<GrownDatabase> {
     statement.run();
     return [];
   };
+  let made = 0;
   return {
     ...{ place: { file: path }, query, prefix: "cadenza_" },
     open: async () => new SqliteStore(openDatabase(path)),
     async multiply(runs) {
-      await multiply(
+      made = await multiply(
         {
           prefix: "cadenza_",
           numbers: (from, to) =>
@@ -140,6 +150,7 @@ export async function growOnSqlite(): Promise<GrownDatabase> {
           query,
         },
         runs,
+        made,
       );
     },
     async close() {

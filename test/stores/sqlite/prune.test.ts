@@ -53,8 +53,8 @@ describe(`rules among ${RUNS} ended runs`, () => {
     const store = new SqliteStore(db, { closeDatabase: true, clock });
     fill(db);
     expect(await store.prune({ ...keep, rules: [rule] })).toBe(0);
-    // 1,000 at once, to count them, and again for their ages. That there are no more: up to a minute ago, and after that.
-    expect(looks(db)).toBe(20 + 2 + 20);
+    // 500 at once, to count them, and again for their ages. That there are no more: up to a minute ago, and after that.
+    expect(looks(db)).toBe(40 + 2 + 40);
     expect(await store.prune({ ...keep, rules: [rule] })).toBe(0);
     expect(looks(db)).toBe(2);
     fill(db, RUNS, RUNS + 500);
@@ -89,7 +89,7 @@ describe(`rules among ${RUNS} ended runs`, () => {
     db.statements.length = 0;
     expect(await open().prune({ ...keep, rules })).toBe(0);
     // The place is written each 16 times.
-    expect(looks(db)).toBe(4);
+    expect(looks(db)).toBe(40 - 16);
     db.close();
     rmSync(folder, { recursive: true });
   });
