@@ -3,7 +3,7 @@ import { copyJson } from "../core/json.ts";
 import type { StepEntry } from "../core/log.ts";
 import type { Store } from "../core/ports.ts";
 import type { Cassette } from "../durable/replay/cassette.ts";
-import { plainCassette, recordRun } from "../durable/replay/cassette.ts";
+import { plain, recordRun } from "../durable/replay/cassette.ts";
 import type { Run } from "../protocol/run.ts";
 import { readInput } from "../runtime/agent/input.ts";
 import { Drive, stageOf } from "./drive.ts";
@@ -39,7 +39,7 @@ async function recordDrive(t: Drive): Promise<Cassette> {
   const operations = t.operations.filter(
     (operation) => operation.run_id === run_id && (operation.kind === "step" || operation.kind === "run"),
   );
-  return plainCassette({
+  return plain({
     cassette: 1,
     run_id,
     entries: t.log,

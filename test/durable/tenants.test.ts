@@ -9,7 +9,7 @@ import { UnloadedRuns } from "../../src/durable/recovery/heartbeat.ts";
 import { Unreceived } from "../../src/durable/recovery/remote-posts.ts";
 import { Wakeups } from "../../src/durable/recovery/wakeups.ts";
 import type { Worker } from "../../src/durable/recovery/worker.ts";
-import { subRunsBegun } from "../../src/durable/replay/history.ts";
+import { historyOf, subRunsBegun } from "../../src/durable/replay/history.ts";
 import { committedAbove, tellAbove } from "../../src/runtime/runs/committed-above.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { T0 } from "../harness/logs.ts";
@@ -428,5 +428,5 @@ it("the runs above a sub-run, and those below a run, are of its tenant", async (
   expect([sought, changed]).toEqual([[above], [above]]);
 
   const intent = { type: "intent", at: 0, key: "run:agent#1", attempt: 1, run_id: parent.run_id } as const;
-  expect(subRunsBegun(BLUE, [intent])).toEqual([above]);
+  expect(subRunsBegun(BLUE, historyOf([intent]))).toEqual([above]);
 });

@@ -20,6 +20,7 @@ import type { Attempt, Outcome, ResidenceEvent, WritePlan } from "../../runtime/
 import { isCountedByStore, placeOf, slotsOf } from "../../runtime/runs/admission.ts";
 import { tellAboveLater } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
+import { historyOf } from "../replay/history.ts";
 import type { Followed } from "./follower.ts";
 import { SharedSlot } from "./leased-head.ts";
 import type { Owner } from "./residency.ts";
@@ -318,7 +319,7 @@ export class LeasedResidence implements Residence, Followed {
       this.#owner.worker.onRoom();
     } else if ("written" in event) this.#onWritten(event.written, event.before);
     else if ("woken" in event) this.#onWoke(event.woken);
-    else if ("redoes" in event) this.residency.prepare(event.redoes);
+    else if ("redoes" in event) this.residency.prepare(historyOf(event.redoes));
     else if (this.run.durable) this.residency.setSubRun(event.subRun, event.activity);
   }
 

@@ -18,7 +18,8 @@ import { fed } from "../../runtime/log/run-write.ts";
 import type { PostCommands } from "../../runtime/runs/committed-above.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { AgentJournal } from "../replay/agent-journal.ts";
-import { History, subRunsBegun } from "../replay/history.ts";
+import type { History } from "../replay/history.ts";
+import { historyOf, subRunsBegun } from "../replay/history.ts";
 import type { JournalEvents } from "../replay/result-queue.ts";
 import type { ResidencyRule } from "./keeping-owners.ts";
 import { activities, activityOf } from "./keeping-owners.ts";
@@ -120,22 +121,21 @@ export class Residency implements JournalEvents {
   }
 
   /** Executes the agent again, against its history. It catches up until {@link onCaughtUp}. */
-  replay(entries: readonly Entry[]): void {
+  replay(history: History): void {
     const run = this.#run;
     run.execution?.fence();
     this.#subRuns = undefined;
-    const begun = subRunsBegun(run.log.key, entries);
+    const begun = subRunsBegun(run.log.key, history);
     if (begun.length > 0) run.family.begunBefore(begun);
-    const history = this.prepare(entries);
+    this.prepare(history);
     if (history.startedAt === undefined && history.isStopped) run.endWithoutAgent();
     else run.execute();
   }
 
-  /** The next execution of the agent is a replay of these entries. */
-  prepare(entries: readonly Entry[]): History {
+  /** The next execution of the agent is a replay of this history. */
+  prepare(history: History): void {
     this.#expectCatchUp();
-    this.#history = new History(entries);
-    return this.#history;
+    this.#history = history;
   }
 
   #expectCatchUp(): void {
@@ -539,7 +539,7 @@ export class Residency implements JournalEvents {
       if (log.backlog > 0 || entries === undefined || committed !== log.committed) continue;
       this.#replaying = undefined;
       this.#replayedUntil = log.committed;
-      this.replay(entries);
+      this.replay(historyOf(entries));
       return;
     }
   }

@@ -10,20 +10,20 @@ import type { CreatedEntry, Entry } from "../../core/log.ts";
 import { ASIDE_MS } from "../../core/pauses.ts";
 import type { FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
-import { roughLengthOf } from "../../core/rough-length.ts";
+import { roughLength } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, isFinal } from "../../core/state.ts";
+import { createdEntry, initialState, isFinal } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
-import { foldInTurns } from "../../runtime/log/fold-log.ts";
+import { eachInTurns } from "../../runtime/log/fold-log.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
 import type { Pauses } from "../../runtime/log/pauses.ts";
 import { fed } from "../../runtime/log/run-write.ts";
 import { isCountedByStore, slotsOf } from "../../runtime/runs/admission.ts";
 import { allRuns } from "../../runtime/runs/deleting.ts";
 import { LiveRun } from "../../runtime/runs/live-run.ts";
-import { subRunsBegun } from "../replay/history.ts";
+import { History, subRunsBegun } from "../replay/history.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import type { Lease } from "./lease.ts";
 import { leased } from "./leased-residence.ts";
@@ -420,22 +420,29 @@ export class RunLoader {
       if (!isOwned || !isLogSizeError(error)) throw error;
       return this.#failUnread({ ...stored, head }, error);
     }
-    const state = entries && (await foldInTurns(this.#worker.store, key.run_id, entries));
+    const state = initialState(key.run_id);
+    const history = new History();
+    let size = 0;
+    await eachInTurns(this.#worker.store, entries ?? [], (entry) => {
+      evolve(state, entry);
+      history.add(entry);
+      size = (entry.type === "continued" ? 0 : size) + roughLength(entry);
+    });
     const ends = failure !== undefined || agent === undefined;
-    if (ends && entries !== undefined) await this.#cancelSubRuns(key, entries);
+    if (ends) for (const subRun of subRunsBegun(key, history)) await this.#worker.runs.cancelAnywhere(subRun);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
     const live = this.#worker.runs.find(key);
     if (live === undefined && this.#worker.isClosed) await this.#giveBack({ ...stored, head });
-    if (entries === undefined || state === undefined || this.#worker.isClosed || live !== undefined) return live;
-    const run = this.#admit(key, agent ?? withoutCode(created), state, entries, head);
+    if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
+    const run = this.#admit(key, agent ?? withoutCode(created), state, size, head);
     this.damaged.forget(key);
     if (failure !== undefined) run.fail(failure);
     else if (agent === undefined) {
       run.onEnd();
       run.endWithoutAgent();
     } else {
-      this.#execute(run, entries, head);
+      this.#execute(run, history, head);
       // An orphan is cancelled rather than failed, so that its `finally` blocks run.
       if (isOrphan) inBackground(this.#worker.logger, run.cancel().catch(ignore));
     }
@@ -479,7 +486,10 @@ export class RunLoader {
     }
   }
 
-  /** As {@link #cancelSubRuns}, for a run whose log is not read: the store lists its sub-runs. */
+  /**
+   * Cancels the sub-runs of a run whose log is not read before its end is written, because no process would cancel them later.
+   * The store lists them.
+   */
   async #cancelStoredSubRuns({ tenant, run_id }: RunKey): Promise<void> {
     const subRuns = await allRuns(this.#worker.store, { tenant, parents: [run_id] }, ({ key, head }) => ({
       key,
@@ -514,12 +524,7 @@ export class RunLoader {
     return takeovers > this.#worker.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
   }
 
-  /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
-  async #cancelSubRuns(key: RunKey, entries: readonly Entry[]): Promise<void> {
-    for (const subRun of subRunsBegun(key, entries)) await this.#worker.runs.cancelAnywhere(subRun);
-  }
-
-  #execute(run: LiveRun, entries: readonly Entry[], { takeovers, owner }: RunHead): void {
+  #execute(run: LiveRun, history: History, { takeovers, owner }: RunHead): void {
     const owned = leased(run);
     if (owned === undefined) return;
     if (owner === this.#worker.name) owned.residency.onGiven();
@@ -529,8 +534,8 @@ export class RunLoader {
     }
     const slots = slotsOf(run.agent, run.log.key.tenant, createdEntry(run.log.state));
     if (run.log.state.status !== "created") {
-      run.occupy(slots, subRunsBegun(run.log.key, entries).length > 0, () => owned.residency.replay(entries));
-      if (run.slot?.isQueued === true) owned.residency.prepare(entries);
+      run.occupy(slots, history.subRuns.size > 0, () => owned.residency.replay(history));
+      if (run.slot?.isQueued === true) owned.residency.prepare(history);
       return;
     }
     // The run was accepted by another process, and its agent was never called.
@@ -539,11 +544,10 @@ export class RunLoader {
     if (run.slot?.isQueued === true) owned.residency.forgetTakeovers();
   }
 
-  #admit(key: RunKey, agent: Agent, state: RunState, entries: readonly Entry[], head: RunHead): LiveRun {
-    const size = this.#worker.store.persistent ? roughLengthOf(generationIn(entries)) : 0;
-    const { runs } = this.#worker;
+  #admit(key: RunKey, agent: Agent, state: RunState, size: number, head: RunHead): LiveRun {
+    const { runs, store } = this.#worker;
     const run = new LiveRun(runs, key, agent);
-    run.log.adopt(state, head, size);
+    run.log.adopt(state, head, store.persistent ? size : 0);
     const owned = leased(run);
     if (owned !== undefined) owned.residency.head.isTakenOver = true;
     runs.add(run);
@@ -628,14 +632,4 @@ function interruptedError(runId: string): CadenzaError {
 function crashLoopError(runId: string, takeovers: number): CadenzaError {
   const message = `Run ${runId} was taken over ${takeovers} times without progress. It probably crashes its process.`;
   return new CadenzaError("crash_loop", message, { run_id: runId });
-}
-
-/** The entries of the last generation. */
-function generationIn(entries: readonly Entry[]): readonly Entry[] {
-  return entries.slice(
-    Math.max(
-      0,
-      entries.findLastIndex(({ type }) => type === "continued"),
-    ),
-  );
 }

@@ -1,12 +1,12 @@
 import { copyJson } from "../../core/json.ts";
 import type { Entry, StepEntry } from "../../core/log.ts";
-import { waitKeys } from "../../core/operation-keys.ts";
+import { isWait } from "../../core/operation-keys.ts";
 import type { RunKey, Store } from "../../core/ports.ts";
 import { runRecord } from "../../core/record.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { isSameSession } from "../../runtime/execution/run-session.ts";
-import { foldLog, readRange } from "../../runtime/log/fold-log.ts";
+import { eachInTurns, foldLog, readRange } from "../../runtime/log/fold-log.ts";
 import { guarded } from "../../runtime/log/store-failures.ts";
 import { allRuns } from "../../runtime/runs/deleting.ts";
 
@@ -34,28 +34,33 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
   const store = guarded(from);
   const stored = await store.find(key);
   if (stored === undefined) return undefined;
-  const entries = (await readRange(store, key, 0, stored.position)) ?? [];
-  const waits = waitKeys(entries);
-  const recorded = entries.filter((entry) => entry.type === "step").filter(({ key }) => !waits.has(key));
-  const ended = new Set(recorded.map(({ key }) => key));
-  const begun = new Set(entries.flatMap((entry) => (entry.type === "intent" ? [entry.key] : [])));
-  const unfinished = [...begun].filter((key) => !waits.has(key) && !ended.has(key));
+  const log = (await readRange(store, key, 0, stored.position)) ?? [];
+  const entries: Entry[] = [];
+  const recorded = new Map<string, StepEntry>();
+  const unfinished = new Set<string>();
+  const waits = new Set<string>();
+  await eachInTurns(store, log, (read) => {
+    const entry = plain(read);
+    entries.push(entry);
+    if (entry.type === "intent") (isWait(entry) ? waits : unfinished).add(entry.key);
+    if (entry.type !== "step" || waits.has(entry.key)) return;
+    recorded.set(entry.key, plain(entry));
+    unfinished.delete(entry.key);
+  });
   const { session_id, history_length = 0, durable = false } = stored.created;
   const range = { from: 0, to: history_length };
   const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }, range) : undefined;
-  const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
-  const results = durable ? recorded : await subRunsOf(store, key);
-  const history = isSameSession(stored.created, session) ? session.history : [];
-  return plainCassette({
+  const results = durable ? [...recorded.values()] : (await subRunsOf(store, key)).map(plain);
+  return {
     cassette: 1,
     run_id: key.run_id,
     entries,
     results,
-    unfinished,
+    unfinished: [...unfinished],
     complete: durable,
-    history,
-    state,
-  });
+    history: plain(isSameSession(stored.created, session) ? session.history : []),
+    state: copyJson(recorded.get("session.getState#1")?.result ?? null) ?? null,
+  };
 }
 
 /** The sub-runs of a run that is not durable are found by their parent. */
@@ -73,6 +78,6 @@ async function subRunsOf(store: Store, { tenant, run_id }: RunKey): Promise<Step
 }
 
 /** A copy that shares nothing with the original, as `JSON.parse` would return it. */
-export function plainCassette(cassette: Cassette): Cassette {
-  return copyJson(cassette) as unknown as Cassette;
+export function plain<Value extends Cassette | Entry | readonly Message[]>(value: Value): Value {
+  return copyJson(value) as unknown as Value;
 }

@@ -1,5 +1,4 @@
 import { inBackground } from "../../core/background.ts";
-import { resultKey } from "../../core/operation-keys.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import type { Delivery, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
@@ -53,10 +52,9 @@ export abstract class ResultQueue {
     this.events = events;
     this.check = check;
     if (check === undefined) return;
-    this.#queue = check.history.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
-    if (this.#queue.length === 0) this.#queue = undefined;
-    const inHistory = new Set(this.#queue?.map(({ key }) => key));
-    this.#replaying = new Replaying(agent, events, check, inHistory, stallMs);
+    const { results } = check.history;
+    this.#queue = results.length === 0 ? undefined : results;
+    this.#replaying = new Replaying(agent, events, check, stallMs);
     this.#replaying.watch();
   }
 
@@ -215,6 +213,8 @@ export abstract class ResultQueue {
   #forgetDelivered(): void {
     this.#next += 1;
     if (this.#queue !== undefined && this.#next < this.#queue.length) return;
+    // The history keeps the list.
+    this.#queue?.splice(0);
     this.#queue = undefined;
     this.#next = 0;
   }
@@ -244,19 +244,13 @@ class Replaying {
   /** Stops the timer of the stall time. `reported`: that time is over, and the stall was reported. */
   #stall: (() => void) | "reported" | undefined;
 
-  constructor(
-    agent: JournaledAgent,
-    events: JournalEvents,
-    check: ReplayCheck,
-    inHistory: ReadonlySet<string>,
-    stallMs: number,
-  ) {
+  constructor(agent: JournaledAgent, events: JournalEvents, check: ReplayCheck, stallMs: number) {
     this.#agent = agent;
     this.#events = events;
     this.#check = check;
     this.#stallMs = stallMs;
-    this.#inHistory = inHistory;
-    this.#missing = new Map(check.history.begun);
+    this.#inHistory = check.history.ended;
+    this.#missing = check.history.missing;
   }
 
   isInHistory(key: string): boolean {

@@ -157,13 +157,6 @@ export async function eachInTurns(
   }
 }
 
-/** The state after entries that were read, as {@link eachInTurns}. */
-export async function foldInTurns(store: Store, runId: string, entries: readonly Entry[]): Promise<RunState> {
-  const state = initialState(runId);
-  await eachInTurns(store, entries, (entry) => evolve(state, entry));
-  return state;
-}
-
 /** What was said in a run before a generation that begins at this position. */
 export async function saidBefore(store: Store, key: RunKey, until: number): Promise<readonly Message[]> {
   const state = initialState(key.run_id);
