@@ -10,10 +10,10 @@ import { LONG_LOG } from "./delete-sql.ts";
 import { Parameters } from "./list.ts";
 
 /** How many runs are looked at in one statement: at first and at least, and at most. */
-const FIRST_CHUNK = 100;
-const LAST_CHUNK = 1_000;
+const FIRST_CHUNK = 300;
+const LAST_CHUNK = 600;
 /** How many entries are deleted in one statement, but for those of the last run. */
-const MOST_ENTRIES = 2_000;
+const MOST_ENTRIES = 1_500;
 /** How many entries of a long log are deleted in one statement. */
 const PIECE = 1_000;
 /** How many runs below others are deleted in one statement. */
