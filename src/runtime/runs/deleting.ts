@@ -1,8 +1,8 @@
-import { inBackground } from "../../core/background.ts";
+import { endOf } from "../../core/background.ts";
 import { CadenzaError, noSession, notFound } from "../../core/errors.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { Clock, FoundRun, Logger, RunKey, SessionKey, Store } from "../../core/ports.ts";
-import { ignore, isPromise } from "../../core/promises.ts";
+import { isPromise } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import { systemChance } from "../log/system.ts";
@@ -254,13 +254,17 @@ export class Pruning {
   }
 
   #pruneOn(pruned: Promise<unknown>, tenants: readonly string[]): void {
-    this.#pruning = pruned
-      .then(ignore, (error: unknown) => this.#pruneFailed(error, tenants))
-      .then(() => {
-        this.#pruning = undefined;
-        this.#pruneLater();
-      });
-    inBackground(this.#logger, this.#pruning);
+    this.#pruning = endOf(this.#logger, this.#finish(pruned, tenants));
+  }
+
+  async #finish(pruned: Promise<unknown>, tenants: readonly string[]): Promise<void> {
+    try {
+      await pruned;
+    } catch (error) {
+      this.#pruneFailed(error, tenants);
+    }
+    this.#pruning = undefined;
+    this.#pruneLater();
   }
 
   /** The tenants are looked at when the store is pruned again. */

@@ -20,6 +20,8 @@ const LONG_LOG = 500;
 const MOST_PIECES = 64;
 /** A transaction that has deleted for so long leaves the rest to the next one, in milliseconds. */
 const LONG_MS = 5;
+/** So many runs are deleted in a transaction, however long that lasts. */
+const LEAST = 16;
 /** After this time progress that no process has made since is forgotten, in milliseconds: 60 days. */
 const FORGOTTEN_MS = 60 * 86_400_000;
 
@@ -95,7 +97,7 @@ function deleteSome(
     if (!isDoomed(run)) continue;
     deleteRun(connection, run);
     deleted += 1;
-    if (isLong()) break;
+    if (deleted % LEAST === 0 && isLong()) break;
   }
   return end && { place: placeOf(end), deleted };
 }
@@ -142,7 +144,7 @@ export function deleteRuns(
   let deleted = 0;
   let seen = 0;
   for (const { tenant, run_id } of runs) {
-    if (seen > 0 && isLong()) break;
+    if (seen > 0 && seen % LEAST === 0 && isLong()) break;
     seen += 1;
     const run = connection.get(select, toText(tenant), toText(run_id));
     if (run === undefined) continue;

@@ -356,6 +356,7 @@ describe("leases", () => {
 /** The steps of a plan that may scan: the table is small, or all of it is needed. */
 const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN (g|k|o|owners)$/, "owners and keys of slots, found by jumps"],
+  [/^SCAN cadenza_removed$/, "deleted runs whose entries are left: the first one"],
   [/^SCAN CONSTANT ROW$/, "one row of two questions"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
   [/^SCAN json_each VIRTUAL TABLE/, "the runs that a survey looks at, up to a limit"],
