@@ -271,9 +271,9 @@ export interface TakeRequest {
    */
   readonly cancelledForMs?: number | undefined;
   /**
-   * Frees slots first. A run of another version of these agents gives its slot back if other runs wait for the slot, and if
-   * the run was due, or had a dead owner, for at least so long, in milliseconds. The run is due then. All runs of its
-   * version leave the line of the slot until `take` is asked for their version. Left out: no slot is freed.
+   * Frees slots first. A run of another agent or version gives its slots back if it was due, or had a dead owner, for at least
+   * so long, in milliseconds, and if runs of others than its version wait for one of them. The run is due then. All runs of its
+   * version leave these lines until `take` is asked for their version. Left out: no slot is freed but those of paused runs.
    */
   readonly unusedForMs?: number | undefined;
   /** Called with all pauses by a store that reads them together with the runs. Other stores need not call it. */
@@ -618,7 +618,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
     }[]
   >;
   /**
-   * All pauses, the oldest first. The caller leaves out of `take` what those without a tenant cover. Due runs that one with a
+   * All pauses, the oldest first. The caller leaves out of `take` what those without a tenant cover, and each `take` frees the
+   * slots of such runs without an owner or with a dead one, as with `unusedForMs`, but without delay. Due runs that one with a
    * tenant covers are not given by `take` but set aside, if they have no slot, no priority and no owner, and are not being cancelled: {@link ASIDE_MS} is
    * added to their `due_at`. The caller sets aside what it has taken all the same.
    */

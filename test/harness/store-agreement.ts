@@ -303,6 +303,16 @@ const take = commands(
   (store, _moment, request) => store.take(request),
 );
 
+const pause = commands(
+  "pause",
+  fc.record({
+    agent_name: fc.constantFrom(...AGENTS),
+    version: fc.constantFrom(undefined, ...VERSIONS),
+    isResumed: fc.boolean(),
+  }),
+  (store, _moment, { isResumed, ...runs }) => (isResumed ? store.resume(runs) : store.pause(runs, null)),
+);
+
 const moved = commands(
   "moved",
   fc.array(fc.record({ tenant, n, epoch: fc.nat(3), position: fc.nat(4) }), { maxLength: 6 }),
@@ -455,6 +465,7 @@ const command = fc.oneof(
   { arbitrary: claim, weight: 3 },
   { arbitrary: take, weight: 4 },
   { arbitrary: lease, weight: 3 },
+  { arbitrary: pause, weight: 1 },
   { arbitrary: makeSession, weight: 1 },
   { arbitrary: prune, weight: 2 },
   { arbitrary: remove, weight: 2 },

@@ -3,7 +3,7 @@ import { ASIDE_MS } from "../../core/pauses.ts";
 import type { Store } from "../../core/ports.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectSame, expectWritten, NOW } from "./check.ts";
-import { append, create, head, OWNER, runId, runKey, take, waiting, write } from "./samples.ts";
+import { append, create, head, holders, OWNER, over, runId, runKey, take, waiting, write } from "./samples.ts";
 
 /** More than a store sets aside at once. */
 const MANY = 300;
@@ -159,6 +159,68 @@ export const pauseChecks: readonly StoreCheck[] = [
       const gives = write([], { head: waiting(null, { epoch }) });
       expectWritten(await first.append(runKey(2), { epoch, position: 1 }, gives), "the write that gives it back");
       expectSame(await take(first), [runId(1)], "what is taken once the permit is free");
+    },
+  ),
+
+  check(
+    "pauses: what a run of a paused agent or version gets of a slot goes to those of others at once",
+    async ({ first, second, clock }) => {
+      const slot = { key: ":shared", max: 1 };
+      const due = head({ status: "created", owner: null, due_at: NOW });
+      const of = (agent_name: string, version?: string) => ({
+        created: { agent_name, ...(version && { version }) },
+        head: due,
+        slot,
+      });
+      const end = async (n: number, epoch = 2) =>
+        append(first, runKey(n), 1, write([], { head: over(NOW, { epoch: epoch + 1 }) }), epoch);
+      await first.renew(OWNER, 1_000_000);
+      await create(first, 1, { slot, head: head({ holds_slot: true }) });
+      await create(first, 2, of("a"));
+      await create(first, 3, of("a"));
+      await create(first, 4, of("b", "1"));
+      for (const n of [5, 6]) await create(first, n, of("echo"));
+      await second.pause({ agent_name: "a" }, null);
+      clock.set(NOW + 100_000);
+      await end(1, 1);
+      expectSame(await holders(first, 6), [2], "who gets the permit of the first run");
+      expectSame(await take(first), [], "what is taken while the run behind the paused one holds it");
+      expectSame(await holders(first, 6), [4], "who holds it then");
+      await second.pause({ agent_name: "b", version: "1" }, null);
+      expectSame(await take(first), [runId(5)], "what is taken once the version is paused");
+      await create(first, 7, { ...of("b", "2"), slot: { ...slot, key: ":versions" } });
+      await create(first, 8, { ...of("echo"), slot: { ...slot, key: ":versions" } });
+      expectSame(await take(first), [], "what is taken while a run of another version holds the permit");
+      await second.resume({ agent_name: "a" });
+      const a = { agents: [{ agent_name: "a", version: null }] };
+      expectSame(await take(first, a), [], "what is taken of the agent that was resumed");
+      expectSame((await first.lines({ limit: 9 }))[0]?.waiting, 3, "how many wait then for the shared slot");
+      await end(5);
+      expectSame(await take(first, a), [runId(3)], "what is taken of it once the permit is free");
+    },
+  ),
+
+  check(
+    "pauses: a run of a paused agent keeps its permit while none but runs of its version wait, and one of a dead owner gives it back",
+    async ({ first, clock }) => {
+      const due = head({ status: "created", owner: null, due_at: NOW });
+      const paused = { created: { agent_name: "a" }, slot: { key: ":shared", max: 1 } };
+      await first.renew(OWNER, 1_000);
+      const key = await create(first, 1, { ...paused, head: head({ holds_slot: true }) });
+      await create(first, 2, { ...paused, head: due });
+      await first.pause({ agent_name: "a" }, null);
+      await first.pause({ agent_name: "echo", tenant: "other" }, null);
+      clock.set(NOW + 999);
+      await create(first, 3, { slot: paused.slot, head: due });
+      expectSame(await take(first), [], "what is taken while its owner lives");
+      clock.set(NOW + 1_000);
+      expectSame(await take(first), [runId(3)], "what is taken once its owner is dead");
+      const left = head({ owner: null, epoch: 2, takeovers: 1, due_at: NOW + 1_000 });
+      expectSame((await first.find(key))?.head, left, "the head of the paused run");
+      await create(first, 4, { ...paused, slot: { key: ":own", max: 1 }, head: due });
+      await create(first, 5, { ...paused, slot: { key: ":own", max: 1 }, head: due });
+      expectSame(await take(first), [], "what is taken then");
+      expectSame(await holders(first, 5), [3, 4], "who holds slots at last");
     },
   ),
 ];

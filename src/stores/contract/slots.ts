@@ -399,6 +399,23 @@ export const slotChecks: readonly StoreCheck[] = [
     },
   ),
 
+  check("take: slots of agents that the caller does not have are freed likewise", async ({ first, clock }) => {
+    const another = { created: { agent_name: "other" }, head: queued };
+    const other = { agents: [{ agent_name: "other", version: null }] };
+    for (const n of [1, 2]) await create(first, n, { ...another, slot: one });
+    await create(first, 3, { slot: one, head: queued });
+    for (const n of [4, 5]) await create(first, n, { ...another, slot: { key: "of its own", max: 1 } });
+    clock.set(NOW + 1_000);
+    expectSame(await take(first), [], "taken without being asked for");
+    expectSame(await take(first, { unusedForMs: 1_001 }), [], "taken before the time");
+    expectSame(await take(first, { unusedForMs: 1_000 }), [runId(3)], "taken after the time");
+    expectSame(await holders(first, 5), [3, 4], "who holds slots then, of which one is waited for by no other agent");
+    expectSame(await take(first, other), [runId(4)], "taken of the other agent");
+    await append(first, runKey(3), 1, write([ended()], { head: over() }), 2);
+    expectSame(await take(first, other), [runId(2)], "taken of it once the first slot is free");
+    expectSame(await holders(first, 5), [2, 4], "who holds slots in the end");
+  }),
+
   check(
     "take: the slot of a run with a living owner is not freed, and that of a dead one is",
     async ({ first, clock }) => {

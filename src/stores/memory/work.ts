@@ -35,6 +35,8 @@ export class MemoryWork {
   readonly #marks = new DueHeap<Grants>();
   readonly #cancelling = new Set<MemoryRun>();
   readonly #gates = new Map<string, Gate>();
+  /** The runs without an owner that hold permits. */
+  readonly #reserved = new Set<MemoryRun>();
   /** The gates that have runs behind them. Those that a `take` has looked at come last. */
   readonly #crowded = new Set<Gate>();
 
@@ -130,9 +132,12 @@ export class MemoryWork {
     const now = this.#clock.now();
     for (const name of this.#owners.keys()) this.shorten(name, now);
     const wanted = distinctAgents(request.agents);
-    if (request.unusedForMs !== undefined) this.#freeUnused(wanted, now - request.unusedForMs, now);
+    if (request.unusedForMs !== undefined) this.#freeUnused(wanted, now - request.unusedForMs);
     const choice = new Choice(request);
-    if (!choice.isOver) this.#look();
+    if (!choice.isOver) {
+      this.#freePaused(pauses, now);
+      this.#look();
+    }
     const heaps = wanted.flatMap(({ agent_name, version }) => [
       ...(this.#agents.get(agent_name)?.get(version)?.values() ?? []),
     ]);
@@ -364,7 +369,7 @@ export class MemoryWork {
       slot.line = null;
     }
     if (holds || (isFree && !waits && !slot.isForLook)) slot.rank = null;
-    slot.since = holds && isFree ? (slot.since ?? this.#clock.now()) : null;
+    this.#reserve(run, slot, holds && isFree ? (slot.since ?? this.#clock.now()) : null);
     if (limits === undefined) this.#letIn(slot.key);
     else for (const { key } of limits) this.#letIn(key);
     if (joins) this.#join(run, slot);
@@ -477,8 +482,15 @@ export class MemoryWork {
     slot.rank = null;
     run.head = { ...run.head, holds_slot: true };
     if (run.head.owner !== null) return;
-    slot.since = this.#clock.now();
+    this.#reserve(run, slot, this.#clock.now());
     this.#enqueue(run);
+  }
+
+  /** `since`: since when a run holds its permits without an owner. Null: it does not. */
+  #reserve(run: MemoryRun, slot: OwnSlot, since: number | null): void {
+    slot.since = since;
+    if (since === null) this.#reserved.delete(run);
+    else this.#reserved.add(run);
   }
 
   /**
@@ -530,34 +542,44 @@ export class MemoryWork {
   }
 
   /** See {@link TakeRequest}. `before`: since when the runs must have been without a process. */
-  #freeUnused(wanted: readonly AgentVersion[], before: number, now: number): void {
-    const names = new Set(wanted.map(({ agent_name }) => agent_name));
-    const isOther = (agent_name: string, version: string | null): boolean =>
-      names.has(agent_name) && !wanted.some((agent) => agent.agent_name === agent_name && agent.version === version);
-    const found = this.#ofDeadOwners(before).filter(
-      ({ created }) => created.durable === true && isOther(created.agent_name, created.version ?? null),
-    );
-    for (const name of names)
-      for (const [version, priorities] of this.#agents.get(name) ?? [])
-        if (isOther(name, version))
-          for (const run of [...priorities.values()].flatMap(({ items }) => items))
-            if (Math.max(run.head.due_at ?? EVER, run.extras?.slot?.since ?? EVER) <= before) found.push(run);
-    // Those that get a permit from another one of them are looked at by the next call.
-    const holders = found.filter(({ head }) => head.holds_slot);
+  #freeUnused(wanted: readonly AgentVersion[], before: number): void {
+    const isOther = (run: MemoryRun): boolean => !wanted.some((agent) => isOf(run, agent));
+    const since = ({ head, extras }: MemoryRun): number => Math.max(head.due_at ?? EVER, extras?.slot?.since ?? EVER);
+    const reserved = [...this.#reserved].filter((run) => since(run) <= before);
+    this.#freePermits([...this.#durableOfDeadOwners(before), ...reserved].filter(isOther));
+  }
+
+  /** As `#freeUnused`, at once, for the runs of agents and versions that are paused. */
+  #freePaused(pauses: readonly Pause[], now: number): void {
+    const ofAgents = pauses.filter(({ tenant }) => tenant === undefined);
+    if (ofAgents.length === 0) return;
+    const isPaused = ({ created }: MemoryRun): boolean =>
+      ofAgents.some((pause) => covers(pause, created.agent_name, created.version ?? null, ""));
+    const reserved = [...this.#reserved].filter(({ head }) => (head.due_at ?? EVER) <= now);
+    this.#freePermits([...this.#durableOfDeadOwners(now), ...reserved].filter(isPaused));
+  }
+
+  /**
+   * Runs that no process may execute give their permits back, if others wait for them. The other runs of their versions leave
+   * these lines: they would only get the permits next. A run that gets one from another of the runs is looked at by the next call.
+   */
+  #freePermits(runs: readonly MemoryRun[]): void {
+    const now = this.#clock.now();
+    const holders = runs.filter(({ head }) => head.holds_slot);
     for (const run of holders.sort((one, other) => one.order - other.order)) {
       const slot = run.extras?.slot ?? null;
       if (slot === null || !run.head.holds_slot) continue;
       const limits = slot.limits ?? [slot];
       const lines = limits.flatMap(({ key }) => this.#lines.get(key) ?? []);
-      if (lines.every(({ waiting }) => waiting.size === 0)) continue;
-      if (run.head.owner !== null) this.give(run, taken(run.head, null, now));
-      run.head = { ...run.head, holds_slot: false };
-      slot.since = null;
-      this.#count(slot, false);
       const { agent_name, version = null } = run.created;
       for (const line of lines)
         for (const other of line.waiting.items)
           if (isOf(other, { agent_name, version }) && other.head.owner === null) this.#stepAside(other, line);
+      if (lines.every(({ waiting }) => waiting.size === 0)) continue;
+      if (run.head.owner !== null) this.give(run, taken(run.head, null, now));
+      run.head = { ...run.head, holds_slot: false };
+      this.#reserve(run, slot, null);
+      this.#count(slot, false);
       for (const { key } of limits) this.#letIn(key);
     }
   }
@@ -641,6 +663,10 @@ export class MemoryWork {
     const dead = new Set<string>();
     for (const [name, { runs, until }] of this.#owners) if (runs > 0 && until <= by) dead.add(name);
     return dead.size === 0 ? [] : this.#find(EVER, ({ head }) => head.owner !== null && dead.has(head.owner));
+  }
+
+  #durableOfDeadOwners(by: number): MemoryRun[] {
+    return this.#ofDeadOwners(by).filter(({ created }) => created.durable === true);
   }
 
   /** The time since which a run needs work; a time in the future for a run that needs none. */

@@ -15,7 +15,7 @@ import { comeBack, pauses, setAside } from "./pauses.ts";
 import { stepLimits } from "./step-limits.ts";
 import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
-import { freeUnused, plainRuns, reservedRuns, takeDue, takeFunctions } from "./take-sql.ts";
+import { freePermits, plainRuns, reservedRuns, takeDue, takeFunctions } from "./take-sql.ts";
 import { tryWriteFunctions, tryWritesWithGates } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesWithInbox } from "./write-sql.ts";
 
@@ -27,7 +27,7 @@ const functions: readonly ((schema: string) => string)[] = [
   changes,
   writesWithInbox,
   takeDue,
-  freeUnused,
+  freePermits,
   comeBack,
   setAside,
   backlog,

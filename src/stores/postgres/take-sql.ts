@@ -254,6 +254,10 @@ ${REFUSE_LATE}
   IF FOUND THEN
     PERFORM ${schema}.set_aside_v1(agents, clock);
   END IF;
+  PERFORM 1 FROM ${schema}.pauses p WHERE p.tenant IS NULL LIMIT 1;
+  IF FOUND THEN
+    PERFORM ${schema}.free_paused_v1(given_time IS NOT NULL OR coalesce((more ->> 'sweeps')::boolean, false), clock);
+  END IF;
   FOR key IN SELECT s.key FROM ${schema}.slots s WHERE s.look_at <= clock ORDER BY s.look_at LIMIT ${MAX_LOOKED_AT} LOOP
     IF pg_try_advisory_xact_lock(${schema}.slot_lock_v1(key)) THEN
       PERFORM ${schema}.grant_v1(key, 0, clock);
@@ -465,21 +469,51 @@ CREATE INDEX runs_reserved ON ${schema}.runs (agent_name, version, coalesce(sinc
 `;
 }
 
+/** Where `take` begins among the runs of a paused agent that hold permits, before the time of the pause. In milliseconds. */
+const BEFORE_PAUSE_MS = 10_000;
+
 /**
- * Frees permits that runs of other versions of some agents hold, if no process has executed the run for a time and other
- * runs wait for the permit. The run and all runs of its version leave the line: they are due without a permit, as a run is
- * whose time has come. The next call does this for rows and keys that other transactions have locked.
+ * Frees permits of runs that no process may execute, if others wait for them. The run gives all its permits back, and is due
+ * without. The other runs of its version leave these lines first: they would only get the permits next. They are due as a run is whose
+ * time has come. The next call does this for rows and keys that other transactions have locked.
+ *
+ * - `free_unused_v1`: of agents and versions that the caller does not have, if no process has executed the run for a time.
+ * - `free_paused_v1`: of paused agents and versions. `sweeps`: also those that got their permits long before the pause.
  */
-export function freeUnused(schema: string): string {
-  const isWanted = (run: string): string =>
-    `EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = ${run}.agent_name AND w.version = ${run}.version)`;
-  const version = (which: string): string => `(SELECT r.version FROM ${schema}.runs r
-          WHERE ${isReserved} AND ${which} ORDER BY r.version LIMIT 1)`;
+export function freePermits(schema: string): string {
   const newest = (key: string): string =>
     `(SELECT s.* FROM ${schema}.slots s WHERE s.key = ${key} ORDER BY s.gen DESC LIMIT 1) s CROSS JOIN LATERAL ${bandsOf("s")} b`;
   const hasLine = `EXISTS (SELECT 1 FROM unnest(${keysOf("r")}) k (key) CROSS JOIN LATERAL ${newest("k.key")} CROSS JOIN LATERAL (
           SELECT 1 FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = k.key AND l.rank >= b.first AND l.rank < b.until LIMIT 1
         ) l)`;
+  /** The versions of `names` of which runs are reserved, by jumps in the index. */
+  const version = (which: string): string => `(SELECT r.version FROM ${schema}.runs r
+          WHERE ${isReserved} AND ${which} ORDER BY r.version LIMIT 1)`;
+  const versions = `versions (agent_name, version) AS (
+      SELECT n.agent_name, ${version("r.agent_name = n.agent_name")} FROM names n
+      UNION ALL
+      SELECT v.agent_name, ${version("r.agent_name = v.agent_name AND r.version > v.version")}
+      FROM versions v WHERE v.version IS NOT NULL
+    ),${deadOwners(schema, "clock")}`;
+  const bands = `(
+      SELECT 0::float8 AS band
+      UNION ALL SELECT p.priority::float8 * ${BAND_MS} FROM ${schema}.priorities p
+      WHERE p.agent_name = v.agent_name AND p.version = v.version
+    ) p`;
+  const reserved = (from: string, until: string): string => `(
+      SELECT r.id, r.owner FROM ${schema}.runs r WHERE ${isReserved} AND r.agent_name = v.agent_name AND r.version = v.version
+        AND ${duePlace} BETWEEN ${from} - p.band AND ${until} - p.band AND ${hasLine} ORDER BY ${duePlace}, r.id LIMIT ${MAX_FREED}
+    ) c`;
+  const left = (which: string): string => `(
+      SELECT r.id, r.owner FROM ${schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = d.owner
+        AND r.plain IS NULL AND r.slot <> '' AND r.holds_slot AND ${which} AND ${hasLine} ORDER BY r.id LIMIT ${MAX_FREED}
+    ) c`;
+  const isWanted = (run: string): string =>
+    `EXISTS (SELECT 1 FROM wanted w WHERE w.agent_name = ${run}.agent_name AND w.version = ${run}.version)`;
+  const pausedOf = (run: string): string =>
+    `FROM paused p WHERE p.agent_name = ${run}.agent_name AND coalesce(p.version, ${run}.version) = ${run}.version`;
+  const name = (which: string): string =>
+    `(SELECT r.agent_name FROM ${schema}.runs r WHERE ${isReserved}${which} ORDER BY r.agent_name LIMIT 1)`;
   return `
 CREATE OR REPLACE FUNCTION ${schema}.free_unused_v1(agents jsonb, unused_for float8, not_after float8, given_time float8) RETURNS void
 LANGUAGE plpgsql
@@ -487,7 +521,6 @@ ${BY_INDEX} AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
   candidate record;
-  run ${schema}.runs;
 BEGIN
 ${REFUSE_LATE}
   PERFORM ${schema}.shorten_leases_v1(clock, NULL);
@@ -495,56 +528,78 @@ ${REFUSE_LATE}
     WITH RECURSIVE wanted (agent_name, version) AS MATERIALIZED (
       SELECT a ->> 0, a ->> 1 FROM jsonb_array_elements(agents) a
     ),
-    names (agent_name) AS MATERIALIZED (SELECT DISTINCT w.agent_name FROM wanted w),
-    versions (agent_name, version) AS (
-      SELECT n.agent_name, ${version("r.agent_name = n.agent_name")} FROM names n
+    names (agent_name) AS (
+      SELECT ${name("")}
       UNION ALL
-      SELECT v.agent_name, ${version("r.agent_name = v.agent_name AND r.version > v.version")}
-      FROM versions v WHERE v.version IS NOT NULL
-    ),${deadOwners(schema, "clock")}
-    SELECT c.* FROM versions v CROSS JOIN LATERAL (
-      SELECT 0::float8 AS band
-      UNION ALL SELECT p.priority::float8 * ${BAND_MS} FROM ${schema}.priorities p
-      WHERE p.agent_name = v.agent_name AND p.version = v.version
-    ) p CROSS JOIN LATERAL (
-      SELECT r.id, r.owner FROM ${schema}.runs r WHERE ${isReserved} AND r.agent_name = v.agent_name AND r.version = v.version
-        AND ${duePlace} BETWEEN -${BAND_END} - p.band AND clock - unused_for - p.band AND ${hasLine} ORDER BY ${duePlace}, r.id LIMIT ${MAX_FREED}
-    ) c WHERE NOT ${isWanted("v")}
+      SELECT ${name(" AND r.agent_name > n.agent_name")} FROM names n WHERE n.agent_name IS NOT NULL
+    ),
+    ${versions}
+    SELECT c.* FROM versions v CROSS JOIN LATERAL ${bands}
+    CROSS JOIN LATERAL ${reserved(`-${BAND_END}`, "clock - unused_for")} WHERE NOT ${isWanted("v")}
     UNION ALL
-    SELECT c.* FROM dead d CROSS JOIN LATERAL (
-      SELECT r.id, r.owner FROM ${schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NOT NULL AND r.owner = d.owner
-        AND r.plain IS NULL AND r.slot <> '' AND r.holds_slot AND NOT ${isWanted("r")}
-        AND r.agent_name IN (SELECT n.agent_name FROM names n) AND ${hasLine} ORDER BY r.id LIMIT ${MAX_FREED}
-    ) c WHERE d.until <= clock - unused_for
+    SELECT c.* FROM dead d CROSS JOIN LATERAL ${left(`NOT ${isWanted("r")}`)} WHERE d.until <= clock - unused_for
     ORDER BY id
   LOOP
-    SELECT r.* INTO run FROM ${schema}.runs r
-    WHERE r.id = candidate.id AND r.finished_at IS NULL AND r.holds_slot AND r.owner IS NOT DISTINCT FROM candidate.owner
-      AND (r.owner IS NOT NULL OR r.due_at <= clock) FOR NO KEY UPDATE SKIP LOCKED;
-    CONTINUE WHEN NOT FOUND OR NOT ${schema}.try_keys_v1(run);
-    PERFORM 1 FROM ${schema}.runs r WHERE r.id = run.id AND ${hasLine};
-    CONTINUE WHEN NOT FOUND OR run.arrived > 0 AND NOT ${schema}.shut_v1(run, false);
-    IF run.owner IS NOT NULL THEN
-      run.owner := NULL;
-      run.epoch := run.epoch + 1;
-      run.takeovers := run.takeovers + 1;
-      run.due_at := clock;
-      run.blocked := NULL;
-      run.wakes := 0;
-    END IF;
-    UPDATE ${schema}.runs r SET holds_slot = false, since = CASE WHEN r.owner IS NULL THEN r.since ELSE ${sinceOf("run")} END, owner = run.owner, epoch = run.epoch,
-      takeovers = run.takeovers, due_at = run.due_at, blocked = run.blocked, wakes = run.wakes WHERE r.id = run.id;
-    IF run.arrived > 0 THEN
-      PERFORM ${schema}.leave_inbox_v1(run.id, clock);
-    END IF;
-    UPDATE ${schema}.runs r SET line = NULL, since = ${sinceOf("r")} WHERE r.id = ANY (ARRAY(
-      SELECT l.id FROM unnest(${keysOf("run")}) k (key) CROSS JOIN LATERAL ${newest("k.key")} CROSS JOIN LATERAL (
-        SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = k.key AND l.rank >= b.first
-          AND l.rank < b.until AND l.agent_name = run.agent_name AND l.version = run.version AND l.owner IS NULL
-        ORDER BY l.rank, l.id LIMIT ${MAX_ASIDE} FOR NO KEY UPDATE SKIP LOCKED
-      ) l));
-    PERFORM ${schema}.give_back_v1(run, clock);
+    PERFORM ${schema}.free_permits_v1(candidate.id, candidate.owner, clock);
   END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION ${schema}.free_paused_v1(sweeps boolean, clock float8) RETURNS void LANGUAGE plpgsql
+${BY_INDEX} AS $function$
+DECLARE
+  candidate record;
+BEGIN
+  FOR candidate IN
+    WITH RECURSIVE paused (agent_name, version, at) AS MATERIALIZED (
+      SELECT p.agent_name, p.version, p.at FROM ${schema}.pauses p WHERE p.tenant IS NULL
+    ),
+    names (agent_name) AS MATERIALIZED (SELECT DISTINCT p.agent_name FROM paused p),
+    ${versions}
+    SELECT c.* FROM versions v CROSS JOIN LATERAL (SELECT min(p.at) AS at ${pausedOf("v")}) since CROSS JOIN LATERAL ${bands}
+    CROSS JOIN LATERAL ${reserved(`CASE WHEN sweeps THEN -${BAND_END} ELSE since.at - ${BEFORE_PAUSE_MS} END`, "clock")} WHERE since.at IS NOT NULL
+    UNION ALL
+    SELECT c.* FROM dead d CROSS JOIN LATERAL ${left(`EXISTS (SELECT 1 ${pausedOf("r")})`)}
+    ORDER BY id
+  LOOP
+    PERFORM ${schema}.free_permits_v1(candidate.id, candidate.owner, clock);
+  END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION ${schema}.free_permits_v1(its_id bigint, its_owner text, clock float8) RETURNS void LANGUAGE plpgsql
+${BY_INDEX} AS $function$
+DECLARE
+  run ${schema}.runs;
+BEGIN
+  SELECT r.* INTO run FROM ${schema}.runs r
+  WHERE r.id = its_id AND r.finished_at IS NULL AND r.holds_slot AND r.owner IS NOT DISTINCT FROM its_owner
+    AND (r.owner IS NOT NULL OR r.due_at <= clock) FOR NO KEY UPDATE SKIP LOCKED;
+  IF NOT FOUND OR NOT ${schema}.try_keys_v1(run) THEN
+    RETURN;
+  END IF;
+  UPDATE ${schema}.runs r SET line = NULL, since = ${sinceOf("r")} WHERE r.id = ANY (ARRAY(
+    SELECT l.id FROM unnest(${keysOf("run")}) k (key) CROSS JOIN LATERAL ${newest("k.key")} CROSS JOIN LATERAL (
+      SELECT l.id FROM ${schema}.runs l WHERE l.line IS NOT NULL AND l.line = k.key AND l.rank >= b.first
+        AND l.rank < b.until AND l.agent_name = run.agent_name AND l.version = run.version AND l.owner IS NULL
+      ORDER BY l.rank, l.id LIMIT ${MAX_ASIDE} FOR NO KEY UPDATE SKIP LOCKED
+    ) l));
+  PERFORM 1 FROM ${schema}.runs r WHERE r.id = run.id AND ${hasLine};
+  IF NOT FOUND OR run.arrived > 0 AND NOT ${schema}.shut_v1(run, false) THEN
+    RETURN;
+  END IF;
+  IF run.owner IS NOT NULL THEN
+    run.owner := NULL;
+    run.epoch := run.epoch + 1;
+    run.takeovers := run.takeovers + 1;
+    run.due_at := clock;
+    run.blocked := NULL;
+    run.wakes := 0;
+  END IF;
+  UPDATE ${schema}.runs r SET holds_slot = false, since = CASE WHEN r.owner IS NULL THEN r.since ELSE ${sinceOf("run")} END, owner = run.owner, epoch = run.epoch,
+    takeovers = run.takeovers, due_at = run.due_at, blocked = run.blocked, wakes = run.wakes WHERE r.id = run.id;
+  IF run.arrived > 0 THEN
+    PERFORM ${schema}.leave_inbox_v1(run.id, clock);
+  END IF;
+  PERFORM ${schema}.give_back_v1(run, clock);
 END $function$;
 `;
 }

@@ -63,6 +63,13 @@ export function removePause(connection: Connection, runs: PausedRuns): boolean {
   return Number(connection.run("DELETE FROM cadenza_pauses WHERE key = ?", pauseKey(runs)).changes) > 0;
 }
 
+/** An agent or a version of it that is paused for all tenants, as it is stored. */
+export interface PausedAgent {
+  readonly agent_name: string;
+  /** Undefined: all of them. */
+  readonly version: string | null | undefined;
+}
+
 /**
  * The due runs that pauses of their tenants cover, before a `take`. They are set aside part by part, and may be many. So a
  * `take` passes over them, and the next one begins behind those, as long as no other run stands in front.
@@ -70,11 +77,15 @@ export function removePause(connection: Connection, runs: PausedRuns): boolean {
 export class PausedInFront {
   /** Of each kind of due runs of an agent the last paused one that has no other in front. */
   readonly passed = new Map<string, DuePlace>();
+  /** What is paused for all tenants. */
+  agents: readonly PausedAgent[] = [];
   #pauses: readonly Pause[] = [];
 
   /** Reads the pauses. Answers the first due runs that are to be set aside, and passes over the next ones. */
   look(connection: Connection, agents: readonly AgentVersion[], now: number): readonly number[] {
-    const pauses = readPauses(connection).filter(({ tenant }) => tenant !== undefined);
+    const all = readPauses(connection);
+    this.agents = all.flatMap(pausedAgentOf);
+    const pauses = all.filter(({ tenant }) => tenant !== undefined);
     // What was resumed may have been passed over.
     if (toJson(pauses) !== toJson(this.#pauses)) this.passed.clear();
     this.#pauses = pauses;
@@ -123,6 +134,11 @@ export class PausedInFront {
     const version = row["version"] === null ? null : fromText(String(row["version"]));
     return this.#pauses.some((pause) => covers(pause, name, version, tenant));
   }
+}
+
+function pausedAgentOf({ agent_name, version, tenant }: Pause): readonly PausedAgent[] {
+  if (tenant !== undefined || agent_name === undefined) return [];
+  return [{ agent_name: toText(agent_name), version: version === undefined ? undefined : toTextOrNull(version) }];
 }
 
 function duePlace(row: SqliteRow): DuePlace {

@@ -1,12 +1,12 @@
 import type { AgentVersion, TakeRequest } from "../../core/ports.ts";
 import type { Slot } from "../../core/slots.ts";
 import { Choice, distinctAgents } from "../choice.ts";
-import { countable, toKey, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
+import { countable, toJson, toKey, toNumber, toText, toTextOrNull } from "../stored-rows.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./database.ts";
 import type { GateCursor } from "./gates.ts";
 import { gatesToOpen, isCrowded, selectHasBehind } from "./gates.ts";
 import { emptyInbox } from "./inbox.ts";
-import type { PausedInFront } from "./pauses.ts";
+import type { PausedAgent, PausedInFront } from "./pauses.ts";
 import { runRow } from "./reads.ts";
 import type { DuePlace } from "./run-row.ts";
 import { isApart, kindOf, mayWait, place } from "./run-row.ts";
@@ -94,8 +94,15 @@ const hasLine = `iif(r.limits IS NULL,
   EXISTS (SELECT 1 FROM cadenza_runs l WHERE l.line = r.slot AND l.finished_at IS NULL),
   EXISTS (SELECT 1 FROM json_each(r.limits) j JOIN cadenza_runs l ON l.line = json_extract(j.value, '$.key') AND l.finished_at IS NULL))`;
 const selectHasLine = "SELECT 1 FROM cadenza_runs WHERE line = ? AND finished_at IS NULL LIMIT 1";
-const selectUnused = `SELECT id, agent_name, version, slot, limits FROM cadenza_runs r
-  WHERE since <= ? AND agent_name = ? AND due_at <= ? AND ${hasLine}`;
+const reserved = "FROM cadenza_runs r INDEXED BY cadenza_runs_reserved WHERE since IS NOT NULL";
+/** Each finds the next name by a jump in the index. */
+const selectName = `SELECT agent_name AS value ${reserved} AND agent_name > ? ORDER BY agent_name LIMIT 1`;
+const selectFirstName = `SELECT agent_name AS value ${reserved} ORDER BY agent_name LIMIT 1`;
+/** The runs of an agent that hold permits for which others wait, but for those of some versions. Null: those without a version. */
+const selectUnused = `SELECT id, agent_name, version, slot, limits ${reserved} AND since <= ? AND agent_name = ? AND due_at <= ?
+  AND NOT EXISTS (SELECT 1 FROM json_each(?) v WHERE v.value IS r.version) AND ${hasLine}`;
+const selectPaused = `SELECT id, agent_name, version, slot, limits ${reserved} AND agent_name = ? AND due_at <= ?
+  AND (? OR version IS ?) AND ${hasLine}`;
 const selectLeft = `SELECT id, agent_name, version, slot, limits FROM cadenza_runs r
   WHERE finished_at IS NULL AND owner = ? AND plain IS NULL AND slot IS NOT NULL AND holds_slot AND ${hasLine}`;
 /** So many runs of a version at most leave a line in one call. */
@@ -150,6 +157,7 @@ export function hasWork(
   if (signs.tooLong || (signs.marked && request.limit > 0)) return true;
   const { agents, unusedForMs } = request;
   if (unusedForMs !== undefined && unusedHolders(connection, agents, unusedForMs, now).length > 0) return true;
+  if (request.limit > 0 && pausedHolders(connection, paused.agents, now).length > 0) return true;
   if (choose(connection, request, signs, paused, now, () => true).length > 0) return true;
   const { after } = cursor;
   if (!signs.behind || request.limit <= 0 || gatesToOpen(connection, agents, cursor, now).length === 0) return false;
@@ -172,7 +180,11 @@ export function takeRuns(
   let signs = signsOf(connection, now);
   if (signs.tooLong) connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
   if (request.unusedForMs !== undefined) {
-    freeUnused(connection, request.agents, request.unusedForMs, clock);
+    freePermits(connection, unusedHolders(connection, request.agents, request.unusedForMs, now), clock);
+    signs = signsOf(connection, now);
+  }
+  if (request.limit > 0 && paused.agents.length > 0) {
+    freePermits(connection, pausedHolders(connection, paused.agents, now), clock);
     signs = signsOf(connection, now);
   }
   let hasBehind = signs.behind;
@@ -242,21 +254,19 @@ export function takeRuns(
   return chosen.map(({ id }) => runRow(connection, id));
 }
 
-/** See {@link TakeRequest}. */
-function freeUnused(
-  connection: Connection,
-  agents: readonly AgentVersion[],
-  unusedForMs: number,
-  clock: () => number,
-): void {
-  for (const { id, slot, limits, agent_name, version } of unusedHolders(connection, agents, unusedForMs, clock())) {
+/**
+ * Runs that no process may execute give their permits back, if others wait for them. The other runs of their versions leave these
+ * lines: they would only get the permits next.
+ */
+function freePermits(connection: Connection, holders: readonly Holder[], clock: () => number): void {
+  for (const { id, slot, limits, agent_name, version } of holders) {
     const keys = limits?.map(({ key }) => key) ?? [slot];
-    const lines = keys.filter((key) => connection.get(selectHasLine, key) !== undefined);
-    if (lines.length === 0) continue;
+    const isWaitedFor = (key: string): boolean => connection.get(selectHasLine, key) !== undefined;
+    for (const line of keys.filter(isWaitedFor)) connection.run(updateAside, clock(), line, agent_name, version);
+    if (!keys.some(isWaitedFor)) continue;
     connection.run(updateUnused, clock(), id);
     leaveInbox(connection, id, clock);
     if (limits !== undefined) giveBack(connection, limits);
-    for (const line of lines) connection.run(updateAside, clock(), line, agent_name, version);
     for (const key of keys) letIn(connection, key, limits === undefined ? 1 : 0, clock);
   }
 }
@@ -269,7 +279,7 @@ interface Holder {
   readonly version: string | null;
 }
 
-/** The runs of other versions of these agents that hold permits for which others wait, and that no process executes. */
+/** The runs of other agents or versions than these that hold permits for which others wait, and that no process executes. */
 function unusedHolders(
   connection: Connection,
   agents: readonly AgentVersion[],
@@ -282,15 +292,37 @@ function unusedHolders(
     const name = toText(agent_name);
     versions.set(name, (versions.get(name) ?? new Set()).add(toTextOrNull(version)));
   }
-  const dead = deadOwners(connection, now).filter(({ until }) => until === null || until <= before);
-  const rows = [
-    ...[...versions.keys()].flatMap((name) => connection.all(selectUnused, before, name, before)),
-    ...dead.flatMap(({ owner }) => connection.all(selectLeft, owner)),
-  ];
-  return rows
-    .map(holderOf)
-    .filter(({ agent_name, version }) => versions.get(agent_name)?.has(version) === false)
-    .toSorted((one, other) => one.id - other.id);
+  const found: Holder[] = [];
+  for (const name of connection.values(selectFirstName, selectName)) {
+    const wanted = toJson([...(versions.get(name ?? "") ?? [])]);
+    found.push(...connection.all(selectUnused, before, name, before, wanted).map(holderOf));
+  }
+  const left = leftHolders(connection, before, now);
+  return inOrder([...found, ...left.filter(({ agent_name, version }) => !versions.get(agent_name)?.has(version))]);
+}
+
+/** The runs of paused agents and versions that hold permits for which others wait, and that no process executes. */
+function pausedHolders(connection: Connection, paused: readonly PausedAgent[], now: number): readonly Holder[] {
+  if (paused.length === 0) return [];
+  const found = paused.flatMap(({ agent_name, version }) =>
+    connection.all(selectPaused, agent_name, now, version === undefined ? 1 : 0, version ?? null).map(holderOf),
+  );
+  const isPaused = ({ agent_name, version }: Holder): boolean =>
+    paused.some((one) => one.agent_name === agent_name && (one.version === undefined || one.version === version));
+  return inOrder([...found, ...leftHolders(connection, now, now).filter(isPaused)]);
+}
+
+/** The durable runs of owners whose leases had ended by a time. */
+function leftHolders(connection: Connection, by: number, now: number): readonly Holder[] {
+  const dead = deadOwners(connection, now).filter(({ until }) => until === null || until <= by);
+  return dead.flatMap(({ owner }) => connection.all(selectLeft, owner)).map(holderOf);
+}
+
+/** Each of them once, in the order of their creation. */
+function inOrder(holders: readonly Holder[]): readonly Holder[] {
+  return [...new Map(holders.map((holder) => [holder.id, holder])).values()].toSorted(
+    (one, other) => one.id - other.id,
+  );
 }
 
 function holderOf(row: SqliteRow): Holder {

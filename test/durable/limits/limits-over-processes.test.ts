@@ -272,6 +272,41 @@ it("a process that closes hands its run on with its slot", async () => {
   expect(works.begun).toEqual(["first", "first"]);
 });
 
+it.each(opened)(
+  "an agent without a worker keeps the permit of a shared limit for the time of a lease, and goes on once it has one ($on)",
+  async ({ open }) => {
+    const replicas = open();
+    const works = new Works();
+    const limits = [{ name: "shared", max: 1 }];
+    const agents = ["first", "second"].map((name) =>
+      defineAgent(name, { durable: true, limits }, async (input, { step }) =>
+        step("work", () => works.work(nameOf(input))),
+      ),
+    );
+    const [one, other] = agents;
+    const web = replicas.start({ durability, work: false });
+    for (const agent of agents) web.runtime.register(agent);
+    for (const [agent_name, input] of [
+      ["first", "1"],
+      ["first", "2"],
+      ["second", "3"],
+    ] as const)
+      await web.runtime.createRun({ agent_name, input, mode: "async" });
+    const worker = replicas.start({ durability });
+    if (other !== undefined) worker.runtime.register(other);
+    await replicas.clock.advance(durability.leaseMs - 200);
+    expect(works.begun).toEqual([]);
+    await replicas.clock.advance(2 * durability.leaseMs);
+    expect(works.begun).toEqual(["3"]);
+    if (one !== undefined) replicas.start({ durability }).runtime.register(one);
+    for (let n = 0; n < 3; n++) {
+      works.end();
+      await replicas.clock.advance(500);
+    }
+    expect(works.begun.toSorted()).toEqual(["1", "2", "3"]);
+  },
+);
+
 it("a fork waits for a slot as other runs do", async () => {
   const replicas = inMemory();
   const works = new Works();

@@ -304,6 +304,41 @@ describe.each([
     expect(await Promise.all(held.map((run) => statusOf(first, run)))).toEqual(["completed", "completed", "completed"]);
   });
 
+  it("a paused agent leaves a limit that it shares to the others, and stands in line again when it is resumed", async () => {
+    const processes = open();
+    const { clock } = processes;
+    const order: string[] = [];
+    const ends: (() => void)[] = [];
+    const { runtime } = processes.start({ durability: { leaseMs: 100_000, heartbeatMs: 300, scanMs: 100 } });
+    for (const name of ["paused", "free"])
+      runtime.register(name, { durable: true, limits: [{ name: "shared", max: 1 }] }, (input, { step }) =>
+        step("work", async () => {
+          order.push(`${name} ${input[0]?.parts[0]?.content}`);
+          await new Promise<void>((resolve) => ends.push(resolve));
+        }),
+      );
+    const next = async (): Promise<void> => {
+      ends.shift()?.();
+      await clock.advance(500);
+    };
+    await create(runtime, "free", "1");
+    await clock.advance(KNOWN_MS);
+    for (const [agent, input] of [
+      ["paused", "2"],
+      ["paused", "3"],
+      ["free", "4"],
+    ] as const)
+      await create(runtime, agent, input);
+    await createAdmin(runtime).pause({ agent_name: "paused" });
+    await clock.advance(KNOWN_MS);
+    await next();
+    expect(order).toEqual(["free 1", "free 4"]);
+    await createAdmin(runtime).resume({ agent_name: "paused" });
+    await clock.advance(KNOWN_MS);
+    for (let n = 0; n < 3; n++) await next();
+    expect(order.toSorted()).toEqual(["free 1", "free 4", "paused 2", "paused 3"]);
+  });
+
   it("the runs of a paused tenant leave the slot that they share with other tenants", async () => {
     const { start, clock, statusOf } = begin();
     const first = start();

@@ -12,6 +12,9 @@ const others = "pauses: those that name other things are others";
 const order = "pauses: runs that were set aside are not taken, and come back in their order";
 const aside =
   "pauses: a take sets the due runs of a paused tenant aside, each with its own time, and gives those behind them";
+const shared = "pauses: what a run of a paused agent or version gets of a slot goes to those of others at once";
+const keeps =
+  "pauses: a run of a paused agent keeps its permit while none but runs of its version wait, and one of a dead owner gives it back";
 const covered = "pauses: none comes back that a pause of its tenant covers";
 
 /** Faults in `pauses`, `pause`, `resume` and `comeBack`. */
@@ -116,6 +119,77 @@ export const pausesFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  broken(
+    "a run of a paused agent keeps what it gets of a slot",
+    shared,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        return withoutPauses(
+          this,
+          () => super.take(request),
+          ({ tenant, version }) => tenant === undefined && version === undefined,
+        );
+      }
+    },
+  ),
+  broken(
+    "a run of a paused version keeps what it gets of a slot",
+    shared,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        return withoutPauses(
+          this,
+          () => super.take(request),
+          ({ version }) => version !== undefined,
+        );
+      }
+    },
+  ),
+  broken(
+    "a run gives its permit back if another version of its agent is paused",
+    shared,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        const added = super
+          .pauses()
+          .flatMap(({ agent_name, version }) => (version === undefined ? [] : [{ agent_name }]));
+        const paused = added.filter((runs) => super.pause(runs, null));
+        const taken = super.take(request);
+        for (const runs of paused) super.resume(runs);
+        return taken;
+      }
+    },
+  ),
+  broken(
+    "a run of a dead owner keeps the permit of its paused agent",
+    keeps,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        return withoutPauses(
+          this,
+          () => super.take(request),
+          () => super.workers().some(({ is_alive }) => !is_alive),
+        );
+      }
+    },
+  ),
+  broken(
+    "a paused run gives its permit back although no other one waits",
+    keeps,
+    class extends MemoryStore {
+      override take(request: Parameters<MemoryStore["take"]>[0]): ReturnType<MemoryStore["take"]> {
+        const isPaused = (agent: string): boolean => super.pauses().some(({ agent_name }) => agent_name === agent);
+        const taken = super.take(request);
+        for (const { key, created, head } of super.list({ tenant: "acme", limit: 9, offset: 0 })) {
+          if (!head.holds_slot || head.owner !== null || !isPaused(created.agent_name)) continue;
+          const { position = 0 } = super.find(key) ?? {};
+          const left = { ...head, epoch: head.epoch + 1, holds_slot: false, due_at: null };
+          super.append(key, { epoch: head.epoch, position }, { entries: [], head: left });
+        }
+        return taken;
+      }
+    },
+  ),
 ];
 
 type Pauses = ReturnType<MemoryStore["pauses"]>;
@@ -133,9 +207,13 @@ function withPauses(fault: string, caughtBy: string, twist: (pauses: Pauses) => 
   );
 }
 
-/** What a store answers as long as nothing is paused. */
-function withoutPauses<Answer>(store: MemoryStore, ask: () => Answer): Answer {
-  const pauses = store.pauses();
+/** What a store answers as long as nothing is paused, or nothing of a kind. */
+function withoutPauses<Answer>(
+  store: MemoryStore,
+  ask: () => Answer,
+  which: (runs: Pauses[number]) => boolean = () => true,
+): Answer {
+  const pauses = store.pauses().filter(which);
   for (const pause of pauses) store.resume(pause);
   const answer = ask();
   for (const { at: _at, by, ...runs } of pauses) store.pause(runs, by);

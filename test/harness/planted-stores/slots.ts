@@ -13,6 +13,7 @@ const asked = "slots: a run with an owner that asks for a permit gets it in its 
 const asksNoMore = "slots: a run with an owner that asks no more leaves the line, and gives back what it got";
 const unused =
   "take: slots of other versions that no process executes are freed for those that wait, if that is asked for";
+const unusedAgent = "take: slots of agents that the caller does not have are freed likewise";
 const ofTheDead = "take: the slot of a run with a living owner is not freed, and that of a dead one is";
 const onlyEnds = "take: a run of a dead owner that is only taken to end it needs no permit, and leaves the line";
 const forALook = "take: a run that was posted to with `look` is taken although its slot is full, without holding it";
@@ -360,6 +361,31 @@ export const slotsFaults: readonly BrokenStore[] = [
       override take(request: TakeRequest): readonly StoredRun[] {
         const isOwned = this.all().some(({ head }) => head.owner !== null);
         return super.take(isOwned ? { ...request, unusedForMs: undefined } : request);
+      }
+    },
+  ),
+  broken(
+    "slots are freed only of other versions of the same agents",
+    unusedAgent,
+    class extends MemoryStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const agents = [...request.agents, { agent_name: "other", version: null }];
+        const { unusedForMs } = request;
+        if (unusedForMs !== undefined) super.take({ ...request, agents, limit: 0 });
+        return super.take({ ...request, unusedForMs: undefined });
+      }
+    },
+  ),
+  broken(
+    "a slot is freed although no other agent waits for it",
+    unusedAgent,
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const taken = super.take(request);
+        if (request.unusedForMs === undefined) return taken;
+        for (const { key } of this.all().filter(isReserved))
+          this.setHead(key, (head) => ({ ...head, holds_slot: false }));
+        return taken;
       }
     },
   ),
