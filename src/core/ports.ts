@@ -442,7 +442,9 @@ export interface StoredSession {
  *   among this.
  */
 export type StoreConflict =
-  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "full" | "foreign" | "arrived" }
+  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "foreign" | "arrived" }
+  /** `key`: the first slot that refuses, in the order of the keys. Left out: the store does not say. */
+  | { readonly conflict: "full"; readonly key?: string | undefined }
   | { readonly conflict: "key_used"; readonly run_id: string }
   | { readonly conflict: "unwritable"; readonly reason: string }
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }

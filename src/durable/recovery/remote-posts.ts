@@ -54,7 +54,7 @@ export class RemotePosts {
     // A run that exists was written by an earlier attempt, whose answer was lost.
     const taken = conflict && takenError(conflict, session);
     if (taken !== undefined) throw taken;
-    if (conflict?.conflict === "full") throw fullError(agent);
+    if (conflict?.conflict === "full") throw fullError(agent, conflict.key);
   }
 
   /** See {@link readGeneration}. */

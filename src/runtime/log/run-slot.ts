@@ -128,9 +128,9 @@ export class Slots {
     return max - (this.#pools.get(key)?.taken ?? 0);
   }
 
-  /** Whether a run may take these slots now. */
-  allow(slots: readonly Slot[]): boolean {
-    return this.#refusing(slots) === undefined;
+  /** The first of the slots that a run cannot have now. Undefined: it may take them. */
+  refusing(slots: readonly Slot[]): Slot | undefined {
+    return this.#refusing(slots);
   }
 
   /**

@@ -30,10 +30,14 @@ export class Admission {
     if (ofTenant >= share) throw limitError("perTenant.liveRuns", `The tenant has ${share} live runs`);
   }
 
-  /** Throws `limit_reached` if a run needs slots of this process, one of them is not free, and the run must not wait for it. */
-  checkSlots(agent: Agent, slots: readonly Slot[], tenant: string): void {
-    if (slots.length === 0 || this.#slots.allow(slots)) return;
-    if (rejects(agent.options)) throw fullError(agent);
+  /**
+   * Throws `limit_reached` if a run needs slots of this process, one of them is not free, and the run must not wait for it. A run
+   * that begins later may: as little as in a store is known what is free then.
+   */
+  checkSlots(agent: Agent, slots: readonly Slot[], tenant: string, startAt: number | undefined): void {
+    const refusing = slots.length === 0 ? undefined : this.#slots.refusing(slots);
+    if (refusing === undefined) return;
+    if (rejects(agent.options) && startAt === undefined) throw fullError(agent, refusing.key);
     const { maxQueuedRuns } = this.#limits;
     const { queued } = this.#slots;
     const share = shareOf(tenant, this.#perTenant.queuedRuns, maxQueuedRuns);
@@ -47,10 +51,12 @@ function limitError(limit: string, found: string): CadenzaError {
   return new CadenzaError("limit_reached", `${found} already, as many as limits.${limit} allows.`, { limit });
 }
 
-/** The error for a run that must not wait for a slot. */
-export function fullError({ name, options }: Agent): CadenzaError {
-  const limit = options.concurrency?.whenFull === "reject" ? "concurrency" : "limits";
-  const message = `Agent ${name} has as many runs at work as its ${limit} ${limit === "limits" ? "allow" : "allows"}.`;
+/** The error for a run that must not wait for a slot. `key`: the key of the slot; undefined if the store has not said it. */
+export function fullError({ name, options }: Agent, key: string | undefined): CadenzaError {
+  const isOwn = key === undefined ? options.concurrency?.whenFull === "reject" : !key.startsWith(":");
+  const [of] = key?.slice(1).split("/", 1) ?? [];
+  const limit = isOwn ? "concurrency" : of === undefined ? "limits" : `limits.${of}`;
+  const message = `A new run of agent ${name} would have to wait for its ${limit}, which whenFull "reject" does not allow.`;
   return new CadenzaError("limit_reached", message, { agent_name: name, limit });
 }
 

@@ -348,7 +348,7 @@ export class Runs implements LiveRuns {
   ): LiveRun {
     const [entry] = log;
     const slots = slotsOf(agent, key.tenant, entry);
-    this.#admission.checkSlots(agent, slots, key.tenant);
+    this.#admission.checkSlots(agent, slots, key.tenant, entry.start_at);
     const run = new LiveRun(this, key, agent);
     this.#live.set(key, run);
     this.#makeRoom();

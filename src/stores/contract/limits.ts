@@ -1,4 +1,5 @@
 import type { RunHead, Store } from "../../core/ports.ts";
+import type { Slot } from "../../core/slots.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectOneWritten, expectSame, expectWritten, NOW } from "./check.ts";
 import {
@@ -49,6 +50,27 @@ export const limitChecks: readonly StoreCheck[] = [
     expectConflict(answer, full, "a write without it");
     await create(first, 5, { slots: [a, b], head: holding });
     expectSame(await holders(first, 5), [3, 5], "who holds slots");
+  }),
+
+  check("slots: a new run that is refused is told which slot refuses it, if it is told", async ({ first }) => {
+    const refusing = async (n: number, slots: readonly Slot[]): Promise<string> => {
+      const answer = await tryCreate(first, n, { slots, head: holding });
+      if (answer?.conflict !== "full") throw new Error(`run ${n}: expected to be refused as full`);
+      return answer.key ?? "not said";
+    };
+    const expectOneOf = (key: string, expected: string, what: string): void => {
+      if (key !== "not said") expectSame(key, expected, what);
+    };
+    await create(first, 1, { slots: [b], head: holding });
+    await create(first, 2, { slots: [once], head: holding });
+    expectOneOf(await refusing(3, [b]), b.key, "the only slot");
+    expectOneOf(await refusing(4, [a, b, c]), b.key, "one of three");
+    expectOneOf(await refusing(5, [a, once]), once.key, "a rate");
+    expectOneOf(await refusing(6, [b, once]), b.key, "the first of two");
+    const odd = { key: ":odd\0 \ud800", max: 1 };
+    await create(first, 7, { slots: [odd], head: holding });
+    expectOneOf(await refusing(8, [odd]), odd.key, "a slot with an odd key");
+    expectOneOf(await refusing(9, [a, odd]), odd.key, "an odd key beside another one");
   }),
 
   check("slots: a run that needs two permits holds none while it waits", async ({ first }) => {

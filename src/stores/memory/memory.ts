@@ -103,9 +103,10 @@ export class MemoryStore implements Store {
       if (other !== undefined) return { conflict: "key_used", run_id: other.key.run_id };
     }
     const run = new MemoryRun(key, write, idempotencyKey, this.#created);
-    if (run.extras !== null && write.head.holds_slot && !this.#work.hasPermitFor(run)) {
+    const refusing = run.extras === null || !write.head.holds_slot ? undefined : this.#work.refusing(run);
+    if (refusing !== undefined) {
       this.#drop(tenant);
-      return { conflict: "full" };
+      return { conflict: "full", key: refusing.key };
     }
     const messages = messagesFor(tenant, write.session);
     this.#created += 1;

@@ -121,10 +121,15 @@ export class MemoryWork {
 
   /** Whether a run that holds no permits may get those that it needs at once: they are free, and no other run waits for them. */
   hasPermitFor(run: MemoryRun): boolean {
+    return this.refusing(run) === undefined;
+  }
+
+  /** The first slot of which a run that holds no permits may not get one at once. */
+  refusing(run: MemoryRun): Slot | undefined {
     const slot = run.extras?.slot ?? null;
-    if (slot === null) return true;
-    if (slot.limits === undefined) return this.#hasPermit(run, slot);
-    return slot.limits.every((limit) => this.#hasPermit(run, limit));
+    if (slot === null) return undefined;
+    if (slot.limits === undefined) return this.#hasPermit(run, slot) ? undefined : slot;
+    return slot.limits.find((limit) => !this.#hasPermit(run, limit));
   }
 
   /** Gives runs that need work to an owner, in order, and sets aside those that a pause of their tenant covers. */

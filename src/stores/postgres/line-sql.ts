@@ -529,6 +529,7 @@ CREATE OR REPLACE FUNCTION ${schema}.create_v2(w jsonb, clock float8) RETURNS js
 DECLARE
   added ${schema}.runs := jsonb_populate_record(NULL::${schema}.runs, w || (w -> 'head'));
   refusal jsonb;
+  refusing jsonb;
 BEGIN
   IF w -> 'session' ? 'onlyOf' THEN
     PERFORM 1 FROM ${schema}.sessions s WHERE s.tenant = w ->> 'tenant'
@@ -551,12 +552,13 @@ BEGIN
     ELSIF NOT added.holds_slot THEN
       added := ${schema}.place_v1(added, added, clock);
     ELSIF added.limits IS NOT NULL THEN
-      IF ${schema}.refusing_v1(added, NULL, false, clock) IS NOT NULL THEN
-        RETURN '{"conflict": "full"}';
+      refusing := ${schema}.refusing_v1(added, NULL, false, clock);
+      IF refusing IS NOT NULL THEN
+        RETURN jsonb_build_object('conflict', 'full', 'key', refusing ->> 'key');
       END IF;
       added := ${schema}.admit_v1(added, NULL, clock);
     ELSIF NOT ${schema}.hold_v1(added) THEN
-      RETURN '{"conflict": "full"}';
+      RETURN jsonb_build_object('conflict', 'full', 'key', added.slot);
     END IF;
   ELSIF added.fair IS NOT NULL AND added.finished_at IS NULL THEN
     added := ${schema}.place_v1(added, added, clock);

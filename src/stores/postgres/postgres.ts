@@ -51,7 +51,7 @@ import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { pauseValues } from "./pauses.ts";
 import { clearRemoved, END, endedRuns, passOver, pruneRuns, START } from "./prune.ts";
-import { Reads } from "./reads.ts";
+import { fromMarked, Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
 import { grantCall, permitCall } from "./step-limits.ts";
 import { SurveyReads } from "./survey.ts";
@@ -443,8 +443,10 @@ export class PostgresStore implements DurableStore {
       if (reason === undefined) throw error;
       return unwritable(reason);
     }
-    if (answer?.conflict !== undefined)
-      return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
+    if (answer?.conflict === "key_used") return { ...answer, run_id: fromText(answer.run_id) };
+    if (answer?.conflict === "full" && answer.key !== undefined)
+      return { ...answer, key: fromMarked(answer.key) ?? "" };
+    if (answer?.conflict !== undefined) return answer;
     this.#hints?.note(key, isDue && answer === null, feed !== undefined);
     if (wake !== undefined) this.#hints?.note(wake, true);
     return answer === null ? undefined : toInbox(key, answer.inbox);

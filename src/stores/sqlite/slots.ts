@@ -233,14 +233,19 @@ function letInLimited(connection: Connection, key: string, now: () => number): v
 
 /** Whether a run that holds no permit may get one at once: one is free, and no other run stands in front of it. */
 export function hasPermitFor(connection: Connection, asking: Asking, now: number): boolean {
+  return keyOfRefusing(connection, asking, now) === undefined;
+}
+
+/** The key of the first slot of which a run that holds no permit may not get one at once. */
+export function keyOfRefusing(connection: Connection, asking: Asking, now: number): string | undefined {
   const { id, key, max, priority = LOWEST, limits } = asking;
   if (limits !== undefined)
-    return limits.every((slot) => {
+    return limits.find((slot) => {
       const other = connection.get(selectFirst, slot.key);
-      return (other === undefined || Number(other["id"]) === id) && !isUsedUp(connection, slot, now);
-    });
+      return (other !== undefined && Number(other["id"]) !== id) || isUsedUp(connection, slot, now);
+    })?.key;
   const slot = connection.get(selectSlot, key, key, priority);
-  return Number(slot?.["held"] ?? 0) < max && (toNumber(slot?.["first"]) ?? id) === id;
+  return Number(slot?.["held"] ?? 0) < max && (toNumber(slot?.["first"]) ?? id) === id ? undefined : key;
 }
 
 /** One more run holds the slot. */

@@ -26,6 +26,7 @@ import {
   enter,
   hasPermitFor,
   heldPlace,
+  keyOfRefusing,
   letIn,
   limitsIn,
   needsPermit,
@@ -91,8 +92,9 @@ export function createRun(
   const limits = toLimits(slots);
   const max = countable(slot?.max ?? Number.POSITIVE_INFINITY);
   const asking = slot && { key: toText(slot.key), max, priority, limits };
-  if (asking !== undefined && head.holds_slot && !hasPermitFor(connection, { ...asking, priority: undefined }, now()))
-    return creationConflict(connection, tenant, runId, used) ?? { conflict: "full" };
+  const refusing = asking && head.holds_slot && keyOfRefusing(connection, { ...asking, priority: undefined }, now());
+  if (typeof refusing === "string")
+    return creationConflict(connection, tenant, runId, used) ?? { conflict: "full", key: fromText(refusing) };
   if (limits !== undefined) {
     const conflict = creationConflict(connection, tenant, runId, used);
     if (conflict !== undefined) return conflict;

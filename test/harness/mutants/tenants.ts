@@ -121,7 +121,7 @@ const runtime: readonly Mutant[] = [
   ),
   mutant("src/runtime/runs/runs.ts", "parent.log.key.tenant, createdEntry(parent", '"", createdEntry(parent', runs),
   mutant("src/runtime/runs/runs.ts", "slotsOf(agent, key.tenant, entry)", 'slotsOf(agent, "", entry)', runs),
-  mutant("src/runtime/runs/runs.ts", "checkSlots(agent, slots, key.tenant)", 'checkSlots(agent, slots, "")', runs),
+  mutant("src/runtime/runs/runs.ts", "checkSlots(agent, slots, key.tenant,", 'checkSlots(agent, slots, "",', runs),
   mutant(
     "src/runtime/runs/admission.ts",
     "slotOf(name, concurrency, tenant, session_id)",

@@ -8,6 +8,7 @@ type Slots = readonly Slot[];
 type Lines = ReturnType<MemoryStore["lines"]>;
 
 const all = "slots: a run needs permits of all its slots, and is refused as `full` if one is missing";
+const told = "slots: a new run that is refused is told which slot refuses it, if it is told";
 const inWindow = "slots: a rate gives no more than its count in any window";
 const changed = "slots: a changed count of a rate holds for what was given before";
 const atItsTime = "slots: those that wait for a rate get it in order, with the first take at its time";
@@ -39,6 +40,16 @@ export const limitsFaults: readonly BrokenStore[] = [
     "a waiting run holds what it could get",
     "slots: a run that needs two permits holds none while it waits",
     (slots, head) => (head.holds_slot || slots.length === 1 ? slots : slots.slice(0, 1)),
+  ),
+  broken(
+    "a refused run is told its first slot, whichever refuses it",
+    told,
+    class extends MemoryStore {
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        const answer = super.create(key, write, idempotencyKey);
+        return answer?.conflict === "full" ? { ...answer, key: write.slots?.[0]?.key } : answer;
+      }
+    },
   ),
   broken(
     "the first of two lines refuse each other",

@@ -113,11 +113,45 @@ it("a limit that says reject refuses a run that would wait", async () => {
   await create(runtime, "one", "");
   expect(await create(runtime, "one", "").catch((error: unknown) => error)).toMatchObject({
     code: "limit_reached",
-    limit: "limits",
+    limit: "limits.few",
   });
   await clock.advance(200);
   await create(runtime, "one", "");
   await clock.advance(200);
+});
+
+it("a refusal names the limit for which the run would wait", async () => {
+  const { runtime, clock, work } = atWork();
+  const first = { name: "first", key: ({ tenant }: { tenant: string }) => `of/${tenant}`, max: 2 };
+  const second = { name: "second", max: 1, whenFull: "reject" } as const;
+  runtime.register("both", { limits: [second, first] }, () => work(""));
+  runtime.register("own", { limits: [first], concurrency: { max: 1, whenFull: "reject" } }, () => work(""));
+  const refusal = async (name: string): Promise<unknown> =>
+    create(runtime, name, "", "a").then(
+      () => "accepted",
+      ({ code, limit }) => [code, limit],
+    );
+  expect(await refusal("both")).toBe("accepted");
+  expect(await refusal("both")).toEqual(["limit_reached", "limits.second"]);
+  expect(await refusal("own")).toBe("accepted");
+  expect(await refusal("both")).toEqual(["limit_reached", "limits.first"]);
+  expect(await refusal("own")).toEqual(["limit_reached", "limits.first"]);
+  await clock.advance(200);
+  expect(await refusal("own")).toBe("accepted");
+  expect(await refusal("own")).toEqual(["limit_reached", "concurrency"]);
+  await clock.advance(200);
+});
+
+it("a run that begins later is not refused, and waits when its time comes", async () => {
+  const { runtime, clock, work } = atWork();
+  runtime.register("one", { limits: [{ name: "few", max: 1, whenFull: "reject" }] }, () => work(""));
+  await create(runtime, "one", "");
+  const startAt = clock.now() + 10;
+  const { run_id } = await runtime.createRun({ agent_name: "one", input: "", mode: "async" }, { startAt });
+  await clock.advance(20);
+  expect((await runtime.getRun(run_id)).status).toBe("created");
+  await clock.advance(1_000);
+  expect((await runtime.getRun(run_id)).status).toBe("completed");
 });
 
 unlessReplayed(RUN_ONCE)("a sub-run needs no permit of its limits", async () => {

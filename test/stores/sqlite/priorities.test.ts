@@ -92,7 +92,9 @@ it("a run passes those of lower priorities that wait for a permit with a lower l
   await create(store, 1, { slot: one, head: head({ holds_slot: true }) });
   await create(store, 2, { slot: one, head: waiting(NOW) });
   const two = { ...one, max: 2 };
-  expect(await tryCreate(store, 3, { slot: two, head: head({ holds_slot: true }) })).toEqual({ conflict: "full" });
+  expect(await tryCreate(store, 3, { slot: two, head: head({ holds_slot: true }) })).toMatchObject({
+    conflict: "full",
+  });
   await create(store, 4, { slot: two, priority: 1, head: waiting(NOW) });
 
   expect(await take(store, { owner: OWNER })).toEqual([runId(4)]);
