@@ -312,6 +312,9 @@ const limits = `
   CREATE INDEX cadenza_runs_apart
     ON cadenza_runs (owner, agent_name, version, priority, ${place}, id, gate, due_at, line, finished_at)
     WHERE ${isApart};
+  DROP INDEX cadenza_runs_cancelling;
+  CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, agent_name, version, priority, due_at)
+    WHERE status = 'cancelling';
   CREATE INDEX cadenza_runs_through ON cadenza_runs (gate, due_at, line, owner, blocked, finished_at)
     WHERE ${isThrough};
   DROP INDEX cadenza_runs_in_line;

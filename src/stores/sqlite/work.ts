@@ -67,9 +67,17 @@ const selectOwnedApart = `SELECT ${workColumns} FROM ${apartOf} AND priority = ?
 const selectSigns = `
   SELECT EXISTS (SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms) AS too_long, EXISTS (SELECT 1 FROM ${apart}) AS apart,
     ${selectHasBehind} AS behind, EXISTS (SELECT 1 FROM cadenza_slots WHERE look_at <= ?) AS marked`;
-const selectCancelled = `SELECT ${workColumns} FROM cadenza_runs
-  WHERE finished_at IS NULL AND status = 'cancelling' AND owner IS ?
-    AND iif(owner IS NULL, line IS NULL AND due_at <= ?, plain IS NULL)`;
+const cancelled = "cadenza_runs INDEXED BY cadenza_runs_cancelling WHERE status = 'cancelling' AND owner IS ?";
+const cancelledOf = `${cancelled} AND agent_name = ? AND version IS ?`;
+/** Each finds the next value by a jump in the index. */
+const selectCancelledAgent = `SELECT agent_name FROM ${cancelled} AND agent_name > ? ORDER BY agent_name LIMIT 1`;
+const selectCancelledVersion = `SELECT version AS value FROM ${cancelled} AND agent_name = ? AND version > ? ORDER BY version LIMIT 1`;
+const selectFirstCancelledVersion = `SELECT version AS value FROM ${cancelled} AND agent_name = ? ORDER BY version LIMIT 1`;
+const selectCancelledPriority = `SELECT priority FROM ${cancelledOf} AND priority < ? ORDER BY priority DESC LIMIT 1`;
+const selectCancelled = `SELECT ${workColumns} FROM ${cancelledOf} AND priority = ? AND finished_at IS NULL
+  AND line IS NULL AND due_at <= ? ${duePage("due_at")}`;
+const selectCancelledOwned = `SELECT ${workColumns} FROM ${cancelledOf} AND priority = ? AND finished_at IS NULL
+  AND plain IS NULL ${page}`;
 const selectPlain = `SELECT ${workColumns} FROM cadenza_runs WHERE finished_at IS NULL AND owner = ? AND plain IS NOT NULL`;
 const updateTaken = `
   UPDATE cadenza_runs SET owner = ?, epoch = epoch + 1, due_at = ?, blocked = NULL, look = 0, wakes = 0,
@@ -443,7 +451,7 @@ function sourcesFor(
     for (const { owner } of dead) add(selectOwned, owner, ...agent);
     if (!apart) continue;
     for (const owner of [null, ...dead.map((one) => one.owner)])
-      for (const priority of prioritiesOf(connection, owner, agent))
+      for (const priority of prioritiesOf(connection, selectPriority, owner, agent))
         if (owner !== null) add(selectOwnedApart, owner, ...agent, priority);
         else addDue(selectDueApart, [owner, ...agent, priority, now], priority === 0 ? kindOf(true, agent) : undefined);
   }
@@ -451,14 +459,36 @@ function sourcesFor(
   if (cancelledForMs === undefined) return sources;
   const before = now - cancelledForMs;
   const owners = dead.filter(({ until }) => until === null || until <= before).map(({ owner }) => owner);
-  for (const owner of [null, ...owners]) addOthers(connection.all(selectCancelled, owner, before));
+  for (const owner of [null, ...owners])
+    for (const agent of agentsOfCancelled(connection, owner)) {
+      if (wanted.some(([name, version]) => agent[0] === name && agent[1] === version)) continue;
+      for (const priority of prioritiesOf(connection, selectCancelledPriority, owner, agent))
+        if (owner !== null) add(selectCancelledOwned, owner, ...agent, priority);
+        else addDue(selectCancelled, [owner, ...agent, priority, before]);
+    }
   return sources;
 }
 
-/** The priorities that runs of an agent have which are in the index of their own, the highest first. */
-function* prioritiesOf(connection: Connection, owner: string | null, agent: readonly (string | null)[]) {
+/** The agents and versions that have cancelled runs under an owner, or without one. */
+function* agentsOfCancelled(connection: Connection, owner: string | null): Iterable<readonly [string, string | null]> {
+  for (let name = ""; ; ) {
+    const found = connection.get(selectCancelledAgent, owner, name);
+    if (found === undefined) return;
+    name = String(found["agent_name"]);
+    for (const version of connection.values(selectFirstCancelledVersion, selectCancelledVersion, owner, name))
+      yield [name, version];
+  }
+}
+
+/** The priorities of an agent's runs in an index, the highest first. `select`: finds the next one by a jump. */
+function* prioritiesOf(
+  connection: Connection,
+  select: string,
+  owner: string | null,
+  agent: readonly (string | null)[],
+) {
   for (let priority: number | null = MAX_PRIORITY + 1; priority !== null; ) {
-    priority = toNumber(connection.get(selectPriority, owner, ...agent, priority)?.["priority"]);
+    priority = toNumber(connection.get(select, owner, ...agent, priority)?.["priority"]);
     if (priority !== null) yield priority;
   }
 }

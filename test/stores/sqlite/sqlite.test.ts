@@ -131,7 +131,8 @@ describe("the handle", () => {
 /** Takes away what version 19 has changed. */
 const withoutRetention = "DROP TABLE cadenza_retention; DROP TABLE cadenza_removed";
 /** Takes away what versions 18 and 19 have changed. */
-const withoutLimits = `${withoutRetention}; DROP INDEX cadenza_runs_due; DROP INDEX cadenza_runs_apart; DROP INDEX cadenza_runs_in_line;
+const withoutLimits = `${withoutRetention}; DROP INDEX cadenza_runs_cancelling;
+  CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, due_at) WHERE status = 'cancelling'; DROP INDEX cadenza_runs_due; DROP INDEX cadenza_runs_apart; DROP INDEX cadenza_runs_in_line;
   DROP INDEX cadenza_runs_through; ALTER TABLE cadenza_runs DROP COLUMN limits; DROP INDEX cadenza_slots_marked; DROP INDEX cadenza_slots_idle; DROP TABLE cadenza_grants;
   ALTER TABLE cadenza_slots DROP COLUMN look_at; ALTER TABLE cadenza_slots DROP COLUMN until; ALTER TABLE cadenza_slots DROP COLUMN kept;
   ALTER TABLE cadenza_runs DROP COLUMN came_at; ALTER TABLE cadenza_runs DROP COLUMN gate;

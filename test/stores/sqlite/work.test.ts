@@ -265,7 +265,12 @@ describe("runs and entries are read", () => {
         // The index alone tells which runs of a dead owner are not durable.
         "cadenza_runs_by_owner (owner=?)",
         "cadenza_runs_by_owner (owner>?)",
-        "cadenza_runs_cancelling (owner=?)",
+        "cadenza_runs_cancelling (owner=? AND agent_name>?)",
+        "cadenza_runs_cancelling (owner=? AND agent_name=?)",
+        "cadenza_runs_cancelling (owner=? AND agent_name=? AND version>?)",
+        "cadenza_runs_cancelling (owner=? AND agent_name=? AND version=? AND priority<?)",
+        "cadenza_runs_cancelling (owner=? AND agent_name=? AND version=? AND priority=?)",
+        "cadenza_runs_cancelling (owner=? AND agent_name=? AND version=? AND priority=? AND due_at>? AND due_at<?)",
         "cadenza_runs_due (agent_name=? AND version=? AND due_at>? AND due_at<?)",
         "SCAN cadenza_runs_apart",
         "cadenza_runs_in_line (line>? AND line<?)",
@@ -549,3 +554,23 @@ function fill(): void {
   raw.prepare(`INSERT INTO cadenza_entries (id, lines) SELECT ${firstId("id")}, ? FROM cadenza_runs`).run(first);
   raw.exec("INSERT INTO cadenza_slots (key, held) VALUES ('full', 1); COMMIT");
 }
+
+it("a take reads few of the cancelled runs whose code no process has, however many there are", async () => {
+  const recorded = new RecordingDatabase(openDatabase(":memory:"));
+  const cancelled = new SqliteStore(recorded, { clock, closeDatabase: true });
+  await cancelled.renew("taker", Number.POSITIVE_INFINITY);
+  const at = clock.now();
+  const gone = head({ status: "cancelling", owner: null, due_at: at - 50 });
+  for (let n = 0; n < 500; n++)
+    await create(cancelled, n, {
+      created: { agent_name: "other", ...(n % 2 === 0 && { version: "1" }) },
+      head: n % 5 === 0 ? { ...gone, owner: "dead" } : gone,
+      priority: n % 3,
+    });
+  recorded.rows = 0;
+  const taken = await cancelled.take({ ...request, cancelledForMs: 5 });
+  expect(taken).toHaveLength(request.limit);
+  expect(taken.map(({ key }) => Number(key.run_id.slice(-3)) % 3)).toEqual(taken.map(() => 2));
+  expect(recorded.rows).toBeLessThan(600);
+  cancelled.close();
+});
