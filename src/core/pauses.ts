@@ -10,8 +10,14 @@ export interface PausedRuns {
   readonly tenant?: string | undefined;
 }
 
+/** A pause as it is made. */
+export interface NewPause extends PausedRuns {
+  /** Durable runs at work are released between two steps. Left out: they go on to their next rest. */
+  readonly now?: true | undefined;
+}
+
 /** A pause as a store keeps it. */
-export interface Pause extends PausedRuns {
+export interface Pause extends NewPause {
   /** Since when, in milliseconds since the epoch, by the store's clock. */
   readonly at: number;
   /** Who has paused the runs; null: it is not known. */

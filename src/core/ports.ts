@@ -4,7 +4,7 @@ import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
 import type { WatchedEvent } from "./feed.ts";
 import type { CreatedEntry, Entry, Labels } from "./log.ts";
-import type { Pause, PausedRuns } from "./pauses.ts";
+import type { NewPause, Pause, PausedRuns } from "./pauses.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
 import type { Rate, Slot } from "./slots.ts";
@@ -626,8 +626,11 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * added to their `due_at`. The caller sets aside what it has taken all the same.
    */
   pauses(): MaybePromise<readonly Pause[]>;
-  /** Adds a pause from the store's now on. False: there is one of the same runs, and nothing changes. */
-  pause(runs: PausedRuns, by: JsonValue): MaybePromise<boolean>;
+  /**
+   * Adds a pause from the store's now on. One of the same runs becomes one with `now`, if that is asked for, and stays as it
+   * is otherwise. False: nothing changes.
+   */
+  pause(pause: NewPause, by: JsonValue): MaybePromise<boolean>;
   /** Removes the pause of these same runs. False: the store has no such pause. */
   resume(runs: PausedRuns): MaybePromise<boolean>;
   /**

@@ -36,6 +36,23 @@ export const pauseChecks: readonly StoreCheck[] = [
     expectSame(await second.pauses(), [], "the pauses after it");
   }),
 
+  check("pauses: one of the same runs becomes one with `now`, and keeps its time and who has asked", async (stores) => {
+    const { first, second, clock } = stores;
+    await first.pause({ agent_name: "echo" }, 1);
+    await first.pause({ tenant: "acme", now: true }, null);
+    clock.set(NOW + 5);
+    expectSame(await second.pause({ agent_name: "echo", now: true }, 2), true, "the pause with `now`");
+    expectSame(await first.pause({ agent_name: "echo", now: true }, 3), false, "the same once more");
+    expectSame(await first.pause({ agent_name: "echo" }, 4), false, "the pause without `now`");
+    const pauses = [
+      { agent_name: "echo", now: true, at: NOW, by: 1 },
+      { tenant: "acme", now: true, at: NOW, by: null },
+    ];
+    for (const store of [first, second]) expectSame(await store.pauses(), pauses, "the pauses after it");
+    expectSame(await second.resume({ agent_name: "echo" }), true, "the resume");
+    expectSame(await first.pauses(), pauses.slice(1), "the pauses after the resume");
+  }),
+
   check("pauses: those that name other things are others", async ({ first }) => {
     const names: readonly PausedRuns[] = [
       { agent_name: "a" },

@@ -1,7 +1,7 @@
 import type { FeedOptions } from "../../core/feed.ts";
 import { stillCancelling } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import { pauseKey } from "../../core/pauses.ts";
 import type {
   Backlog,
@@ -240,10 +240,12 @@ export class MemoryStore implements Store {
     return this.#pauses;
   }
 
-  pause(runs: PausedRuns, by: JsonValue): boolean {
-    const key = pauseKey(runs);
-    if (this.#pauses.some((pause) => pauseKey(pause) === key)) return false;
-    this.#pauses = [...this.#pauses, { ...runs, at: this.#clock.now(), by }];
+  pause(pause: NewPause, by: JsonValue): boolean {
+    const key = pauseKey(pause);
+    const known = this.#pauses.find((one) => pauseKey(one) === key);
+    if (known === undefined) this.#pauses = [...this.#pauses, { ...pause, at: this.#clock.now(), by }];
+    else if (pause.now !== true || known.now === true) return false;
+    else this.#pauses = this.#pauses.map((one) => (one === known ? { ...one, now: true } : one));
     return true;
   }
 

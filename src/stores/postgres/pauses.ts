@@ -1,4 +1,4 @@
-import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import type { NewPause, Pause } from "../../core/pauses.ts";
 import { ASIDE_MS, pauseKey } from "../../core/pauses.ts";
 import { toJson, toText } from "../stored-rows.ts";
 import { BAND_END, BY_INDEX, bandOf, duePlace, isDue, priorityOf } from "./line-sql.ts";
@@ -125,11 +125,11 @@ END $function$;
 }
 
 /** The columns of a pause. */
-export function pauseValues(runs: PausedRuns): readonly (string | null)[] {
-  const { agent_name, version, tenant } = runs;
+export function pauseValues(pause: NewPause): readonly (string | null)[] {
+  const { agent_name, version, tenant } = pause;
   return [
-    pauseKey(runs),
-    toJson(runs),
+    pauseKey(pause),
+    toJson(pause),
     agent_name === undefined ? null : toText(agent_name),
     version === undefined ? null : markedText(version),
     tenant === undefined ? null : toText(tenant),
@@ -143,8 +143,8 @@ export function selectPauses(schema: string): string {
 
 /** The pauses in such a text. */
 export function pausesIn(text: unknown): readonly Pause[] {
-  const found = JSON.parse(String(text)) as readonly (readonly [runs: string, at: number, by: string])[];
-  return found.map(([runs, at, by]) => {
-    return { ...(JSON.parse(runs) as PausedRuns), at, by: JSON.parse(by) as Pause["by"] };
+  const found = JSON.parse(String(text)) as readonly (readonly [pause: string, at: number, by: string])[];
+  return found.map(([pause, at, by]) => {
+    return { ...(JSON.parse(pause) as NewPause), at, by: JSON.parse(by) as Pause["by"] };
   });
 }

@@ -1,6 +1,6 @@
 import { unwritableError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import type {
   Backlog,
   BlockedQuery,
@@ -231,17 +231,18 @@ export class PostgresStore implements DurableStore {
   }
 
   /** Tells the other processes, which then read the pauses together with the runs that are due. */
-  async pause(runs: PausedRuns, by: JsonValue): Promise<boolean> {
+  async pause(pause: NewPause, by: JsonValue): Promise<boolean> {
     this.#checkWritable();
-    const added = await this.#connection.query(
-      `INSERT INTO ${this.#schema}.pauses (key, runs, agent_name, version, tenant, at, by)
+    const changed = await this.#connection.query(
+      `INSERT INTO ${this.#schema}.pauses AS p (key, runs, agent_name, version, tenant, at, by)
        VALUES ($1::text, $2::text, $3::text, $4::text, $5::text,
          coalesce($6::float8, floor(extract(epoch FROM now()) * 1000)), $7::text)
-       ON CONFLICT DO NOTHING RETURNING id`,
-      [...pauseValues(runs), this.#now(), toJson(by)],
+       ON CONFLICT (key) DO UPDATE SET runs = excluded.runs WHERE ${pause.now === true} AND p.runs <> excluded.runs
+       RETURNING id`,
+      [...pauseValues(pause), this.#now(), toJson(by)],
     );
-    if (added.length > 0) this.#hints?.note(undefined, true);
-    return added.length > 0;
+    if (changed.length > 0) this.#hints?.note(undefined, true);
+    return changed.length > 0;
   }
 
   /** As {@link pause}. */

@@ -1,4 +1,4 @@
-import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import { ASIDE_MS, covers, pauseKey } from "../../core/pauses.ts";
 import type { AgentVersion } from "../../core/ports.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -49,13 +49,14 @@ export function readPauses(connection: Connection): readonly Pause[] {
 }
 
 function pauseOf(row: SqliteRow): Pause {
-  const runs = fromJson(row["runs"]) as PausedRuns;
-  return { ...runs, at: Number(row["at"]), by: fromJson(row["by"]) };
+  const pause = fromJson(row["runs"]) as NewPause;
+  return { ...pause, at: Number(row["at"]), by: fromJson(row["by"]) };
 }
 
-export function addPause(connection: Connection, runs: PausedRuns, by: JsonValue, now: number): boolean {
-  const insert = "INSERT INTO cadenza_pauses (key, runs, at, by) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
-  const { changes } = connection.run(insert, pauseKey(runs), toJson(runs), countable(now), toJson(by));
+export function addPause(connection: Connection, pause: NewPause, by: JsonValue, now: number): boolean {
+  const insert = `INSERT INTO cadenza_pauses (key, runs, at, by) VALUES (?, ?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET runs = excluded.runs WHERE ${pause.now === true} AND runs <> excluded.runs`;
+  const { changes } = connection.run(insert, pauseKey(pause), toJson(pause), countable(now), toJson(by));
   return Number(changes) > 0;
 }
 

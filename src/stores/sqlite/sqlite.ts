@@ -1,7 +1,7 @@
 import { getBuiltinModule } from "node:process";
 import { CadenzaError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
-import type { Pause, PausedRuns } from "../../core/pauses.ts";
+import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import type {
   Backlog,
   BlockedQuery,
@@ -225,8 +225,8 @@ export class SqliteStore implements DurableStore {
     return pauses.readPauses(this.#connection);
   }
 
-  pause(runs: PausedRuns, by: JsonValue): Promise<boolean> {
-    return this.#write((connection) => pauses.addPause(connection, runs, by, this.#now()));
+  pause(pause: NewPause, by: JsonValue): Promise<boolean> {
+    return this.#write((connection) => pauses.addPause(connection, pause, by, this.#now()));
   }
 
   resume(runs: PausedRuns): Promise<boolean> {

@@ -4,10 +4,12 @@ import type { BrokenStore } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 
 type Runs = Parameters<Store["resume"]>[0];
+type NewPause = Parameters<Store["pause"]>[0];
 type By = Parameters<Store["pause"]>[1];
 
 const all = "pauses: all of them, the oldest first, each with its time and who has asked for it";
 const once = "pauses: the same runs are paused once, and resumed once";
+const sooner = "pauses: one of the same runs becomes one with `now`, and keeps its time and who has asked";
 const others = "pauses: those that name other things are others";
 const order = "pauses: runs that were set aside are not taken, and come back in their order";
 const aside =
@@ -26,7 +28,7 @@ export const pausesFaults: readonly BrokenStore[] = [
     "pause takes the place of the pause of the same runs",
     once,
     class extends MemoryStore {
-      override pause(runs: Runs, by: By): boolean {
+      override pause(runs: NewPause, by: By): boolean {
         super.resume(runs);
         return super.pause(runs, by);
       }
@@ -39,6 +41,30 @@ export const pausesFaults: readonly BrokenStore[] = [
       override resume(runs: Runs): boolean {
         super.resume(runs);
         return true;
+      }
+    },
+  ),
+  withNames("pause does not keep `now`", sooner, ({ now: _now, ...runs }) => runs),
+  broken(
+    "pause leaves the pause of the same runs as it is",
+    sooner,
+    class extends MemoryStore {
+      override pause(pause: NewPause, by: By): boolean {
+        const isKnown = super.pauses().some(({ agent_name }) => agent_name === pause.agent_name);
+        return !isKnown && super.pause(pause, by);
+      }
+    },
+  ),
+  broken(
+    "pause with `now` is a new pause",
+    sooner,
+    class extends MemoryStore {
+      override pause(pause: NewPause, by: By): boolean {
+        const isKnown = super
+          .pauses()
+          .some(({ agent_name, now }) => agent_name === pause.agent_name && now === undefined);
+        if (isKnown && pause.now === true) super.resume(pause);
+        return super.pause(pause, by);
       }
     },
   ),
@@ -221,13 +247,13 @@ function withoutPauses<Answer>(
 }
 
 /** A store that pauses other runs. */
-function withNames(fault: string, caughtBy: string, twist: (runs: Runs) => Runs): BrokenStore {
+function withNames(fault: string, caughtBy: string, twist: (pause: NewPause) => NewPause): BrokenStore {
   return broken(
     fault,
     caughtBy,
     class extends MemoryStore {
-      override pause(runs: Runs, by: By): boolean {
-        return super.pause(twist(runs), by);
+      override pause(pause: NewPause, by: By): boolean {
+        return super.pause(twist(pause), by);
       }
     },
   );
