@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
+import type { NewPause } from "../core/pauses.ts";
 import { covers } from "../core/pauses.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
 import { OPERATORS } from "../core/tenants.ts";
@@ -148,12 +149,20 @@ export class Admin {
   /**
    * Pauses an agent, a version of it (null: its runs without a version), a tenant, or a combination: no process begins or
    * takes such a run from a second after its next scan on, until it is resumed. New runs are accepted, and stay `created`.
-   * A run at work continues to its next rest. `changed` is false if the same is paused already. Rejects with
-   * `invalid_argument`, also for a query that names neither an agent nor a tenant and without a runtime, and with
-   * `limit_reached` beyond 1,000 pauses.
+   * A run at work continues to its next rest. `now`: a durable one begins nothing more. It is given back to the store as soon
+   * as no body of a step is at work, and continues after the resume in any process. `changed` is false if the same is paused
+   * already. Rejects with `invalid_argument`, also for a query that names neither an agent nor a tenant and without a
+   * runtime, and with `limit_reached` beyond 1,000 pauses.
    */
-  async pause(query: AdminPauseQuery): Promise<{ readonly changed: boolean }> {
-    return this.#changePauses("pause", query);
+  async pause(
+    query: AdminPauseQuery,
+    options: { readonly now?: boolean | undefined } = {},
+  ): Promise<{ readonly changed: boolean }> {
+    checkObject("options", options);
+    checkKeys("options", options, ["now"]);
+    const { now = false } = options;
+    if (typeof now !== "boolean") throw badArgument("options.now", "true or false", now);
+    return this.#changePauses("pause", query, now ? { now } : {});
   }
 
   /**
@@ -164,16 +173,22 @@ export class Admin {
     return this.#changePauses("resume", query);
   }
 
-  async #changePauses(action: "pause" | "resume", query: AdminPauseQuery): Promise<{ readonly changed: boolean }> {
+  async #changePauses(
+    action: "pause" | "resume",
+    query: AdminPauseQuery,
+    how: Pick<NewPause, "now"> = {},
+  ): Promise<{ readonly changed: boolean }> {
     const { runs, by = this.#principal } = readPauseQuery(query);
     // The scope checks that it is JSON.
     this.#operated.scope({ tenant: "", principal: by });
     checkBy(by);
     const { audit, pauses } = this.#inside;
-    const told = { action, by, ...runs, tenant: runs.tenant ?? null };
+    const told = { action, by, ...runs, ...how, tenant: runs.tenant ?? null };
     try {
       const store = this.#store;
-      const changed = await (action === "pause" ? pauseRuns(store, runs, by) : resumeRuns(store, runs, pauses));
+      const changed = await (action === "pause"
+        ? pauseRuns(store, { ...runs, ...how }, by)
+        : resumeRuns(store, runs, pauses));
       audit?.tell({ ...told, outcome: "done", ...(!changed && { repeated: true }) });
       await pauses.read();
       return { changed };

@@ -1,5 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { Pause, PausedRuns } from "../core/pauses.ts";
+import type { NewPause, Pause, PausedRuns } from "../core/pauses.ts";
 import { pauseKey } from "../core/pauses.ts";
 import type { Store } from "../core/ports.ts";
 import { OPERATORS } from "../core/tenants.ts";
@@ -15,7 +15,7 @@ export interface AdminPauseQuery extends PausedRuns {
 }
 
 /** A pause: what it names, since when, and who has asked for it. */
-export interface AdminPause extends PausedRuns {
+export interface AdminPause extends NewPause {
   readonly since: string;
   /** Null: it is not known. */
   readonly by: JsonValue;
@@ -55,12 +55,12 @@ export function checkBy(by: JsonValue): void {
   if (JSON.stringify(by).length > MAX_BY) throw badArgument("query.by", `JSON of at most ${MAX_BY} characters`, "more");
 }
 
-/** Whether the runs were not paused before. */
-export async function pauseRuns(store: Store, runs: PausedRuns, by: JsonValue): Promise<boolean> {
+/** Whether the runs were not paused before, or not with `now`. */
+export async function pauseRuns(store: Store, pause: NewPause, by: JsonValue): Promise<boolean> {
   const pauses = await store.pauses();
-  if (pauses.length >= MAX_PAUSES && !pauses.some((pause) => pauseKey(pause) === pauseKey(runs)))
+  if (pauses.length >= MAX_PAUSES && !pauses.some((one) => pauseKey(one) === pauseKey(pause)))
     throw new CadenzaError("limit_reached", `There are ${pauses.length} pauses already. Resume what needs none.`);
-  return store.pause(runs, by);
+  return store.pause(pause, by);
 }
 
 /** Whether the runs were paused before. What was set aside has come back then, also after an earlier call that was interrupted. */

@@ -379,8 +379,12 @@ export class LeasedResidence implements Residence, Followed {
 
   /** Leaves a paused run to the store, where a process takes it when it is resumed. */
   async #leavePaused(): Promise<void> {
+    if (this.residency.head.isReleased) return;
     await this.release().catch(ignore);
-    if (!isFinal(this.log.state.status)) this.run.leave("The run is paused.", "evicted");
+    const { key, state } = this.log;
+    if (!isFinal(state.status)) this.run.leave("The run is paused.", "evicted");
+    // The cancel may have come with the release. The store is not asked for runs of paused agents.
+    if (state.status === "cancelling") this.#owner.reload(key);
   }
 
   release(): Promise<void> {

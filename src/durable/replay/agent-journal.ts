@@ -41,7 +41,9 @@ export class AgentJournal extends ResultQueue implements Journal {
   }
 
   protected override start(operation: Operation): void {
-    operation.start(this.check?.history.attempts.get(operation.key));
+    const { run } = this.agent;
+    if (run.isHeld) run.hold(() => this.agent.find(operation.key) === operation && this.start(operation));
+    else operation.start(this.check?.history.attempts.get(operation.key));
   }
 
   protected override handOver(delivery: Delivery): undefined | Promise<Unfit | undefined> {

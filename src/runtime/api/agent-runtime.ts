@@ -1,7 +1,7 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground, warningOnce } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
-import type { PausedRuns } from "../../core/pauses.ts";
+import type { NewPause } from "../../core/pauses.ts";
 import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Counters } from "../../core/statistics.ts";
@@ -50,7 +50,7 @@ export interface RuntimeStats extends RunsReport, RemoteReport {
    */
   readonly agents: Readonly<Record<string, Counters>>;
   /** What operators have paused in the whole store, the oldest first, since when and by whom. Null: it is not known by whom. */
-  readonly pauses: readonly (PausedRuns & { readonly since: string; readonly by: JsonValue })[];
+  readonly pauses: readonly (NewPause & { readonly since: string; readonly by: JsonValue })[];
 }
 
 /** The runs that had not ended when a runtime was closed. */

@@ -68,6 +68,10 @@ export interface AgentRun extends SpendingRun {
   isInBody(execution: Execution): boolean;
   /** Whether the agent may get what has come for it. False: it gets that when its run is taken. */
   readonly mayGoOn: boolean;
+  /** Whether a pause with `now` covers the run: nothing of a durable agent begins. */
+  readonly isHeld: boolean;
+  /** Calls back when the run is resumed, if it has not left by then and is not being stopped. */
+  hold(goOn: () => void): void;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
   /** Takes the run's slot for a step body. Undefined: it has the slot, or needs none. */

@@ -147,6 +147,8 @@ export interface JournaledAgent {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly settings: { readonly maxBacklog: number };
+  /** See `AgentRun`. */
+  readonly run: { readonly isHeld: boolean; hold(goOn: () => void): void };
   /** Whether nothing is handed over any more. */
   readonly isClosed: boolean;
   /** The keys of the operations without a result. */

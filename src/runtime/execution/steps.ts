@@ -37,7 +37,7 @@ export class Steps {
   /** How many steps wait for such a limit. */
   #limited = 0;
   readonly bodies: Bodies;
-  /** How many of those at work have to begin in another process. */
+  /** How many of those at work begin in another process, or when the run is resumed. */
   #held = 0;
   /** Which generation of the run has begun them. */
   readonly #generation: number;
@@ -48,9 +48,9 @@ export class Steps {
     this.bodies = new Bodies(run.shared.clock, run.shared.logger);
   }
 
-  /** Whether a step has begun here and has no result yet: its body is at work, pauses, or waits for the run's slot. */
+  /** Whether a step has begun here and has no result yet: its body is at work, pauses, or waits for the run's slot. A held one has not. */
   get isBusy(): boolean {
-    return this.#atWork.size > 0;
+    return this.#atWork.size > this.#held;
   }
 
   /** Whether steps wait for limits of the runtime, and no other step is at work. */
@@ -210,11 +210,19 @@ export class Steps {
     if (before?.type === "attempt-failed" && !(await this.#mayTryAgain(before.until))) return undefined;
     for (let tried = 1; ; tried++) {
       if (shared.stage === "handing on" && this.#run.mayLeave) await this.#hold();
+      // To the next process, a step with `once` that has begun was interrupted.
+      const isHeld = (): boolean => this.#run.isHeld && (options.once !== true || tried === 1);
+      while (isHeld()) await this.#untilResumed();
       const slot = this.#run.takeSlotForBody();
       if (slot !== undefined) await slot;
       if (limit !== undefined && this.#isStopped) return undefined;
       const entered = limit === undefined ? undefined : await this.#enter(limit).catch(ignore);
       if (limit !== undefined && entered === undefined) return undefined;
+      if (isHeld()) {
+        entered?.leave();
+        tried -= 1;
+        continue;
+      }
       let until: number | undefined;
       try {
         const attempt = (before?.attempt ?? 0) + tried;
@@ -298,6 +306,17 @@ export class Steps {
     this.#held += 1;
     this.#run.shared.onProgress?.();
     return new Promise(ignore);
+  }
+
+  /** Does not resolve where the run has left by then, or is stopped. */
+  #untilResumed(): Promise<void> {
+    this.#held += 1;
+    return new Promise((resolve) =>
+      this.#run.hold(() => {
+        this.#held -= 1;
+        resolve();
+      }),
+    );
   }
 
   get #isStopped(): boolean {

@@ -53,17 +53,18 @@ export class Pauses {
     return this.#known;
   }
 
-  /** Whether a pause covers the runs of an agent and a version, of one tenant, or else of every tenant. */
-  cover(of: PausedAgent, tenant?: string): boolean {
-    return this.#known.length > 0 && this.#covers(of, tenant);
+  /** Whether a pause, or one with `now`, covers the runs of an agent and a version, of one tenant, or else of every tenant. */
+  cover(of: PausedAgent, tenant?: string, which?: "now"): boolean {
+    return this.#known.length > 0 && this.#covers(of, tenant, which);
   }
 
   /** A function of its own: its closure takes memory at each call. */
-  #covers({ agent_name, version = null }: PausedAgent, tenant: string | undefined): boolean {
-    return this.#known.some((pause) =>
-      tenant === undefined
-        ? pause.tenant === undefined && covers(pause, agent_name, version, "")
-        : covers(pause, agent_name, version, tenant),
+  #covers({ agent_name, version = null }: PausedAgent, tenant: string | undefined, which: "now" | undefined): boolean {
+    return this.#known.some(
+      (pause) =>
+        (which === undefined || pause.now === true) &&
+        (tenant !== undefined || pause.tenant === undefined) &&
+        covers(pause, agent_name, version, tenant ?? ""),
     );
   }
 
@@ -164,5 +165,5 @@ export class Pauses {
 }
 
 function isSame(one: Pause, other: Pause | undefined): boolean {
-  return other !== undefined && one.at === other.at && pauseKey(one) === pauseKey(other);
+  return other !== undefined && one.at === other.at && one.now === other.now && pauseKey(one) === pauseKey(other);
 }

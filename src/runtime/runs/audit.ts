@@ -65,6 +65,8 @@ export interface AuditedPause extends AuditedObjects {
   readonly tenant: string | null;
   /** Of which version of the agent; null: the runs without a version. Left out: of all. */
   readonly version?: string | null | undefined;
+  /** Of a pause that releases runs at work. */
+  readonly now?: true | undefined;
   /** Nothing has changed: the same was paused already, or was not paused. */
   readonly repeated?: true | undefined;
   /** As in {@link AuditedCall}. */

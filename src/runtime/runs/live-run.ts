@@ -244,7 +244,7 @@ export class LiveRun implements LogRun, StepsRun {
    * waits for its slot takes none, and one that waits for sub-runs leaves its place to them.
    */
   get isExecuted(): boolean {
-    if (this.#slot?.isQueued === true || this.shared.pauses.holds(this)) return false;
+    if (this.#slot?.isQueued === true || this.#onlyWaitsForResume) return false;
     const phase = this.residence?.phase ?? "live";
     if (phase !== "live") return phase !== "blocked";
     // A sub-run that is being started takes no place yet.
@@ -291,7 +291,7 @@ export class LiveRun implements LogRun, StepsRun {
     const { log } = this;
     const execution = this.#execution;
     if (execution === undefined || execution.isEnding || execution.isCatchingUp) return false;
-    if (log.isFailing || this.#isQueued || this.shared.pauses.holds(this)) return false;
+    if (log.isFailing || this.#isQueued || this.#onlyWaitsForResume) return false;
     return this.isInStep || !(isWaiting(log.state) || this.#family?.hasSubRuns === true);
   }
 
@@ -309,6 +309,30 @@ export class LiveRun implements LogRun, StepsRun {
     return (rests || shared.pauses.holds(this)) && !this.isAtWork;
   }
 
+  /** Whether it waits until it is resumed. The bodies at work when a pause with `now` came still go on to their ends. */
+  get #onlyWaitsForResume(): boolean {
+    return this.shared.pauses.holds(this) && !this.isInStep;
+  }
+
+  get isHeld(): boolean {
+    return this.shared.pauses.cover(createdEntry(this.log.state), this.log.key.tenant, "now");
+  }
+
+  hold(goOn: () => void): void {
+    const { log, shared } = this;
+    shared.pauses.hold(this, createdEntry(log.state), log.key, () => (isStopped(log.state) ? undefined : goOn()));
+    this.settleActivity();
+    this.#leaveIfHeld();
+  }
+
+  /** Gives the run back to the store, where it waits until it is resumed, as soon as no body is at work. What no process owns is there. */
+  #leaveIfHeld(): void {
+    const { log, shared } = this;
+    const isOver = log.lost || isStopped(log.state) || this.#execution === undefined;
+    if (isOver || !this.mayLeave || !this.areStepsHeld || isFree(log.nextHead)) return;
+    if (this.isHeld || shared.pauses.holds(this)) this.residence?.note("paused");
+  }
+
   /** Something comes for the run, and is decided next. If the run rests and is paused, its agent gets it when it is resumed. */
   holdIfPaused(): void {
     if (this.#isPausedAtRest) this.shared.pauses.hold(this, createdEntry(this.log.state), this.log.key);
@@ -322,6 +346,7 @@ export class LiveRun implements LogRun, StepsRun {
   /** The pauses have changed. Time may have passed, or messages may have come, for which the run went not on. */
   onPauses(): void {
     if (this.#execution === undefined || this.log.lost) return;
+    this.#leaveIfHeld();
     measureAgain(this.#execution);
     this.#lookAtMail();
   }
@@ -335,8 +360,8 @@ export class LiveRun implements LogRun, StepsRun {
     const { log, shared } = this;
     const isNew = log.state.status === "created";
     if (isNew) this.#slot?.give();
-    if (this.residence !== undefined && shared.store.persistent && (this.durable || isNew))
-      this.residence.note("paused");
+    const mayLeave = shared.store.persistent && (this.durable || isNew) && this.areStepsHeld;
+    if (this.residence !== undefined && mayLeave) this.residence.note("paused");
     else shared.pauses.hold(this, createdEntry(log.state), log.key, goOn);
     this.settleActivity();
   }
@@ -672,6 +697,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.residence?.note("step ended");
     if (this.isWaiting && !this.log.lost) this.settleHold();
     this.settleSlot();
+    this.#leaveIfHeld();
     this.shared.onProgress?.();
   }
 

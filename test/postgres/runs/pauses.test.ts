@@ -50,4 +50,53 @@ describe.skipIf(missing !== undefined)(`pauses on PostgreSQL${missing ? `: ${mis
     await second.store.close();
     await pool.end();
   });
+
+  it("with `now` release a run at work of another process, which goes on with it after the resume", async () => {
+    const pool = newPool(18, { max: 8 });
+    const schema = newSchema();
+    const done: string[] = [];
+    let end = (): void => undefined;
+    const open = async () => {
+      const store = await openPostgresStore({ pool, schema });
+      const runtime = new AgentRuntime({ store });
+      runtime.register("agent", { durable: true }, async (_input, { step }) => {
+        const ended = new Promise<void>((resolve) => {
+          end = resolve;
+        });
+        await step("a", () => {
+          done.push("a");
+          return ended;
+        });
+        return step("b", () => void done.push("b"));
+      });
+      return { store, runtime };
+    };
+    const first = await open();
+    const second = await open();
+    const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    await vi.waitFor(() => expect(done).toEqual(["a"]));
+    const admin = createAdmin(second.runtime);
+    await admin.pause({ tenant: "" });
+    expect(await admin.pause({ tenant: "" }, { now: true })).toEqual({ changed: true });
+    expect(await admin.pause({ tenant: "" }, { now: true })).toEqual({ changed: false });
+    // The other process knows of it when it has read the pauses.
+    const read = vi.spyOn(first.store, "take");
+    await vi.waitFor(() => expect(read).toHaveBeenCalled(), 10_000);
+    await read.mock.results[0]?.value;
+    end();
+    await vi.waitFor(async () => {
+      expect((await second.store.find({ tenant: "", run_id }))?.head).toMatchObject({
+        owner: null,
+        status: "in-progress",
+      });
+    }, 10_000);
+    expect(done).toEqual(["a"]);
+    await first.runtime.close();
+    await admin.resume({ tenant: "" });
+    await vi.waitFor(async () => expect((await second.runtime.getRun(run_id)).status).toBe("completed"), 10_000);
+    expect(done).toEqual(["a", "b"]);
+    await second.runtime.close();
+    for (const { store } of [first, second]) await store.close();
+    await pool.end();
+  });
 });
