@@ -14,7 +14,7 @@ const USAGE = `Usage:
       Shows the runs of a store on a page, and writes nothing to it.
   cadenza dev <agents.ts> [--port N] [--store file]
       Runs the agents that a file exports, opens the inspector for them, and starts again when the code changes.
-  cadenza pause | resume <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
+  cadenza pause | resume <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T] [--now]
       Pauses an agent, a version, a tenant or a combination in all processes of a store, or ends such a pause.
   cadenza cancel | retry <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
                          [--status S]... [--label N=V]... [--id BEGINNING] [--after TIME] [--before TIME]
@@ -25,6 +25,7 @@ const USAGE = `Usage:
   --schema S    the schema of the store in PostgreSQL. Default: cadenza
   --open        also opens the page in the browser
   --store file  where the runs are kept. Default: .cadenza/dev.db
+  --now         pauses durable runs at work between two steps. Otherwise they go on to their next rest
   --by NAME     who asks for it, as logs, pauses and the trail have it
   --after, --before
                 when the runs were created, in ISO 8601
@@ -35,7 +36,7 @@ const PAUSED = ["schema", "by", "agent", "agent-version", "tenant"] as const;
 const MANY = [...PAUSED, "status", "label", "id", "after", "before"] as const;
 const COMMANDS = {
   ...{ inspect: ["port", "schema", "open"], dev: ["port", "store"] },
-  ...{ pause: PAUSED, resume: PAUSED, cancel: MANY, retry: MANY },
+  ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY },
 } as const;
 
 main().catch((error: unknown) => {
@@ -103,6 +104,7 @@ function read(args: readonly string[]) {
         after: { type: "string" },
         before: { type: "string" },
         open: { type: "boolean" },
+        now: { type: "boolean" },
         help: { type: "boolean", short: "h" },
         version: { type: "boolean", short: "v" },
       },

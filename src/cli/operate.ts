@@ -24,6 +24,8 @@ export interface Meant {
 
 interface OperateOptions extends Meant {
   readonly schema?: string | undefined;
+  /** Of a pause. */
+  readonly now?: boolean | undefined;
   /** Who asks for it. */
   readonly by?: string | undefined;
 }
@@ -39,14 +41,14 @@ const PATIENCE_MS = 5_000;
  * runs have refused, or the act has not been completed.
  */
 export async function operate(operation: Operation, address: string, options: OperateOptions): Promise<void> {
-  const { schema, by = null, ...meant } = options;
+  const { schema, by = null, now, ...meant } = options;
   const { store, close } = await openToWrite(address, schema);
   const runtime = new AgentRuntime({ store, work: false });
   try {
     const admin = createAdmin(runtime, { principal: by });
     const query = queryOf(meant);
     if (operation === "pause" || operation === "resume") {
-      const { changed } = await admin[operation](query);
+      const { changed } = await (operation === "pause" ? admin.pause(query, { now }) : admin.resume(query));
       const before = operation === "pause" ? "was paused before" : "was not paused";
       say(`${JSON.stringify(query)} ${changed ? `is ${operation}d` : before}.`);
       return;

@@ -95,16 +95,24 @@ function PauseButton({
 }: Pick<FiguresEvent["versions"][number], "agent_name" | "version"> & { readonly isPaused: boolean }) {
   const [said, setSaid] = useState("");
   if (start.value?.may_write !== true) return <>{isPaused ? "paused" : ""}</>;
-  const change = (): void =>
-    void act(isPaused ? "resume" : "pause", { agent_name, version }).then(
-      () => setSaid(""),
-      (error: unknown) => setSaid(messageOf(error)),
-    );
+  const button = (name: string, what: string, now?: true) => (
+    <button
+      type="button"
+      class="quiet"
+      onClick={() =>
+        void act(what, { agent_name, version, now }).then(
+          () => setSaid(""),
+          (error: unknown) => setSaid(messageOf(error)),
+        )
+      }
+    >
+      {name}
+    </button>
+  );
   return (
     <>
-      <button type="button" class="quiet" onClick={change}>
-        {isPaused ? "Resume" : "Pause"}
-      </button>
+      {isPaused ? button("Resume", "resume") : button("Pause", "pause")}
+      {!isPaused && button("Pause now", "pause", true)}
       {said !== "" && <span role="alert"> {said}</span>}
     </>
   );

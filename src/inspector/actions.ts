@@ -172,13 +172,15 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
 function onVersion(what: "pause" | "resume"): InspectorAction {
   return {
     action: "cancel",
-    takes: ["agent_name", "version"],
+    takes: what === "pause" ? ["agent_name", "version", "now"] : ["agent_name", "version"],
     act: async ({ runtime, access, body }) => {
       const agent_name = text("agent_name", body["agent_name"]);
       const version = body["version"] === null ? null : text("version", body["version"]);
       const user = await askedAgain(access, { action: "cancel", agent_name });
       if (user.tenant !== null) throw refusedTo(user, "forbidden", "The user may not pause the agents of all tenants.");
-      return createAdmin(runtime, { principal: user.principal })[what]({ agent_name, version });
+      const admin = createAdmin(runtime, { principal: user.principal });
+      if (what === "resume") return admin.resume({ agent_name, version });
+      return admin.pause({ agent_name, version }, { now: body["now"] === true });
     },
   };
 }

@@ -30,7 +30,7 @@ import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
  *     the agent's schema; without one a text, a message or a list of messages
  *   api/answer { await_id, answer }: a text, or a value for the schema
  *   api/decline { await_id, reason? }, api/cancel { }, api/delete { }, api/send { name, data }
- *   api/pause, api/resume { agent_name, version: text or null }, without `tenant` and `run_id`, give { changed }
+ *   api/pause { agent_name, version: text or null, now: true or left out }, api/resume { agent_name, version }, without `tenant` and `run_id`, give { changed }
  *   api/cancel-many, api/retry-many { filters } act on the runs of a list: `filters` are its parameters, as in an address. Both
  *     give an `AdminAct`, and so does GET api/many?run_id= of the act; api/stop-many { run_id } stops it
  *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it

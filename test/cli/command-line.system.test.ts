@@ -32,6 +32,7 @@ describe("cadenza", () => {
     [["inspect", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
     [["dev", "missing.ts"], 1, "cadenza: There is no file missing.ts.\n"],
     [["pause", "missing.db", "--agent", "waits"], 1, "cadenza: There is no file missing.db.\n"],
+    [["resume", "runs.db", "--now"], 2, "cadenza: resume has no option --now.\n\nUsage:"],
     [["pause", "runs.db", "--status", "created"], 2, "cadenza: pause has no option --status.\n\nUsage:"],
   ])("%j ends with %i", async (args, code, said) => {
     const command = start(...args);
@@ -108,6 +109,7 @@ describe("cadenza pause, resume, cancel and retry", () => {
     const waits = ["--agent", "waits"];
     expect(await saidBy("pause", file, ...waits)).toEqual([0, '{"agent_name":"waits"} is paused.\n']);
     expect(await saidBy("pause", file, ...waits)).toEqual([0, '{"agent_name":"waits"} was paused before.\n']);
+    expect(await saidBy("pause", file, ...waits, "--now")).toEqual([0, '{"agent_name":"waits"} is paused.\n']);
     expect(await saidBy("resume", file, ...waits)).toEqual([0, '{"agent_name":"waits"} is resumed.\n']);
     expect(await saidBy("resume", file, ...waits)).toEqual([0, '{"agent_name":"waits"} was not paused.\n']);
     expect(await saidBy("cancel", file)).toEqual([1, expect.stringContaining("at least one condition")]);

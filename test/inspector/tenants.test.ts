@@ -162,6 +162,7 @@ it("a user of all tenants pauses a version of an agent, and resumes it", async (
   expect(await ada.act("pause", version)).toEqual({ changed: false });
   const figures = await (await ada.follow("figures")).next(clock);
   expect(figures).toMatchObject({ pauses: [{ ...version, by: { name: "Ada" } }] });
+  expect(await ada.act("pause", { ...version, now: true })).toEqual({ changed: true });
   const { run_id } = await runtime.createRun({ agent_name: "asks", input: "", mode: "async" });
   await clock.settle();
   expect((await runtime.getRun(run_id)).status).toBe("created");
