@@ -126,7 +126,6 @@ export class Asking {
     this.#hints.clear();
     this.#clearTimer?.();
     this.#clearTimer = undefined;
-    this.#clearReading?.();
     this.#clearBack?.();
     this.#endHold();
     await Promise.all([...this.#worker.runs].map((run) => leased(run)?.residency.stopExpecting()));
@@ -155,6 +154,8 @@ export class Asking {
 
   /** No run is executed here any more. Resolves when the waker was stopped. */
   async stopWaking(): Promise<void> {
+    // A run that ends while this process closes may be paused with `now` meanwhile.
+    this.#clearReading?.();
     await this.#wakeups?.stop();
   }
 

@@ -135,6 +135,23 @@ describe.each([
     expect(done).toEqual(["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]);
   });
 
+  it("a run is released after its step by a process that was closing already", async () => {
+    const { start, clock, done } = begin(threeSteps);
+    const [first, second] = [start(), start()];
+    const run = await create(first.runtime, "agent");
+    await clock.advance(100);
+    const closing = first.runtime.close({ drainMs: 60_000 });
+    await clock.advance(100);
+    await createAdmin(second.runtime).pause({ agent_name: "agent" }, { now: true });
+    await clock.advance(10_000);
+    expect([await ownerOf(second, run), ...done]).toEqual([null, "a begins", "a ends"]);
+    await closing;
+    await createAdmin(second.runtime).resume({ agent_name: "agent" });
+    await clock.advance(10_000);
+    expect(await statusOf(second, run)).toBe("completed");
+    expect(done).toEqual(["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]);
+  });
+
   it("a run whose process dies during a step is taken when it is resumed", async () => {
     const { start, clock, done } = begin(threeSteps);
     const [first, second] = [start(), start()];
