@@ -152,6 +152,24 @@ describe.each([
     expect(done).toEqual(["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]);
   });
 
+  it("a run is released once, also if another pause comes meanwhile", async () => {
+    const { start, clock } = begin(threeSteps);
+    const second = start();
+    let releases = 0;
+    const first = start(async (call, method, parameters) => {
+      const write = parameters[2] as RunWrite | undefined;
+      if (method !== "append" || write?.head.owner !== null) return call();
+      releases += 1;
+      if (releases === 1) await createAdmin(first.runtime).pause({ tenant: "" }, { now: true });
+      return call();
+    });
+    await create(first.runtime, "agent");
+    await clock.advance(100);
+    await createAdmin(second.runtime).pause({ agent_name: "agent" }, { now: true });
+    await clock.advance(5_000);
+    expect(releases).toBe(1);
+  });
+
   it("a run whose process dies during a step is taken when it is resumed", async () => {
     const { start, clock, done } = begin(threeSteps);
     const [first, second] = [start(), start()];
