@@ -383,8 +383,9 @@ export class LeasedResidence implements Residence, Followed {
     await this.release().catch(ignore);
     const { key, state } = this.log;
     if (!isFinal(state.status)) this.run.leave("The run is paused.", "evicted");
-    // The cancel may have come with the release. The store is not asked for runs of paused agents.
-    if (state.status === "cancelling") this.#owner.reload(key);
+    // A cancel may have come with the release. The store is not asked for runs of paused agents.
+    const stored = await this.#owner.worker.store.find(key);
+    if (stored?.head.status === "cancelling" && stored.head.owner === null) this.#owner.reload(key);
   }
 
   release(): Promise<void> {

@@ -256,14 +256,14 @@ export class Residency implements JournalEvents {
     const { log, residence } = this.#run;
     const { store, onReleased } = this.#worker;
     this.head.isReleased = true;
+    const committed = log.acknowledge();
+    if (committed !== undefined) await committed;
     for (;;) {
-      const committed = log.acknowledge();
-      if (committed !== undefined) await committed;
       if (log.writing !== undefined) await log.writing;
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
       const released = this.head.headFor(log.state, noEntries, head, "release");
-      const write = { entries: noEntries, head: released, wake: log.key };
+      const write = { entries: noEntries, head: released, wake: log.key, takes: "all" } as const;
       const told = fed(store, write, log.state, log.committed, head, 0);
       const conflict = await store.append(log.key, this.head.expected(head, log.committed), told);
       if (conflict === undefined) {
@@ -272,9 +272,8 @@ export class Residency implements JournalEvents {
       }
       // The next owner checks everything that the run waits for.
       else if (conflict.conflict === "woken") this.head.wakes = conflict.wakes;
-      else if (conflict.conflict === "changed" ? conflict.epoch !== head.epoch : conflict.conflict !== "arrived")
-        return;
-      // Another process has posted something, perhaps a cancel. The run is released with it, and its head tells of it.
+      else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
+      // Another process has posted a cancel. The run is released with it.
       else await residence?.sync("after writing");
     }
   }
