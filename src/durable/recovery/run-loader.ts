@@ -8,7 +8,7 @@ import { newerPart } from "../../core/format.ts";
 import { isFree } from "../../core/head.ts";
 import type { CreatedEntry, Entry } from "../../core/log.ts";
 import { ASIDE_MS } from "../../core/pauses.ts";
-import type { FoundRun, RunHead, RunKey, StoredRun } from "../../core/ports.ts";
+import type { FoundRun, RunHead, RunKey, RunWrite, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import { roughLength } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
@@ -151,13 +151,18 @@ export class RunLoader {
     if (isAside) this.#lastAside = Math.max(head.due_at ?? clock.now(), this.#lastAside + 1);
     const due_at = isAside ? ASIDE_MS + this.#lastAside : (head.due_at ?? clock.now());
     const left: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at, holds_slot: false };
-    const write = { entries: [], head: left, takes: "all" } as const;
+    let write: RunWrite = { entries: [], head: left };
     for (let wakes = 0; ; ) {
       const conflict = await store.append(key, { epoch: head.epoch, position, owner, wakes }, write);
       // The process that takes the run when it is resumed checks everything.
-      if (conflict?.conflict !== "woken") break;
-      ({ wakes } = conflict);
+      if (conflict?.conflict === "woken") ({ wakes } = conflict);
+      // It may be a cancel: the run stays due, and is looked at again.
+      else if (conflict?.conflict === "arrived")
+        write = { ...write, head: { ...left, due_at: head.due_at ?? clock.now() }, takes: "all" };
+      else break;
     }
+    // The store is not asked for runs of paused agents.
+    if (write.takes !== undefined && (await store.find(key))?.head.status === "cancelling") this.reload(key);
     // The next in line has the permit, and may be paused as well.
     if (head.holds_slot) this.#worker.onSlotFree();
   }

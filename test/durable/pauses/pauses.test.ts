@@ -1,5 +1,6 @@
 import type { AgentRuntime, AuditRecord } from "cadenza";
 import { createAdmin } from "cadenza/admin";
+import type { RunWrite } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import type { Replica } from "../../harness/world/replicas.ts";
 import { inMemory, onFile } from "../../harness/world/replicas.ts";
@@ -393,6 +394,43 @@ it("a run comes back that a process has set aside late, and died", async () => {
   await store.append(key, { epoch, position, owner }, { entries: [], head, takes: "all" });
   await clock.advance(12_000);
   expect((await first.runtime.scope({ tenant: "acme" }).getRun(run)).status).toBe("completed");
+});
+
+describe.each([
+  ["a tenant", { tenant: "acme" }],
+  ["an agent", { agent_name: "narrow" }],
+] as const)("of a paused run of %s that a process gives back", (_what, paused) => {
+  it("a cancel that comes meanwhile is not missed", async () => {
+    const processes = inMemory();
+    const { clock } = processes;
+    const tenant = "acme";
+    const began: string[] = [];
+    let cancelled: Promise<unknown> | undefined;
+    const second = processes.start({ work: false });
+    const first = processes.start({}, async (call, method, parameters) => {
+      const write = parameters[2] as RunWrite | undefined;
+      if (method === "append" && write?.head.owner === null && cancelled === undefined) {
+        cancelled = second.runtime.scope({ tenant }).cancel(run);
+        await cancelled;
+      }
+      const answer = await call();
+      // The process learns of the pause when it has taken the run.
+      if (method === "take" && Array.isArray(answer) && answer.length > 0)
+        await createAdmin(first.runtime).pause(paused);
+      return answer;
+    });
+    for (const { runtime } of [first, second])
+      runtime.register("narrow", { durable: true, concurrency: { max: 1 } }, () => {
+        began.push("narrow");
+        return "";
+      });
+    const run = await create(second.runtime.scope({ tenant }), "narrow", "");
+    // Less than a lease, after which any process would end it.
+    await clock.advance(900);
+    expect(cancelled).toBeDefined();
+    expect((await second.runtime.scope({ tenant }).getRun(run)).status).toBe("cancelled");
+    expect(began).toEqual([]);
+  });
 });
 
 it("onAudit gets each pause and each resume", async () => {
