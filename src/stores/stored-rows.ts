@@ -68,7 +68,7 @@ function fromLines(lines: string, from: number, to: number): Entry[] {
 }
 
 /** How many bytes the lines have that a store reads at once, unless one write has more. */
-export const MAX_READ = 4 * 1_048_576;
+export const MAX_READ = 524_288;
 
 /**
  * At most `limit` entries of a run, in batches as they were written, each with its `position` and `lines`, and the

@@ -25,7 +25,7 @@ const LOOK_BACK = 8 * LONG_CHUNK;
 const KEPT_UNMEASURED = 16 * 1024 * 1024;
 
 /** After so many characters other work has a turn. */
-const LARGE_CHUNK = 1024 * 1024;
+const LARGE_CHUNK = 256 * 1024;
 
 /** About how many characters of JSON the log of a run may have, unless a runtime says otherwise. */
 export const MAX_LOG = 256 * 1024 * 1024;
