@@ -38,6 +38,8 @@ class World {
   readonly clock = new FakeClock();
   readonly #open: Open;
   readonly #closing: (() => Promise<void>)[] = [];
+  /** The calls of stores that have not answered. */
+  readonly #asked = new Set<Promise<unknown>>();
 
   constructor(open: Open) {
     this.#open = open;
@@ -49,7 +51,7 @@ class World {
     let isDead = false;
     const store = hookedStore(async (call, method) => {
       if (isDead) return never();
-      const answer = await call();
+      const answer = await this.#ask(call);
       return method === "read" && isNewer ? play(answer as readonly Entry[] | undefined) : answer;
     }, inner);
     const lines: { readonly level: string; readonly message: string; readonly run_id: unknown }[] = [];
@@ -89,9 +91,25 @@ class World {
     return { tenant: "", run_id };
   }
 
-  /** Lets time pass until something holds. */
+  async #ask<Answer>(call: () => Answer): Promise<Awaited<Answer>> {
+    const asked = Promise.resolve(call());
+    this.#asked.add(asked);
+    try {
+      return await asked;
+    } finally {
+      this.#asked.delete(asked);
+    }
+  }
+
+  /**
+   * Lets time pass until something holds. It does not pass while a store has not answered: on a busy machine it would be ahead of a
+   * server, so that no renewal of a lease was answered in its time.
+   */
   async until(holds: () => Promise<boolean> | boolean): Promise<void> {
-    while (!(await holds())) await this.clock.advance(50);
+    while (!(await holds())) {
+      await Promise.allSettled(this.#asked);
+      await this.clock.advance(50);
+    }
   }
 
   async close(): Promise<void> {
