@@ -120,11 +120,8 @@ export class Acts {
   /** Resolves when the store has the act. Throws `invalid_argument`. */
   async begin(inside: Inside, act: AdminAct["act"], query: ManyQuery, by: JsonValue): Promise<AdminAct> {
     const metadata = { act, query: readMany(act, query) };
-    const { run_id } = await inside.begin(
-      actAgent(() => inside),
-      by,
-      metadata,
-    );
+    const agent = inside.register(actAgent(() => inside));
+    const { run_id } = await inside.begin(agent, { principal: by, options: { metadata } });
     return this.read(run_id);
   }
 

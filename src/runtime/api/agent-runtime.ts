@@ -10,7 +10,7 @@ import { OPERATORS } from "../../core/tenants.ts";
 import { isoTime } from "../../core/time.ts";
 import { userOf } from "../../core/user.ts";
 import { eventTypes } from "../../protocol/event.ts";
-import type { JsonObject, JsonValue } from "../../protocol/json.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import type { Agent, AgentDeclaration, AgentFunction, AgentOptions, Registration } from "../agent/agent.ts";
 import { newAgent } from "../agent/agent.ts";
@@ -36,7 +36,7 @@ import { readOptions } from "../runs/options.ts";
 import type { RemoteReport } from "../runs/remote-runs.ts";
 import { engineOf } from "../runs/remote-runs.ts";
 import { Runs } from "../runs/runs.ts";
-import type { Inside } from "./inside.ts";
+import type { GivenRun, Inside } from "./inside.ts";
 import { insideKey } from "./inside.ts";
 import { readNewRun } from "./read-new-run.ts";
 import { Scope } from "./scope.ts";
@@ -137,7 +137,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
       ...{ store, registry: this.#registry, feed, pauses, audit, isClosed, readersPerTenant: perTenant.readers, clock },
       scope: (tenant, principal) => new Scope({ ...this.#parts, forks: "anywhere" }, tenant, principal),
       register: (agent) => this.#registerForOperators(agent),
-      begin: (agent, principal, metadata) => this.#beginForOperators(agent, principal, metadata),
+      begin: (agent, request) => this.#beginGiven(agent, request),
     };
   }
 
@@ -150,10 +150,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     return agent;
   }
 
-  async #beginForOperators(given: Agent, principal: JsonValue, metadata: JsonObject): Promise<RunKey> {
-    // A process that executes no runs executes none of operators either: it knows so of the agent that is registered.
-    const agent = this.#registerForOperators(given);
-    const request = readNewRun({ agent_name: agent.name, input: "" }, { metadata }, OPERATORS, principal, undefined);
+  async #beginGiven(agent: Agent, { tenant = OPERATORS, principal, input = "", options }: GivenRun): Promise<RunKey> {
+    const request = readNewRun({ agent_name: agent.name, input }, options, tenant, principal, undefined);
     const created = await this.#runs.create(request, agent);
     if ("elsewhere" in created) return created.elsewhere;
     const { run } = created;
