@@ -37,6 +37,7 @@ const NODE_FREE = new Set([
   "client",
   "client/react",
   "otel",
+  "schedules",
   "admin",
   "inspector",
 ]);

@@ -94,6 +94,8 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
     ...["runtime/log/fold-log", "runtime/log/run-log", "runtime/log/shared-by-runs", "runtime/log/store-clock"],
   ],
   "test/runtime/runs/what-errors-say.test.ts": ["otel/scope"],
+  "test/schedules/rules.test.ts": ["schedules/state", "schedules/times"],
+  "test/schedules/times.test.ts": ["schedules/times"],
   "test/stores/memory/run-index.test.ts": ["stores/memory/run-index"],
   "test/stores/sqlite/work.test.ts": ["stores/sqlite/entries"],
   "test/stores/sqlite/writer.test.ts": ["stores/sqlite/database"],

@@ -129,6 +129,14 @@ const RULES: readonly Rule[] = [
     packages: ["@opentelemetry/api"],
   },
   {
+    place: "schedules/",
+    imports: [
+      ...["core/background", "core/error", "core/tenants", "core/time", "runtime/agent/check", "runtime/agent/input"],
+      ...["runtime/agent/labels", "runtime/agent/uuid", "runtime/api/inside", "runtime/log/system"],
+    ],
+    types: ["core/", "protocol/", "runtime/"],
+  },
+  {
     place: "testing/",
     imports: ["faces/acp/", "http/", "durable/", "runtime/", "stores/", "core/", "protocol/"],
     node: true,
@@ -156,6 +164,7 @@ const RULES: readonly Rule[] = [
   { place: "admin.ts", imports: ["admin/"] },
   { place: "inspector.ts", imports: ["inspector/"] },
   { place: "otel.ts", imports: ["otel/"] },
+  { place: "schedules.ts", imports: ["schedules/"] },
   { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];
 

@@ -1,0 +1,396 @@
+import { newController } from "../core/background.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry, Labels, ReceivedEntry } from "../core/log.ts";
+import type { FoundRun, StoredRun } from "../core/ports.ts";
+import { OPERATORS } from "../core/tenants.ts";
+import { isoTime } from "../core/time.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import type { Agent } from "../runtime/agent/agent.ts";
+import { badArgument, checkCount, checkFunction, checkKey, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import { namedUuid } from "../runtime/agent/uuid.ts";
+import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+import { insideKey } from "../runtime/api/inside.ts";
+import { silentLogger, systemIds } from "../runtime/log/system.ts";
+import type { Inside } from "./agent.ts";
+import { CARRY, COMMAND, SCHEDULE_AGENT, scheduleAgent } from "./agent.ts";
+import type { ScheduleDefinition } from "./definition.ts";
+import { checkId, readDefinition, readTenant } from "./definition.ts";
+import type { Command, ScheduleState } from "./state.ts";
+import { applied, commanded, newSchedule, nextTimes } from "./state.ts";
+import type { CronClass } from "./times.ts";
+import { Calendar, NoCron } from "./times.ts";
+
+export type { ScheduleDefinition } from "./definition.ts";
+
+/** The options of {@link schedules}. */
+export interface SchedulesOptions {
+  /**
+   * The class `Cron` of the package `croner`, from version 9 on. Every process that executes schedules with cron expressions
+   * needs it. Default: none, and schedules have `everyMs`.
+   */
+  readonly cron?: CronClass | undefined;
+}
+
+/** A schedule, as it is now. Times are texts in ISO 8601. */
+export interface Schedule {
+  readonly id: string;
+  readonly tenant: string;
+  readonly agent_name: string;
+  readonly version: string | null;
+  readonly cron: string | null;
+  readonly every_ms: number | null;
+  readonly time_zone: string;
+  readonly overlap: "skip" | "queue" | "cancel";
+  readonly missed: "skip" | "latest" | "all";
+  readonly jitter_ms: number;
+  readonly start_at: string | null;
+  readonly end_at: string | null;
+  readonly labels: Labels;
+  readonly is_paused: boolean;
+  /**
+   * The next time; null for none, while it is paused, and in a process that cannot read its cron expression. With `jitterMs`
+   * its run comes later.
+   */
+  readonly next_at: string | null;
+  /** How many times and triggers wait for the end of the run before, or for a process that can create their runs: 0 or more. */
+  readonly is_waiting: boolean;
+  /** The run that was created last, and the time that it was for; null for none. */
+  readonly last: { readonly time: string; readonly run_id: string } | null;
+  /** The last time that had no run because the run before had not ended; null for none. */
+  readonly skipped_at: string | null;
+  /** The last time whose run could not be created, and why; null for none. */
+  readonly refused: { readonly time: string; readonly code: string; readonly message: string } | null;
+  /** When it was last put. */
+  readonly put_at: string;
+}
+
+/** Of which tenant a schedule is. */
+interface OfTenant {
+  /** Default: "". */
+  readonly tenant?: string | undefined;
+}
+
+/** A page of schedules. */
+interface SchedulePage {
+  readonly items: readonly Schedule[];
+  /** The `cursor` of the next page; null: there are no more. */
+  readonly next: number | null;
+}
+
+/** The namespaces of the names by which the run of a schedule, and the schedules of a tenant, are found. They must never change. */
+const SCHEDULES = "0b8d6f0a-3a0c-4b0e-9a5e-1f4c1f1d7c52";
+const TENANTS = "5f0c7d0e-52b5-4a47-8d7c-6c1f3c1c9a44";
+const LIVE: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
+const PAGE = 100;
+const MAX_PAGE = 500;
+/** How many entries of a log are read at a time. */
+const CHUNK = 32;
+/** How many times are told at most. */
+const MAX_NEXT = 1_000;
+/** The longest key of a trigger, which becomes a part of the key of its run. */
+const MAX_TRIGGER = 128;
+/** How long a call waits for the end of a schedule that was removed, in milliseconds. */
+const REMOVAL_MS = 10_000;
+
+/** The calendar of each runtime: an agent is registered once. */
+const calendars = new WeakMap<object, Calendar>();
+
+/**
+ * The schedules of a runtime's store. Each process that is to create their runs calls this once, and has or declares the
+ * agents. Runs are created once for each time, whatever number of processes there is. Throws `invalid_argument`.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ * import { schedules } from "cadenza/schedules";
+ * import { Cron } from "croner";
+ *
+ * const runtime = new AgentRuntime().register("report", () => "All is well.");
+ * const plans = schedules(runtime, { cron: Cron });
+ * await plans.put({ id: "nightly", agent_name: "report", input: "", cron: "0 2 * * *", timeZone: "Europe/Berlin" });
+ * const [next] = await plans.next("nightly");
+ * console.log(typeof next); // → string
+ * ```
+ */
+export function schedules(runtime: AgentRuntime<string>, options: SchedulesOptions = {}): Schedules {
+  if (typeof runtime !== "object" || runtime === null || !(insideKey in runtime))
+    throw badArgument("runtime", "an AgentRuntime", runtime);
+  checkObject("options", options);
+  checkKeys("options", options, ["cron"]);
+  if (options.cron !== undefined) checkFunction("options.cron", options.cron);
+  const calendar = calendars.get(runtime) ?? new Calendar();
+  calendars.set(runtime, calendar);
+  calendar.cron ??= options.cron;
+  return new Schedules(() => runtime[insideKey], calendar);
+}
+
+/** The schedules of a store: see {@link schedules}. Calls are refused with `invalid_argument`, and with `store_failed`. */
+export class Schedules {
+  readonly #inside: () => Inside;
+  readonly #calendar: Calendar;
+  readonly #agent: Agent;
+
+  constructor(inside: () => Inside, calendar: Calendar) {
+    this.#inside = inside;
+    this.#calendar = calendar;
+    this.#agent = inside().register(scheduleAgent(inside, calendar));
+  }
+
+  /**
+   * Makes a schedule, or changes the one of this id and tenant: to be called whenever a process starts. Times until then are
+   * those of the schedule before, later ones are those of the new one. It stays paused if it is. Resolves when the store has
+   * it. Refused with `agent_not_found`, and with `run_cancelling` while a removal of the same id lasts.
+   */
+  async put(schedule: ScheduleDefinition): Promise<Schedule> {
+    const definition = readDefinition(schedule, this.#calendar);
+    const { id } = schedule;
+    checkId(id);
+    const tenant = readTenant(schedule.tenant);
+    const { registry, clock } = this.#inside();
+    const { agent_name, version } = definition;
+    if ((version === null ? registry.get(agent_name) : registry.known(agent_name, version)) === undefined)
+      throw new CadenzaError(
+        "agent_not_found",
+        `There is no version ${JSON.stringify(version)} of agent ${JSON.stringify(agent_name)}.`,
+        { agent_name },
+      );
+    const command: Command = { type: "put", definition };
+    for (;;) {
+      const { run_id } = await this.#inside().begin(this.#agent, {
+        principal: null,
+        options: { idempotencyKey: keyOf(tenant, id), metadata: { tenant, id }, labels: labelsOf(tenant) },
+      });
+      if (await this.#send(run_id, command)) {
+        const now = clock.now();
+        const state = (await this.#find(tenant, id)) ?? newSchedule(tenant, id);
+        return this.#told(state.definition === null ? this.#commanded(state, command, now, now) : state);
+      }
+      // A schedule of this id was removed.
+      await this.#end(run_id);
+    }
+  }
+
+  /** A page of schedules, in the order in which they were made, the newest first. `limit`: at most 500. Default: 100 of all tenants. */
+  async list(
+    query: {
+      readonly tenant?: string | undefined;
+      readonly limit?: number | undefined;
+      readonly cursor?: number | null | undefined;
+    } = {},
+  ): Promise<SchedulePage> {
+    checkObject("query", query);
+    checkKeys("query", query, ["tenant", "limit", "cursor"]);
+    const { limit = PAGE, cursor } = query;
+    checkCount("query.limit", limit, 1);
+    if (limit > MAX_PAGE) throw badArgument("query.limit", `a whole number from 1 to ${MAX_PAGE}`, limit);
+    const labels = query.tenant === undefined ? undefined : labelsOf(readTenant(query.tenant));
+    const page = await this.#inside().store.survey({
+      ...{ tenant: OPERATORS, agent_name: SCHEDULE_AGENT, statuses: LIVE, labels, limit },
+      after: cursor ?? undefined,
+    });
+    const states = await Promise.all(page.runs.map((run) => this.#read(run)));
+    const items = states.flatMap((state) => (state === undefined ? [] : [this.#told(state)]));
+    return { items, next: page.next };
+  }
+
+  /** A schedule. Refused with `run_not_found`. */
+  async get(id: string, options: OfTenant = {}): Promise<Schedule> {
+    return this.#told(await this.#known(id, options));
+  }
+
+  /** Creates no runs of its times from now on, until it is resumed. Those times have no runs later either. Refused with `run_not_found`. */
+  async pause(id: string, options: OfTenant = {}): Promise<void> {
+    await this.#command(id, options, { type: "pause" });
+  }
+
+  /** Creates runs of its times again, from now on, and of what has waited. Refused with `run_not_found`. */
+  async resume(id: string, options: OfTenant = {}): Promise<void> {
+    await this.#command(id, options, { type: "resume" });
+  }
+
+  /**
+   * Creates a run beside its times, also while it is paused; `overlap` holds for it. A repeated call with the same
+   * `idempotencyKey` creates no second one. Refused with `run_not_found`.
+   */
+  async trigger(id: string, options: OfTenant & { readonly idempotencyKey?: string | undefined } = {}): Promise<void> {
+    checkObject("options", options);
+    const { idempotencyKey, ...others } = options;
+    if (idempotencyKey !== undefined) checkKey("options.idempotencyKey", idempotencyKey, MAX_TRIGGER);
+    const key = idempotencyKey ?? systemIds.uuid();
+    await this.#command(id, others, { type: "trigger", key }, key);
+  }
+
+  /** Ends a schedule. Its runs go on. Does nothing if there is none. */
+  async remove(id: string, options: OfTenant = {}): Promise<void> {
+    const { run } = await this.#locate(id, options);
+    if (run !== undefined) await this.#end(run.key.run_id);
+  }
+
+  /**
+   * Its next times, at most `count` (default 1, at most 1,000), as texts in ISO 8601: for a paused schedule those that it
+   * would have from now on. Refused with `run_not_found`.
+   */
+  async next(id: string, count = 1, options: OfTenant = {}): Promise<readonly string[]> {
+    checkCount("count", count, 1);
+    if (count > MAX_NEXT) throw badArgument("count", `a whole number from 1 to ${MAX_NEXT}`, count);
+    const state = await this.#known(id, options);
+    return nextTimes(this.#calendar, state, this.#inside().clock.now(), count).map(isoTime);
+  }
+
+  async #locate(id: string, options: OfTenant) {
+    checkId(id);
+    checkObject("options", options);
+    checkKeys("options", options, ["tenant"]);
+    const tenant = readTenant(options.tenant);
+    const run = await this.#inside().store.findByIdempotencyKey(OPERATORS, keyOf(tenant, id));
+    return { tenant, run };
+  }
+
+  async #known(id: string, options: OfTenant): Promise<ScheduleState> {
+    const { tenant } = await this.#locate(id, options);
+    const state = await this.#find(tenant, id);
+    if (state === undefined) throw noSchedule(id, tenant);
+    return state;
+  }
+
+  async #command(id: string, options: OfTenant, command: Command, idempotencyKey?: string): Promise<void> {
+    const { tenant, run } = await this.#locate(id, options);
+    if (run === undefined || !(await this.#send(run.key.run_id, command, idempotencyKey))) throw noSchedule(id, tenant);
+  }
+
+  /** Resolves with whether the schedule takes commands: not if it was removed. */
+  async #send(run_id: string, command: Command, idempotencyKey?: string): Promise<boolean> {
+    const scope = this.#inside().scope(OPERATORS, null);
+    try {
+      await scope.send({ to: run_id, name: COMMAND, data: command }, { idempotencyKey });
+      return true;
+    } catch (error) {
+      if (isGone(error)) return false;
+      throw error;
+    }
+  }
+
+  /** Ends the run of a schedule, and deletes it, so that another one may have its id. */
+  async #end(run_id: string): Promise<void> {
+    const inside = this.#inside();
+    const scope = inside.scope(OPERATORS, null);
+    const controller = newController(silentLogger);
+    const late = new CadenzaError(
+      "run_cancelling",
+      "The schedule is being removed, and no process has ended it so far.",
+      { run_id },
+    );
+    const clear = inside.clock.setTimeout(() => controller.abort(late), REMOVAL_MS);
+    try {
+      await scope.cancel(run_id, { wait: true, signal: controller.signal });
+    } catch (error) {
+      if (!isGone(error)) throw error;
+    } finally {
+      clear();
+    }
+    try {
+      await scope.delete(run_id);
+    } catch (error) {
+      if (!isGone(error)) throw error;
+    }
+  }
+
+  async #find(tenant: string, id: string): Promise<ScheduleState | undefined> {
+    const run = await this.#inside().store.findByIdempotencyKey(OPERATORS, keyOf(tenant, id));
+    return run && this.#read(run);
+  }
+
+  /**
+   * The state of a schedule: the one with which it has gone on last, and the commands since. Undefined: it was removed, or
+   * has no definition.
+   */
+  async #read({ key }: FoundRun): Promise<ScheduleState | undefined> {
+    const { store, clock } = this.#inside();
+    const run = await store.find(key, "with inbox");
+    if (run === undefined || !LIVE.includes(run.head.status)) return undefined;
+    const entries = await this.#entriesOf(run);
+    if (entries.some(({ type }) => type === "cancel-requested")) return undefined;
+    const { tenant, id } = run.created.metadata as { readonly tenant: string; readonly id: string };
+    let state = newSchedule(tenant, id);
+    const waiting: ReceivedEntry[] = [];
+    let taken: ReceivedEntry[] = [];
+    for (const entry of entries) {
+      if (entry.type === "received") waiting.push(entry);
+      else if (entry.type === "taken" && entry.position !== null) taken.push(...waiting.splice(0, 1));
+      else if (entry.type === "step" && entry.key.startsWith(`${CARRY}#`)) {
+        state = entry.result as unknown as ScheduleState;
+        taken = [];
+      }
+    }
+    for (const { data, at } of [...taken, ...waiting])
+      state = this.#commanded(state, data as unknown as Command, at, clock.now());
+    return state.definition === null ? undefined : state;
+  }
+
+  #commanded(state: ScheduleState, command: Command, sentAt: number, now: number): ScheduleState {
+    try {
+      return commanded(this.#calendar, state, command, sentAt, now);
+    } catch (error) {
+      if (error instanceof NoCron) return applied(state, command, sentAt);
+      throw error;
+    }
+  }
+
+  /** The end of its log, from where its state was written last, and its inbox. */
+  async #entriesOf({ key, position, inbox = [] }: StoredRun): Promise<readonly Entry[]> {
+    const { store } = this.#inside();
+    const entries: Entry[] = [];
+    for (let from = 0; from < position; from += CHUNK)
+      entries.push(...((await store.read(key, from, Math.min(CHUNK, position - from))) ?? []));
+    return [...entries, ...inbox.flatMap((arrived) => arrived.entries)];
+  }
+
+  #told(state: ScheduleState): Schedule {
+    const { definition, tenant, id, is_paused, line, last, skipped, refused, put_at } = state;
+    if (definition === null) throw noSchedule(id, tenant);
+    const { input: _, start_at, end_at, ...others } = definition;
+    return {
+      ...{ id, tenant, ...others, start_at: timeOrNull(start_at), end_at: timeOrNull(end_at), is_paused },
+      ...{ next_at: is_paused ? null : this.#nextOf(state), is_waiting: line.length > 0 },
+      last: last && { ...last, time: isoTime(last.time) },
+      skipped_at: timeOrNull(skipped),
+      refused: refused && { ...refused, time: isoTime(refused.time) },
+      put_at: isoTime(put_at),
+    };
+  }
+
+  #nextOf(state: ScheduleState): string | null {
+    try {
+      const [next] = nextTimes(this.#calendar, state, this.#inside().clock.now(), 1);
+      return next === undefined ? null : isoTime(next);
+    } catch (error) {
+      if (error instanceof NoCron) return null;
+      throw error;
+    }
+  }
+}
+
+const gone: ReadonlySet<string> = new Set(["run_not_found", "run_finished", "run_cancelling"]);
+
+function isGone(error: unknown): boolean {
+  return CadenzaError.is(error) && gone.has(error.code);
+}
+
+function noSchedule(id: string, tenant: string): CadenzaError {
+  const whose = tenant === "" ? "" : ` of tenant ${JSON.stringify(tenant)}`;
+  return new CadenzaError("run_not_found", `There is no schedule ${JSON.stringify(id)}${whose}.`);
+}
+
+/** The idempotency key of the run of a schedule. */
+function keyOf(tenant: string, id: string): string {
+  return namedUuid(SCHEDULES, `${tenant.length}:${tenant}${id}`);
+}
+
+/** A tenant may be longer than a label. */
+function labelsOf(tenant: string): Labels {
+  return { tenant: namedUuid(TENANTS, tenant) };
+}
+
+function timeOrNull(time: number | null): string | null {
+  return time === null ? null : isoTime(time);
+}

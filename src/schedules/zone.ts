@@ -1,0 +1,50 @@
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600_000;
+/** A change of a zone's clocks that touches a time lies within so many milliseconds of that time read as UTC. */
+const REACH_MS = 36 * HOUR_MS;
+
+/**
+ * The clocks of a time zone. A *wall time* is what they show, as the milliseconds that it would be in UTC: so it can be
+ * calculated with.
+ */
+export class Zone {
+  readonly #format: Intl.DateTimeFormat;
+
+  /** Throws a `RangeError` for a name that Node does not know. */
+  constructor(name: string) {
+    const numeric = "numeric";
+    this.#format = new Intl.DateTimeFormat("en-US", {
+      ...{ timeZone: name, calendar: "gregory", numberingSystem: "latn", hourCycle: "h23" },
+      ...{ year: numeric, month: numeric, day: numeric, hour: numeric, minute: numeric, second: numeric },
+    });
+  }
+
+  /** The wall time at a moment. */
+  wallAt(at: number): number {
+    const second = Math.floor(at / SECOND_MS) * SECOND_MS;
+    const shown: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {};
+    for (const { type, value } of this.#format.formatToParts(second)) shown[type] = Number(value);
+    const { year = 0, month = 1, day, hour, minute, second: seconds } = shown;
+    return Date.UTC(year, month - 1, day, hour, minute, seconds) + at - second;
+  }
+
+  /** The first moment at which the clocks show a wall time; where they skip it, the first one after it. */
+  firstAt(wall: number): number {
+    const before = wall - this.#offsetAt(wall - REACH_MS);
+    const after = wall - this.#offsetAt(wall + REACH_MS);
+    for (const at of [Math.min(before, after), Math.max(before, after)]) if (this.wallAt(at) === wall) return at;
+    // Skipped: the clocks are put forward between the two.
+    let early = after;
+    let late = before;
+    while (late - early > 1) {
+      const middle = Math.floor((early + late) / 2);
+      if (this.wallAt(middle) < wall) early = middle;
+      else late = middle;
+    }
+    return late;
+  }
+
+  #offsetAt(at: number): number {
+    return this.wallAt(at) - at;
+  }
+}
