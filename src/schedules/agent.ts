@@ -1,6 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
 import { isoTime } from "../core/time.ts";
-import type { RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction, Registration } from "../runtime/agent/agent.ts";
 import type { AgentContext } from "../runtime/agent/agent-context.ts";
 import type { Inside as InsideOf } from "../runtime/api/inside.ts";
@@ -8,7 +7,6 @@ import type { Scope } from "../runtime/api/scope.ts";
 import type { Command, Definition, Due, Fired, ScheduleState } from "./state.ts";
 import { commanded, decideNext, fired, newSchedule } from "./state.ts";
 import type { Calendar } from "./times.ts";
-import { NoCron } from "./times.ts";
 
 /** What a schedule needs of its runtime. */
 export type Inside = InsideOf<Scope<string>>;
@@ -27,7 +25,6 @@ const retry = { attempts: Number.MAX_SAFE_INTEGER, backoffMs: 1_000, maxBackoffM
 const passing: ReadonlySet<string> = new Set(["store_failed", "lost_ownership", "runtime_closed"]);
 /** What another process, or the same one later, may not refuse. */
 const refusedForNow: ReadonlySet<string> = new Set(["agent_not_found", "limit_reached"]);
-const ended: ReadonlySet<RunStatus> = new Set(["completed", "failed", "cancelled"]);
 
 function isPassing(error: unknown): boolean {
   return CadenzaError.is(error) && passing.has(error.code);
@@ -59,30 +56,23 @@ async function turnOf(
   { receive, step, sleep, now, logger }: AgentContext,
   carried: ScheduleState,
 ): Promise<ScheduleState> {
-  try {
-    const waiting = decideNext(calendar, carried, now());
-    const wakeAt = "due" in waiting.next ? now() : waiting.next.wakeAt;
-    const timeoutMs = wakeAt === null ? undefined : Math.max(0, wakeAt - now());
-    const { value, at, how } = await receive(COMMAND, { timeoutMs, default: null, details: true });
-    const told =
-      how === "message" ? commanded(calendar, waiting.state, value as unknown as Command, at, now()) : waiting.state;
-    const { state, next } = decideNext(calendar, told, now());
-    if (!("due" in next) || state.definition === null) return state;
-    const { due } = next;
-    const { definition } = state;
-    const result = await step("create", () => create(inside(), state, definition, due), { retry });
-    if ("code" in result)
-      logger.error("A schedule cannot create a run.", { schedule: state.id, tenant: state.tenant, ...result });
-    return fired(calendar, state, due, result, now());
-  } catch (error) {
-    if (!(error instanceof NoCron)) throw error;
-    logger.error(
-      "A schedule has a cron expression, and this process has no class for it. Give it to schedules(runtime, { cron: Cron }).",
-      { schedule: carried.id, tenant: carried.tenant },
-    );
+  const { definition, line } = carried;
+  const timings = [definition, ...line].flatMap((one) => (one !== null && "timing" in one ? [one.timing] : []));
+  if (!timings.every((timing) => calendar.tells(timing))) {
+    logger.error("A schedule needs the class Cron: schedules(runtime, { cron: Cron }).", { schedule: carried.id });
     await sleep(ELSEWHERE_MS);
     return carried;
   }
+  const waiting = decideNext(calendar, carried, now());
+  const wakeAt = "due" in waiting.next ? now() : waiting.next.wakeAt;
+  const timeoutMs = wakeAt === null ? undefined : Math.max(0, wakeAt - now());
+  const { value, at, how } = await receive(COMMAND, { timeoutMs, default: null, details: true });
+  if (how === "message") return commanded(calendar, carried, value as unknown as Command, at, now());
+  const { state, next } = decideNext(calendar, waiting.state, now());
+  if (!("due" in next) || definition === null) return state;
+  const result = await step("create", () => create(inside(), state, definition, next.due), { retry });
+  if ("code" in result) logger.error("A schedule cannot create a run.", { schedule: state.id, ...result });
+  return fired(calendar, state, next.due, result, now());
 }
 
 /** Creates a run, unless the run before has not ended. A repeated call creates no second one. */
@@ -92,30 +82,21 @@ async function create(
   definition: Definition,
   { time, trigger }: Due,
 ): Promise<Fired> {
-  const { overlap, agent_name, version, input, labels } = definition;
-  const before = await inside.store.find({ tenant, run_id: last?.run_id ?? "" });
-  if (before !== undefined && !ended.has(before.head.status)) {
-    if (overlap === "skip") return { before: "skipped" };
-    if (overlap === "queue") return { before: "queued" };
+  const { overlap, input, labels } = definition;
+  const before = last === null ? undefined : await inside.store.find({ tenant, run_id: last.run_id });
+  if (before !== undefined && before.head.finished_at === null) {
+    if (overlap !== "cancel") return { before: overlap === "skip" ? "skipped" : "queued" };
+    await unlessGone(inside.scope(tenant, null).cancel(before.key.run_id));
   }
   try {
-    if (before !== undefined && !ended.has(before.head.status)) await cancel(inside, tenant, before.key.run_id);
-    const { registry } = inside;
-    const agent = version === null ? registry.get(agent_name) : registry.known(agent_name, version);
-    if (agent === undefined)
-      throw new CadenzaError(
-        "agent_not_found",
-        `There is no version ${JSON.stringify(version)} of agent ${agent_name}.`,
-      );
-    const { run_id } = await inside.begin(agent, {
+    return await inside.begin(agentOf(inside, definition), {
       ...{ tenant, input, principal: null },
       options: {
         idempotencyKey: `schedule:${id}:${trigger ?? isoTime(time)}`,
-        metadata: { schedule: id, time: isoTime(time) },
+        metadata: { schedule: id, time: isoTime(time), trigger: trigger ?? null },
         labels,
       },
     });
-    return { run_id };
   } catch (error) {
     if (!CadenzaError.is(error) || isPassing(error)) throw error;
     const { code, message, run_id } = error;
@@ -125,10 +106,23 @@ async function create(
   }
 }
 
-async function cancel(inside: Inside, tenant: string, run_id: string): Promise<void> {
+/** The agent of which a schedule creates runs. Throws `agent_not_found`. */
+export function agentOf({ registry }: Inside, { agent_name, version }: Definition): Agent {
+  const agent = version === null ? registry.get(agent_name) : registry.known(agent_name, version);
+  if (agent !== undefined) return agent;
+  const message = `There is no version ${JSON.stringify(version)} of agent ${JSON.stringify(agent_name)}.`;
+  throw new CadenzaError("agent_not_found", message, { agent_name });
+}
+
+const gone: ReadonlySet<string> = new Set(["run_not_found", "run_finished", "run_cancelling"]);
+
+/** Resolves with whether a call was not refused because a run has ended, is being cancelled or was deleted. */
+export async function unlessGone(call: Promise<unknown>): Promise<boolean> {
   try {
-    await inside.scope(tenant, null).cancel(run_id);
+    await call;
+    return true;
   } catch (error) {
-    if (!CadenzaError.is(error) || (error.code !== "run_finished" && error.code !== "run_not_found")) throw error;
+    if (CadenzaError.is(error) && gone.has(error.code)) return false;
+    throw error;
   }
 }

@@ -15,7 +15,6 @@ import { readInput } from "../runtime/agent/input.ts";
 import { noLabels, readLabels } from "../runtime/agent/labels.ts";
 import type { Definition } from "./state.ts";
 import type { Calendar } from "./times.ts";
-import { NoCron } from "./times.ts";
 import { Zone } from "./zone.ts";
 
 /** What a schedule creates, and when: `cron` or `everyMs`, and not both. */
@@ -110,42 +109,30 @@ export function readDefinition(given: ScheduleDefinition, calendar: Calendar): D
   checkChoice("overlap", overlap, ["skip", "queue", "cancel"]);
   checkChoice("missed", missed, ["skip", "latest", "all"]);
   const definition: Definition = {
-    ...{ agent_name, version: version ?? null, input: readInput(given.input) },
-    ...{ cron: cron ?? null, every_ms: everyMs ?? null, time_zone: checkedZone(timeZone) },
-    ...{ overlap, missed, jitter_ms: jitterMs },
-    start_at: startAt === undefined ? null : readTime("startAt", startAt),
-    end_at: endAt === undefined ? null : readTime("endAt", endAt),
+    ...{ agent_name, version: version ?? null, input: readInput(given.input), overlap, missed, jitter_ms: jitterMs },
     labels: readLabels("labels", given.labels) ?? noLabels,
+    timing: {
+      ...{ cron: cron ?? null, every_ms: everyMs ?? null, time_zone: timeZone },
+      start_at: startAt === undefined ? null : readTime("startAt", startAt),
+      end_at: endAt === undefined ? null : readTime("endAt", endAt),
+    },
   };
-  if (definition.start_at !== null && definition.end_at !== null && definition.end_at < definition.start_at)
-    throw badArgument("endAt", "a time that is not before startAt", endAt);
-  checkCron(definition, calendar);
+  if (!calendar.tells(definition.timing))
+    throw badArgument("cron", "none, unless the class is given: schedules(runtime, { cron: Cron })", cron);
+  try {
+    new Zone(timeZone);
+    calendar.timesOf(definition.timing)(0);
+  } catch (error) {
+    const expected = `a cron expression of five fields, and a time zone (${(error as Error).message})`;
+    throw badArgument("schedule", expected, { cron, timeZone });
+  }
   return definition;
 }
 
-function checkCron(definition: Definition, calendar: Calendar): void {
-  try {
-    calendar.timesOf(definition)(0);
-  } catch (error) {
-    if (error instanceof NoCron)
-      throw badArgument("cron", "none, unless the class is given: schedules(runtime, { cron: Cron })", definition.cron);
-    const why = error instanceof Error ? `: ${error.message}` : "";
-    throw badArgument("cron", `a cron expression of five fields${why}`, definition.cron);
-  }
-}
-
-function checkedZone(timeZone: unknown): string {
-  try {
-    if (typeof timeZone === "string") return new Zone(timeZone) && timeZone;
-  } catch {
-    // Node does not know it.
-  }
-  throw badArgument("timeZone", "a time zone such as Europe/Berlin", timeZone);
-}
-
-function checkWhole(name: string, value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): void {
+/** Throws `invalid_argument`. */
+export function checkWhole(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {
   checkCount(name, value, least);
-  if ((value as number) > most) throw badArgument(name, `a whole number from ${least} to ${most}`, value);
+  if (value > most) throw badArgument(name, `a whole number from ${least} to ${most}`, value);
 }
 
 function checkChoice(name: string, value: string, choices: readonly string[]): void {

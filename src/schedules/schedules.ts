@@ -1,4 +1,3 @@
-import { newController } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, Labels, ReceivedEntry } from "../core/log.ts";
 import type { FoundRun, StoredRun } from "../core/ports.ts";
@@ -6,19 +5,19 @@ import { OPERATORS } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
-import { badArgument, checkCount, checkFunction, checkKey, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import { badArgument, checkFunction, checkKey, checkKeys, checkObject } from "../runtime/agent/check.ts";
 import { namedUuid } from "../runtime/agent/uuid.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import { insideKey } from "../runtime/api/inside.ts";
-import { silentLogger, systemIds } from "../runtime/log/system.ts";
+import { systemIds } from "../runtime/log/system.ts";
 import type { Inside } from "./agent.ts";
-import { CARRY, COMMAND, SCHEDULE_AGENT, scheduleAgent } from "./agent.ts";
+import { agentOf, CARRY, COMMAND, SCHEDULE_AGENT, scheduleAgent, unlessGone } from "./agent.ts";
 import type { ScheduleDefinition } from "./definition.ts";
-import { checkId, readDefinition, readTenant } from "./definition.ts";
+import { checkId, checkWhole, readDefinition, readTenant } from "./definition.ts";
 import type { Command, ScheduleState } from "./state.ts";
-import { applied, commanded, newSchedule, nextTimes } from "./state.ts";
+import { applied, newSchedule, nextTimes } from "./state.ts";
 import type { CronClass } from "./times.ts";
-import { Calendar, NoCron } from "./times.ts";
+import { Calendar } from "./times.ts";
 
 export type { ScheduleDefinition } from "./definition.ts";
 
@@ -52,7 +51,7 @@ export interface Schedule {
    * its run comes later.
    */
   readonly next_at: string | null;
-  /** How many times and triggers wait for the end of the run before, or for a process that can create their runs: 0 or more. */
+  /** Whether a time or a trigger waits: for the end of the run before, for its jitter, or for a process that can create its run. */
   readonly is_waiting: boolean;
   /** The run that was created last, and the time that it was for; null for none. */
   readonly last: { readonly time: string; readonly run_id: string } | null;
@@ -77,9 +76,8 @@ interface SchedulePage {
   readonly next: number | null;
 }
 
-/** The namespaces of the names by which the run of a schedule, and the schedules of a tenant, are found. They must never change. */
+/** The namespace of the names by which the run of a schedule, and the schedules of a tenant, are found. It must never change. */
 const SCHEDULES = "0b8d6f0a-3a0c-4b0e-9a5e-1f4c1f1d7c52";
-const TENANTS = "5f0c7d0e-52b5-4a47-8d7c-6c1f3c1c9a44";
 const LIVE: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
 const PAGE = 100;
 const MAX_PAGE = 500;
@@ -89,8 +87,6 @@ const CHUNK = 32;
 const MAX_NEXT = 1_000;
 /** The longest key of a trigger, which becomes a part of the key of its run. */
 const MAX_TRIGGER = 128;
-/** How long a call waits for the end of a schedule that was removed, in milliseconds. */
-const REMOVAL_MS = 10_000;
 
 /** The calendar of each runtime: an agent is registered once. */
 const calendars = new WeakMap<object, Calendar>();
@@ -139,32 +135,19 @@ export class Schedules {
   /**
    * Makes a schedule, or changes the one of this id and tenant: to be called whenever a process starts. Times until then are
    * those of the schedule before, later ones are those of the new one. It stays paused if it is. Resolves when the store has
-   * it. Refused with `agent_not_found`, and with `run_cancelling` while a removal of the same id lasts.
+   * it, and where one of the same id is being removed, after its end. Refused with `agent_not_found`.
    */
   async put(schedule: ScheduleDefinition): Promise<Schedule> {
+    const inside = this.#inside();
     const definition = readDefinition(schedule, this.#calendar);
-    const { id } = schedule;
+    const { id, tenant: whose } = schedule;
     checkId(id);
-    const tenant = readTenant(schedule.tenant);
-    const { registry, clock } = this.#inside();
-    const { agent_name, version } = definition;
-    if ((version === null ? registry.get(agent_name) : registry.known(agent_name, version)) === undefined)
-      throw new CadenzaError(
-        "agent_not_found",
-        `There is no version ${JSON.stringify(version)} of agent ${JSON.stringify(agent_name)}.`,
-        { agent_name },
-      );
-    const command: Command = { type: "put", definition };
+    const tenant = readTenant(whose);
+    agentOf(inside, definition);
+    const options = { idempotencyKey: keyOf(tenant, id), metadata: { tenant, id }, labels: labelsOf(tenant) };
     for (;;) {
-      const { run_id } = await this.#inside().begin(this.#agent, {
-        principal: null,
-        options: { idempotencyKey: keyOf(tenant, id), metadata: { tenant, id }, labels: labelsOf(tenant) },
-      });
-      if (await this.#send(run_id, command)) {
-        const now = clock.now();
-        const state = (await this.#find(tenant, id)) ?? newSchedule(tenant, id);
-        return this.#told(state.definition === null ? this.#commanded(state, command, now, now) : state);
-      }
+      const { run_id } = await inside.begin(this.#agent, { principal: null, options });
+      if (await this.#send(run_id, { type: "put", definition })) return this.get(id, { tenant });
       // A schedule of this id was removed.
       await this.#end(run_id);
     }
@@ -181,8 +164,7 @@ export class Schedules {
     checkObject("query", query);
     checkKeys("query", query, ["tenant", "limit", "cursor"]);
     const { limit = PAGE, cursor } = query;
-    checkCount("query.limit", limit, 1);
-    if (limit > MAX_PAGE) throw badArgument("query.limit", `a whole number from 1 to ${MAX_PAGE}`, limit);
+    checkWhole("query.limit", limit, 1, MAX_PAGE);
     const labels = query.tenant === undefined ? undefined : labelsOf(readTenant(query.tenant));
     const page = await this.#inside().store.survey({
       ...{ tenant: OPERATORS, agent_name: SCHEDULE_AGENT, statuses: LIVE, labels, limit },
@@ -214,90 +196,63 @@ export class Schedules {
    */
   async trigger(id: string, options: OfTenant & { readonly idempotencyKey?: string | undefined } = {}): Promise<void> {
     checkObject("options", options);
-    const { idempotencyKey, ...others } = options;
-    if (idempotencyKey !== undefined) checkKey("options.idempotencyKey", idempotencyKey, MAX_TRIGGER);
-    const key = idempotencyKey ?? systemIds.uuid();
+    const { idempotencyKey: key = systemIds.uuid(), ...others } = options;
+    checkKey("idempotencyKey", key, MAX_TRIGGER);
     await this.#command(id, others, { type: "trigger", key }, key);
   }
 
-  /** Ends a schedule. Its runs go on. Does nothing if there is none. */
+  /** Ends a schedule. Its runs go on. Resolves when a process that executes schedules has ended it. Does nothing if there is none. */
   async remove(id: string, options: OfTenant = {}): Promise<void> {
-    const { run } = await this.#locate(id, options);
+    const run = await this.#find(id, options);
     if (run !== undefined) await this.#end(run.key.run_id);
   }
 
   /**
    * Its next times, at most `count` (default 1, at most 1,000), as texts in ISO 8601: for a paused schedule those that it
-   * would have from now on. Refused with `run_not_found`.
+   * would have from now on. None in a process that cannot read its cron expression. Refused with `run_not_found`.
    */
   async next(id: string, count = 1, options: OfTenant = {}): Promise<readonly string[]> {
-    checkCount("count", count, 1);
-    if (count > MAX_NEXT) throw badArgument("count", `a whole number from 1 to ${MAX_NEXT}`, count);
-    const state = await this.#known(id, options);
+    checkWhole("count", count, 1, MAX_NEXT);
+    return this.#next(await this.#known(id, options), count);
+  }
+
+  #next(state: ScheduleState, count: number): readonly string[] {
     return nextTimes(this.#calendar, state, this.#inside().clock.now(), count).map(isoTime);
   }
 
-  async #locate(id: string, options: OfTenant) {
+  #find(id: string, options: OfTenant) {
     checkId(id);
     checkObject("options", options);
     checkKeys("options", options, ["tenant"]);
-    const tenant = readTenant(options.tenant);
-    const run = await this.#inside().store.findByIdempotencyKey(OPERATORS, keyOf(tenant, id));
-    return { tenant, run };
+    return this.#inside().store.findByIdempotencyKey(OPERATORS, keyOf(readTenant(options.tenant), id));
   }
 
   async #known(id: string, options: OfTenant): Promise<ScheduleState> {
-    const { tenant } = await this.#locate(id, options);
-    const state = await this.#find(tenant, id);
-    if (state === undefined) throw noSchedule(id, tenant);
+    const run = await this.#find(id, options);
+    const state = run && (await this.#read(run));
+    if (state === undefined) throw noSchedule(id);
     return state;
   }
 
   async #command(id: string, options: OfTenant, command: Command, idempotencyKey?: string): Promise<void> {
-    const { tenant, run } = await this.#locate(id, options);
-    if (run === undefined || !(await this.#send(run.key.run_id, command, idempotencyKey))) throw noSchedule(id, tenant);
+    const run = await this.#find(id, options);
+    if (run === undefined || !(await this.#send(run.key.run_id, command, idempotencyKey))) throw noSchedule(id);
   }
 
   /** Resolves with whether the schedule takes commands: not if it was removed. */
-  async #send(run_id: string, command: Command, idempotencyKey?: string): Promise<boolean> {
-    const scope = this.#inside().scope(OPERATORS, null);
-    try {
-      await scope.send({ to: run_id, name: COMMAND, data: command }, { idempotencyKey });
-      return true;
-    } catch (error) {
-      if (isGone(error)) return false;
-      throw error;
-    }
+  #send(run_id: string, command: Command, idempotencyKey?: string): Promise<boolean> {
+    const request = { to: run_id, name: COMMAND, data: command };
+    return unlessGone(this.#scope.send(request, { idempotencyKey }));
   }
 
   /** Ends the run of a schedule, and deletes it, so that another one may have its id. */
   async #end(run_id: string): Promise<void> {
-    const inside = this.#inside();
-    const scope = inside.scope(OPERATORS, null);
-    const controller = newController(silentLogger);
-    const late = new CadenzaError(
-      "run_cancelling",
-      "The schedule is being removed, and no process has ended it so far.",
-      { run_id },
-    );
-    const clear = inside.clock.setTimeout(() => controller.abort(late), REMOVAL_MS);
-    try {
-      await scope.cancel(run_id, { wait: true, signal: controller.signal });
-    } catch (error) {
-      if (!isGone(error)) throw error;
-    } finally {
-      clear();
-    }
-    try {
-      await scope.delete(run_id);
-    } catch (error) {
-      if (!isGone(error)) throw error;
-    }
+    await unlessGone(this.#scope.cancel(run_id, { wait: true }));
+    await unlessGone(this.#scope.delete(run_id));
   }
 
-  async #find(tenant: string, id: string): Promise<ScheduleState | undefined> {
-    const run = await this.#inside().store.findByIdempotencyKey(OPERATORS, keyOf(tenant, id));
-    return run && this.#read(run);
+  get #scope() {
+    return this.#inside().scope(OPERATORS, null);
   }
 
   /**
@@ -305,7 +260,7 @@ export class Schedules {
    * has no definition.
    */
   async #read({ key }: FoundRun): Promise<ScheduleState | undefined> {
-    const { store, clock } = this.#inside();
+    const { store } = this.#inside();
     const run = await store.find(key, "with inbox");
     if (run === undefined || !LIVE.includes(run.head.status)) return undefined;
     const entries = await this.#entriesOf(run);
@@ -322,18 +277,8 @@ export class Schedules {
         taken = [];
       }
     }
-    for (const { data, at } of [...taken, ...waiting])
-      state = this.#commanded(state, data as unknown as Command, at, clock.now());
+    for (const { data, at } of [...taken, ...waiting]) state = applied(state, data as unknown as Command, at);
     return state.definition === null ? undefined : state;
-  }
-
-  #commanded(state: ScheduleState, command: Command, sentAt: number, now: number): ScheduleState {
-    try {
-      return commanded(this.#calendar, state, command, sentAt, now);
-    } catch (error) {
-      if (error instanceof NoCron) return applied(state, command, sentAt);
-      throw error;
-    }
   }
 
   /** The end of its log, from where its state was written last, and its inbox. */
@@ -347,38 +292,22 @@ export class Schedules {
 
   #told(state: ScheduleState): Schedule {
     const { definition, tenant, id, is_paused, line, last, skipped, refused, put_at } = state;
-    if (definition === null) throw noSchedule(id, tenant);
-    const { input: _, start_at, end_at, ...others } = definition;
+    if (definition === null) throw noSchedule(id);
+    const { timing, input: _, ...others } = definition;
+    const { start_at, end_at } = timing;
     return {
-      ...{ id, tenant, ...others, start_at: timeOrNull(start_at), end_at: timeOrNull(end_at), is_paused },
-      ...{ next_at: is_paused ? null : this.#nextOf(state), is_waiting: line.length > 0 },
+      ...{ id, tenant, ...others, ...timing, start_at: timeOrNull(start_at), end_at: timeOrNull(end_at), is_paused },
+      ...{ next_at: is_paused ? null : (this.#next(state, 1)[0] ?? null), is_waiting: line.length > 0 },
       last: last && { ...last, time: isoTime(last.time) },
       skipped_at: timeOrNull(skipped),
       refused: refused && { ...refused, time: isoTime(refused.time) },
       put_at: isoTime(put_at),
     };
   }
-
-  #nextOf(state: ScheduleState): string | null {
-    try {
-      const [next] = nextTimes(this.#calendar, state, this.#inside().clock.now(), 1);
-      return next === undefined ? null : isoTime(next);
-    } catch (error) {
-      if (error instanceof NoCron) return null;
-      throw error;
-    }
-  }
 }
 
-const gone: ReadonlySet<string> = new Set(["run_not_found", "run_finished", "run_cancelling"]);
-
-function isGone(error: unknown): boolean {
-  return CadenzaError.is(error) && gone.has(error.code);
-}
-
-function noSchedule(id: string, tenant: string): CadenzaError {
-  const whose = tenant === "" ? "" : ` of tenant ${JSON.stringify(tenant)}`;
-  return new CadenzaError("run_not_found", `There is no schedule ${JSON.stringify(id)}${whose}.`);
+function noSchedule(id: string): CadenzaError {
+  return new CadenzaError("run_not_found", `There is no schedule ${JSON.stringify(id)} of this tenant.`);
 }
 
 /** The idempotency key of the run of a schedule. */
@@ -388,7 +317,7 @@ function keyOf(tenant: string, id: string): string {
 
 /** A tenant may be longer than a label. */
 function labelsOf(tenant: string): Labels {
-  return { tenant: namedUuid(TENANTS, tenant) };
+  return { tenant: namedUuid(SCHEDULES, tenant) };
 }
 
 function timeOrNull(time: number | null): string | null {

@@ -1,10 +1,13 @@
+import { sameJson } from "../core/json.ts";
 import type { Labels } from "../core/log.ts";
 import type { Message } from "../protocol/message.ts";
+import { namedUuid } from "../runtime/agent/uuid.ts";
 import type { Calendar, Timing } from "./times.ts";
 import { lastTime } from "./times.ts";
 
 /** What a schedule creates, and when. */
-export interface Definition extends Timing {
+export interface Definition {
+  readonly timing: Timing;
   readonly agent_name: string;
   /** Null: the version that new runs of the name use. */
   readonly version: string | null;
@@ -81,6 +84,9 @@ const MISSED_AFTER_MS = 60_000;
 /** The pauses between two looks at a run that has not ended, or two tries to create one, in milliseconds. They double. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
+const NEVER = Number.POSITIVE_INFINITY;
+/** The namespace of the names by which runs are created later. It must never change. */
+const JITTER = "5f0c7d0e-52b5-4a47-8d7c-6c1f3c1c9a44";
 
 export function newSchedule(tenant: string, id: string): ScheduleState {
   return {
@@ -123,18 +129,16 @@ function decided(calendar: Calendar, state: ScheduleState, until: number, now: n
   const line =
     definition === null || state.is_paused
       ? state.line
-      : lineWith(calendar, state.line, definition, definition.missed, { from, until, now });
+      : lineWith(calendar, state.line, definition, { from, until, now });
   return { ...state, line, decided_until: until };
 }
 
 function lineWith(
   calendar: Calendar,
   line: readonly Waiting[],
-  { cron, every_ms, time_zone, start_at, end_at, jitter_ms }: Definition,
-  missed: Definition["missed"],
+  { timing, missed, jitter_ms }: Definition,
   { from, until, now }: { readonly from: number; readonly until: number; readonly now: number },
 ): readonly Waiting[] {
-  const timing: Timing = { cron, every_ms, time_zone, start_at, end_at };
   const next = calendar.timesOf(timing);
   const first = next(from);
   if (first === null || first > until) return line;
@@ -146,11 +150,7 @@ function lineWith(
     if (kept === null || kept > until) return line;
   }
   const end = line.at(-1);
-  const isLonger =
-    end !== undefined &&
-    "timing" in end &&
-    end.until === after &&
-    JSON.stringify(end.timing) === JSON.stringify(timing);
+  const isLonger = end !== undefined && "timing" in end && end.until === after && sameJson(end.timing, timing);
   return isLonger ? [...line.slice(0, -1), { ...end, until }] : [...line, { timing, after, until }];
 }
 
@@ -164,12 +164,11 @@ export function decideNext(
   const { definition } = state;
   if (definition === null) return { state, next: { wakeAt: null } };
   const due = firstOf(calendar, state);
-  const dueAt = due && Math.max(due.time + delayOf(state, due), state.again?.at ?? 0);
-  if (due !== undefined && dueAt !== undefined && dueAt <= now) return { state, next: { due } };
-  const time = state.is_paused ? null : calendar.timesOf(definition)(state.decided_until);
-  const comesAt = time === null ? Number.POSITIVE_INFINITY : time + delayOf(state, { time });
-  const wakeAt = Math.min(dueAt ?? Number.POSITIVE_INFINITY, comesAt);
-  return { state, next: { wakeAt: Number.isFinite(wakeAt) ? wakeAt : null } };
+  const dueAt = due === undefined ? NEVER : Math.max(due.time + delayOf(state, due), state.again?.at ?? 0);
+  if (due !== undefined && dueAt <= now) return { state, next: { due } };
+  const time = state.is_paused ? null : calendar.timesOf(definition.timing)(state.decided_until);
+  const wakeAt = Math.min(dueAt, time === null ? NEVER : time + delayOf(state, { time }));
+  return { state, next: { wakeAt: wakeAt === NEVER ? null : wakeAt } };
 }
 
 /** The first run of the line. While the schedule is paused, only triggers have runs. */
@@ -181,34 +180,23 @@ function firstOf(calendar: Calendar, { line, is_paused }: ScheduleState): Due | 
 }
 
 /** By how much the run of a time is created later: the same for the same time, whatever process creates it. */
-function delayOf({ tenant, id, definition }: ScheduleState, { time, trigger }: Pick<Due, "time" | "trigger">): number {
-  const jitterMs = trigger === undefined ? (definition?.jitter_ms ?? 0) : 0;
-  if (jitterMs === 0) return 0;
-  // FNV-1a, and the last rounds of MurmurHash3.
-  let hash = 0x811c9dc5;
-  for (const character of `${tenant}\n${id}\n${time}`)
-    hash = Math.imul(hash ^ (character.codePointAt(0) ?? 0), 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return Math.floor((((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32) * (jitterMs + 1));
+function delayOf({ tenant, id, definition }: ScheduleState, { time, trigger }: Due): number {
+  const jitterMs = definition?.jitter_ms ?? 0;
+  if (jitterMs === 0 || trigger !== undefined) return 0;
+  const digits = namedUuid(JITTER, `${tenant}\n${id}\n${time}`).slice(0, 8);
+  return Math.floor((Number.parseInt(digits, 16) / 2 ** 32) * (jitterMs + 1));
 }
 
 /** The state after a run was to be created, now. */
 export function fired(calendar: Calendar, state: ScheduleState, due: Due, result: Fired, now: number): ScheduleState {
-  if ("run_id" in result)
-    return { ...without(calendar, state, due), last: { time: due.time, run_id: result.run_id }, again: null };
-  if ("before" in result)
-    return result.before === "queued"
-      ? { ...state, again: later(state, now) }
-      : { ...without(calendar, state, due), skipped: due.time, again: null };
-  const refused: Refusal = { time: due.time, code: result.code, message: result.message };
-  if (result.again) return { ...state, refused, again: later(state, now) };
-  return { ...without(calendar, state, due), refused, again: null };
-}
-
-function later({ again }: ScheduleState, now: number): { readonly at: number; readonly tries: number } {
-  const tries = (again?.tries ?? 0) + 1;
-  return { at: now + Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS), tries };
+  const { time } = due;
+  const tries = (state.again?.tries ?? 0) + 1;
+  const again = { at: now + Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS), tries };
+  const over = { ...without(calendar, state, due), again: null };
+  if ("run_id" in result) return { ...over, last: { time, run_id: result.run_id } };
+  if ("before" in result) return result.before === "queued" ? { ...state, again } : { ...over, skipped: time };
+  const { code, message } = result;
+  return { ...(result.again ? { ...state, again } : over), refused: { time, code, message } };
 }
 
 /** The state without a run that was the first of its line. */
@@ -224,11 +212,11 @@ function without(calendar: Calendar, state: ScheduleState, { time, trigger }: Du
 
 /** The next times, at most `count`, of what waits and of what comes; for a paused schedule, as if it went on now. */
 export function nextTimes(calendar: Calendar, state: ScheduleState, now: number, count: number): readonly number[] {
-  const { definition } = state;
-  if (definition === null) return [];
-  const next = calendar.timesOf(definition);
+  const { definition, decided_until } = state;
+  if (definition === null || !calendar.tells(definition.timing)) return [];
+  const next = calendar.timesOf(definition.timing);
   const times: number[] = [];
-  let time = next(Math.max(now, state.decided_until));
+  let time = next(Math.max(now, decided_until));
   for (; time !== null && times.length < count; time = next(time)) times.push(time);
   return times;
 }

@@ -21,39 +21,32 @@ export interface Timing {
 /** The times of a schedule, as a function: the first one after a moment; null for none. */
 export type NextTime = (after: number) => number | null;
 
-/** Says that this process cannot tell the times of a schedule. */
-export class NoCron extends Error {}
-
-const MINUTE_MS = 60_000;
-
-/** Gives the times of any timing, and remembers the last ones that it was asked for: a cron expression is costly to read. */
+/** Tells the times of timings. */
 export class Calendar {
   /** Undefined: it cannot tell the times of a cron expression. */
   cron: CronClass | undefined;
-  readonly #known = new Map<string, NextTime>();
   readonly #zones = new Map<string, Zone>();
 
-  /** Throws {@link NoCron}, and what the class throws for an expression that it cannot read. */
+  /** Whether it can tell the times of a timing. */
+  tells({ cron }: Timing): boolean {
+    return cron === null || this.cron !== undefined;
+  }
+
+  /** None where it cannot tell them. Throws what the class throws for an expression that it cannot read. */
   timesOf(timing: Timing): NextTime {
-    const key = JSON.stringify([timing.cron, timing.every_ms, timing.time_zone, timing.start_at, timing.end_at]);
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
-    const next = within(timing, this.#readTimes(timing));
-    if (this.#known.size >= MOST_KNOWN) this.#known.clear();
-    this.#known.set(key, next);
-    return next;
+    return within(timing, this.#readTimes(timing));
   }
 
   #readTimes({ cron, every_ms, time_zone, start_at }: Timing): NextTime {
-    if (cron === null) return everyMs(every_ms ?? MINUTE_MS, start_at ?? 0);
-    if (this.cron === undefined) throw new NoCron("No class `Cron` was given.");
+    if (every_ms !== null) return everyMs(every_ms, start_at ?? 0);
+    if (cron === null || this.cron === undefined) return () => null;
     const zone = this.#zones.get(time_zone) ?? new Zone(time_zone);
     this.#zones.set(time_zone, zone);
     return cronTimes(new this.cron(cron, { mode: "5-part", utcOffset: 0 }), zone);
   }
 }
 
-const MOST_KNOWN = 1_000;
+const MINUTE_MS = 60_000;
 
 function everyMs(every: number, from: number): NextTime {
   return (after) => from + (Math.floor((after - from) / every) + 1) * every;

@@ -30,12 +30,11 @@ export class Zone {
 
   /** The first moment at which the clocks show a wall time; where they skip it, the first one after it. */
   firstAt(wall: number): number {
-    const before = wall - this.#offsetAt(wall - REACH_MS);
-    const after = wall - this.#offsetAt(wall + REACH_MS);
-    for (const at of [Math.min(before, after), Math.max(before, after)]) if (this.wallAt(at) === wall) return at;
-    // Skipped: the clocks are put forward between the two.
-    let early = after;
-    let late = before;
+    const offsets = [this.#offsetAt(wall - REACH_MS), this.#offsetAt(wall + REACH_MS)];
+    let early = wall - Math.max(...offsets);
+    let late = wall - Math.min(...offsets);
+    if (this.wallAt(early) === wall) return early;
+    // The clocks show less early, and more or as much late.
     while (late - early > 1) {
       const middle = Math.floor((early + late) / 2);
       if (this.wallAt(middle) < wall) early = middle;

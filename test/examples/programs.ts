@@ -26,6 +26,7 @@ export const examplePrograms: Readonly<Record<string, ExampleProgram>> = {
   "statistics.ts": {
     prints: [/before: {}/, /failed: A die/, /avg_run_tokens: 42/, /success_rate: 75/, /cancelled: 1/],
   },
+  "schedule.ts": { prints: [/next: \[/, /The figures of .*Z\./, /The figures of .*Z\./] },
   "licence-audit/main.ts": { args: ["--yes"], prints: [/Looked at \d+ of \d+/, /yes \(--yes\)/, /success_rate +100/] },
   "durable-approval/main.ts": {
     args: ["booking.db"],

@@ -9,9 +9,13 @@ const MINUTE_MS = 60_000;
 const calendar = new Calendar();
 
 const every10: Definition = {
-  ...{ agent_name: "a", version: null, input: [], cron: null, every_ms: 10 * MINUTE_MS, time_zone: "UTC" },
-  ...{ start_at: null, end_at: null, overlap: "skip", missed: "latest", jitter_ms: 0, labels: {} },
+  ...{ agent_name: "a", version: null, input: [], overlap: "skip", missed: "latest", jitter_ms: 0, labels: {} },
+  timing: { cron: null, every_ms: 10 * MINUTE_MS, time_zone: "UTC", start_at: null, end_at: null },
 };
+
+function timingOf(change: Partial<Definition["timing"]>): Pick<Definition, "timing"> {
+  return { timing: { ...every10.timing, ...change } };
+}
 
 /** Plays a schedule: `busy` says of each run until which minute it lives. Gives what happens, with its minute. */
 class Play {
@@ -66,7 +70,7 @@ describe("overlap: runs live for 25 minutes", () => {
   });
 
   it("queue: each time has its run, in order, when there is time", () => {
-    const play = new Play({ overlap: "queue", end_at: 50 * MINUTE_MS }, 25).run(1, 500);
+    const play = new Play({ overlap: "queue", ...timingOf({ end_at: 50 * MINUTE_MS }) }, 25).run(1, 500);
     expect(play.happened.map((what) => what.split(",")[0])).toEqual(["10", "20", "30", "40", "50"]);
     expect(play.state.line).toEqual([]);
   });
@@ -90,20 +94,25 @@ describe("missed: no process from minute 15 to minute 55", () => {
   });
 
   it("all, queued: each has its run after the one before", () => {
-    const play = new Play({ missed: "all", overlap: "queue", end_at: 60 * MINUTE_MS }, 3).run(1, 15).run(55, 500);
+    const play = new Play({ missed: "all", overlap: "queue", ...timingOf({ end_at: 60 * MINUTE_MS }) }, 3)
+      .run(1, 15)
+      .run(55, 500);
     expect(play.happened.map((what) => what.split(",")[0])).toEqual(["10", "20", "30", "40", "50", "60"]);
   });
 });
 
 describe("commands", () => {
   it("a change that is taken late holds from when it was sent: earlier times are of what was before", () => {
-    const definition: Definition = { ...every10, every_ms: 7 * MINUTE_MS, missed: "all" };
+    const definition: Definition = { ...every10, ...timingOf({ every_ms: 7 * MINUTE_MS }), missed: "all" };
     const play = new Play({ missed: "all" }).run(1, 15).command({ type: "put", definition }, 32, 50).run(50, 57);
     expect(play.happened.map((what) => what.split(",")[0])).toEqual(["10", "20", "30", "35", "42", "49", "56"]);
   });
 
   it("what was there before the first put has no runs", () => {
-    expect(new Play({ missed: "all", start_at: -100 * MINUTE_MS }).run(1, 20).happened).toEqual(["10", "20"]);
+    expect(new Play({ missed: "all", ...timingOf({ start_at: -100 * MINUTE_MS }) }).run(1, 20).happened).toEqual([
+      "10",
+      "20",
+    ]);
   });
 
   it("a paused schedule drops its times, and keeps what has waited before", () => {
@@ -143,7 +152,7 @@ it("no time is decided twice when the clock is set back", () => {
 });
 
 it("a schedule that has ended waits for commands alone", () => {
-  const play = new Play({ end_at: 20 * MINUTE_MS }).run(1, 100);
+  const play = new Play({ ...timingOf({ end_at: 20 * MINUTE_MS }) }).run(1, 100);
   expect(play.happened).toEqual(["10", "20"]);
   expect(decideNext(calendar, play.state, 100 * MINUTE_MS).next).toEqual({ wakeAt: null });
 });
