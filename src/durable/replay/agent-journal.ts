@@ -28,8 +28,8 @@ export class AgentJournal extends ResultQueue implements Journal {
 
   /** The time of the last result, so that a replay sees the same time. */
   get now(): number {
-    const { started } = this.agent.log.state;
-    return this.time ?? this.#startedAt ?? started?.now ?? started?.at ?? 0;
+    const { started, generation } = this.agent.log.state;
+    return this.time ?? this.#startedAt ?? generation?.at ?? started?.now ?? started?.at ?? 0;
   }
 
   begin(operation?: Operation): void {

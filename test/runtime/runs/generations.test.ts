@@ -285,3 +285,17 @@ it("a fork of a run begins with the generation that it forks", async () => {
 function say(content: string) {
   return { role: "user" as const, parts: [{ content_type: "text/plain", content }] };
 }
+
+it("a generation begins at the time at which the one before has ended", async () => {
+  const { runtime, clock } = setUp();
+  const seen = new Map<number, number>();
+  runtime.register("sleeper", { durable: true }, async (_input, { generation, continueAsNew, now, sleep }) => {
+    seen.set(generation, now());
+    await sleep("1h");
+    return generation < 3 ? continueAsNew() : "end";
+  });
+  const began = clock.now();
+  await runtime.createRun({ agent_name: "sleeper", input: "", mode: "async" });
+  for (let hour = 0; hour < 3; hour++) await clock.advance(3_600_000);
+  expect([...seen.values()].map((at) => at - began)).toEqual([0, 3_600_000, 7_200_000]);
+});
