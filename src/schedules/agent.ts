@@ -15,8 +15,6 @@ export type Inside = InsideOf<Scope<string>>;
 export const SCHEDULE_AGENT = "cadenza:schedule";
 /** The name of the messages that are commands. */
 export const COMMAND = "command";
-/** The name of the step whose result is the state with which a schedule goes on. */
-export const CARRY = "carry";
 /** How long a schedule is left to other processes by one that cannot tell its times, in milliseconds. */
 const ELSEWHERE_MS = 60_000;
 
@@ -32,21 +30,17 @@ function isPassing(error: unknown): boolean {
 
 /** The agent of all schedules: each of its runs is a schedule, and waits for its next time or command. */
 export function scheduleAgent(inside: () => Inside, calendar: Calendar): Agent {
-  const fn = async (_input: unknown, context: AgentContext): Promise<void> => {
+  const fn = async (_input: unknown, context: AgentContext) => {
     const { tenant, id } = context.metadata as { readonly tenant: string; readonly id: string };
-    let state = newSchedule(tenant, id);
-    for (;;) {
-      const next = await turnOf(inside, calendar, context, state);
-      await context.step(CARRY, () => next);
-      state = next;
-    }
+    const state = (context.carry as unknown as ScheduleState | undefined) ?? newSchedule(tenant, id);
+    return context.continueAsNew(await turnOf(inside, calendar, context, state));
   };
   const options: Agent["options"] & Registration = {
     // New runs are given the agent: no name leads to it.
     ...{ durable: true, version: "1", current: false },
     timeoutMs: Number.POSITIVE_INFINITY,
   };
-  return { name: SCHEDULE_AGENT, options, fn: fn as AgentFunction };
+  return { name: SCHEDULE_AGENT, options, fn: fn as unknown as AgentFunction };
 }
 
 /** Waits for the next time or command, and creates at most one run. */

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { Entry, Labels, ReceivedEntry } from "../core/log.ts";
-import type { FoundRun, StoredRun } from "../core/ports.ts";
+import type { Labels, ReceivedEntry } from "../core/log.ts";
+import type { FoundRun } from "../core/ports.ts";
 import { OPERATORS } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import type { RunStatus } from "../protocol/run.ts";
@@ -9,9 +9,10 @@ import { badArgument, checkFunction, checkKey, checkKeys, checkObject } from "..
 import { namedUuid } from "../runtime/agent/uuid.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import { insideKey } from "../runtime/api/inside.ts";
+import { readGeneration } from "../runtime/log/fold-log.ts";
 import { systemIds } from "../runtime/log/system.ts";
 import type { Inside } from "./agent.ts";
-import { agentOf, CARRY, COMMAND, SCHEDULE_AGENT, scheduleAgent, unlessGone } from "./agent.ts";
+import { agentOf, COMMAND, SCHEDULE_AGENT, scheduleAgent, unlessGone } from "./agent.ts";
 import type { ScheduleDefinition } from "./definition.ts";
 import { checkId, checkWhole, readDefinition, readTenant } from "./definition.ts";
 import type { Command, ScheduleState } from "./state.ts";
@@ -81,8 +82,6 @@ const SCHEDULES = "0b8d6f0a-3a0c-4b0e-9a5e-1f4c1f1d7c52";
 const LIVE: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
 const PAGE = 100;
 const MAX_PAGE = 500;
-/** How many entries of a log are read at a time. */
-const CHUNK = 32;
 /** How many times are told at most. */
 const MAX_NEXT = 1_000;
 /** The longest key of a trigger, which becomes a part of the key of its run. */
@@ -263,31 +262,21 @@ export class Schedules {
     const { store } = this.#inside();
     const run = await store.find(key, "with inbox");
     if (run === undefined || !LIVE.includes(run.head.status)) return undefined;
-    const entries = await this.#entriesOf(run);
+    const { position, inbox = [] } = run;
+    const generation = (await readGeneration(store, key, position)) ?? [];
+    const entries = [...generation, ...inbox.flatMap((arrived) => arrived.entries)];
     if (entries.some(({ type }) => type === "cancel-requested")) return undefined;
     const { tenant, id } = run.created.metadata as { readonly tenant: string; readonly id: string };
     let state = newSchedule(tenant, id);
-    const waiting: ReceivedEntry[] = [];
-    let taken: ReceivedEntry[] = [];
+    let commands: readonly ReceivedEntry[] = [];
     for (const entry of entries) {
-      if (entry.type === "received") waiting.push(entry);
-      else if (entry.type === "taken" && entry.position !== null) taken.push(...waiting.splice(0, 1));
-      else if (entry.type === "step" && entry.key.startsWith(`${CARRY}#`)) {
-        state = entry.result as unknown as ScheduleState;
-        taken = [];
-      }
+      if (entry.type === "received") commands = [...commands, entry];
+      if (entry.type !== "continued") continue;
+      state = entry.carry as unknown as ScheduleState;
+      commands = (entry.messages ?? []).map((message) => message.entry);
     }
-    for (const { data, at } of [...taken, ...waiting]) state = applied(state, data as unknown as Command, at);
+    for (const { data, at } of commands) state = applied(state, data as unknown as Command, at);
     return state.definition === null ? undefined : state;
-  }
-
-  /** The end of its log, from where its state was written last, and its inbox. */
-  async #entriesOf({ key, position, inbox = [] }: StoredRun): Promise<readonly Entry[]> {
-    const { store } = this.#inside();
-    const entries: Entry[] = [];
-    for (let from = 0; from < position; from += CHUNK)
-      entries.push(...((await store.read(key, from, Math.min(CHUNK, position - from))) ?? []));
-    return [...entries, ...inbox.flatMap((arrived) => arrived.entries)];
   }
 
   #told(state: ScheduleState): Schedule {

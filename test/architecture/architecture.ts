@@ -131,8 +131,9 @@ const RULES: readonly Rule[] = [
   {
     place: "schedules/",
     imports: [
-      ...["core/background", "core/error", "core/tenants", "core/time", "runtime/agent/check", "runtime/agent/input"],
-      ...["runtime/agent/labels", "runtime/agent/uuid", "runtime/api/inside", "runtime/log/system"],
+      ...["core/error", "core/json", "core/tenants", "core/time", "runtime/agent/check", "runtime/agent/input"],
+      ...["runtime/agent/labels", "runtime/agent/uuid", "runtime/api/inside", "runtime/log/fold-log"],
+      "runtime/log/system",
     ],
     types: ["core/", "protocol/", "runtime/"],
   },
