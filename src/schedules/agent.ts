@@ -57,16 +57,14 @@ async function turnOf(
     await sleep(ELSEWHERE_MS);
     return carried;
   }
-  const waiting = decideNext(calendar, carried, now());
-  const wakeAt = "due" in waiting.next ? now() : waiting.next.wakeAt;
-  const timeoutMs = wakeAt === null ? undefined : Math.max(0, wakeAt - now());
+  const timeoutMs = Math.max(0, decideNext(calendar, carried, now()).wakeAt - now());
   const { value, at, how } = await receive(COMMAND, { timeoutMs, default: null, details: true });
   if (how === "message") return commanded(calendar, carried, value as unknown as Command, at, now());
-  const { state, next } = decideNext(calendar, waiting.state, now());
-  if (!("due" in next) || definition === null) return state;
-  const result = await step("create", () => create(inside(), state, definition, next.due), { retry });
+  const { state, due } = decideNext(calendar, carried, now());
+  if (due === undefined || definition === null) return state;
+  const result = await step("create", () => create(inside(), state, definition, due), { retry });
   if ("code" in result) logger.error("A schedule cannot create a run.", { schedule: state.id, ...result });
-  return fired(calendar, state, next.due, result, now());
+  return fired(calendar, state, due, result, now());
 }
 
 /** Creates a run, unless the run before has not ended. A repeated call creates no second one. */
@@ -93,9 +91,7 @@ async function create(
     });
   } catch (error) {
     if (!CadenzaError.is(error) || isPassing(error)) throw error;
-    const { code, message, run_id } = error;
-    // It was created for what the schedule was before.
-    if (code === "idempotency_conflict" && run_id !== undefined) return { run_id };
+    const { code, message } = error;
     return { code, message, again: refusedForNow.has(code) };
   }
 }

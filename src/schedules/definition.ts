@@ -95,8 +95,7 @@ export function readTenant(tenant: unknown = ""): string {
 
 /** Reads what a schedule is to be. Throws `invalid_argument`. */
 export function readDefinition(given: ScheduleDefinition, calendar: Calendar): Definition {
-  checkObject("schedule", given);
-  checkKeys("schedule", given, names);
+  checkNames("schedule", given, names);
   const { agent_name, version, cron, everyMs, timeZone = "UTC", overlap = "skip", missed = "latest" } = given;
   const { jitterMs = 0, startAt, endAt } = given;
   checkText("agent_name", agent_name);
@@ -118,7 +117,7 @@ export function readDefinition(given: ScheduleDefinition, calendar: Calendar): D
     },
   };
   if (!calendar.tells(definition.timing))
-    throw badArgument("cron", "none, unless the class is given: schedules(runtime, { cron: Cron })", cron);
+    throw badArgument("cron", "none without schedules(runtime, { cron: Cron })", cron);
   try {
     new Zone(timeZone);
     calendar.timesOf(definition.timing)(0);
@@ -127,6 +126,12 @@ export function readDefinition(given: ScheduleDefinition, calendar: Calendar): D
     throw badArgument("schedule", expected, { cron, timeZone });
   }
   return definition;
+}
+
+/** Throws `invalid_argument` unless a value is an object without unknown names. */
+export function checkNames(name: string, value: object, known: readonly string[]): void {
+  checkObject(name, value);
+  checkKeys(name, value, known);
 }
 
 /** Throws `invalid_argument`. */

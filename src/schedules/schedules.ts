@@ -5,7 +5,7 @@ import { OPERATORS } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
-import { badArgument, checkFunction, checkKey, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import { badArgument, checkFunction, checkKey } from "../runtime/agent/check.ts";
 import { namedUuid } from "../runtime/agent/uuid.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import { insideKey } from "../runtime/api/inside.ts";
@@ -14,7 +14,7 @@ import { systemIds } from "../runtime/log/system.ts";
 import type { Inside } from "./agent.ts";
 import { agentOf, COMMAND, SCHEDULE_AGENT, scheduleAgent, unlessGone } from "./agent.ts";
 import type { ScheduleDefinition } from "./definition.ts";
-import { checkId, checkWhole, readDefinition, readTenant } from "./definition.ts";
+import { checkId, checkNames, checkWhole, readDefinition, readTenant } from "./definition.ts";
 import type { Command, ScheduleState } from "./state.ts";
 import { applied, newSchedule, nextTimes } from "./state.ts";
 import type { CronClass } from "./times.ts";
@@ -108,10 +108,8 @@ const calendars = new WeakMap<object, Calendar>();
  * ```
  */
 export function schedules(runtime: AgentRuntime<string>, options: SchedulesOptions = {}): Schedules {
-  if (typeof runtime !== "object" || runtime === null || !(insideKey in runtime))
-    throw badArgument("runtime", "an AgentRuntime", runtime);
-  checkObject("options", options);
-  checkKeys("options", options, ["cron"]);
+  if (!(insideKey in Object(runtime))) throw badArgument("runtime", "an AgentRuntime", runtime);
+  checkNames("options", options, ["cron"]);
   if (options.cron !== undefined) checkFunction("options.cron", options.cron);
   const calendar = calendars.get(runtime) ?? new Calendar();
   calendars.set(runtime, calendar);
@@ -160,8 +158,7 @@ export class Schedules {
       readonly cursor?: number | null | undefined;
     } = {},
   ): Promise<SchedulePage> {
-    checkObject("query", query);
-    checkKeys("query", query, ["tenant", "limit", "cursor"]);
+    checkNames("query", query, ["tenant", "limit", "cursor"]);
     const { limit = PAGE, cursor } = query;
     checkWhole("query.limit", limit, 1, MAX_PAGE);
     const labels = query.tenant === undefined ? undefined : labelsOf(readTenant(query.tenant));
@@ -194,7 +191,6 @@ export class Schedules {
    * `idempotencyKey` creates no second one. Refused with `run_not_found`.
    */
   async trigger(id: string, options: OfTenant & { readonly idempotencyKey?: string | undefined } = {}): Promise<void> {
-    checkObject("options", options);
     const { idempotencyKey: key = systemIds.uuid(), ...others } = options;
     checkKey("idempotencyKey", key, MAX_TRIGGER);
     await this.#command(id, others, { type: "trigger", key }, key);
@@ -221,8 +217,7 @@ export class Schedules {
 
   #find(id: string, options: OfTenant) {
     checkId(id);
-    checkObject("options", options);
-    checkKeys("options", options, ["tenant"]);
+    checkNames("options", options, ["tenant"]);
     return this.#inside().store.findByIdempotencyKey(OPERATORS, keyOf(readTenant(options.tenant), id));
   }
 

@@ -21,8 +21,7 @@ export interface Definition {
 /** What a schedule is told. Each takes effect at the time at which it was sent. */
 export type Command =
   | { readonly type: "put"; readonly definition: Definition }
-  | { readonly type: "pause" }
-  | { readonly type: "resume" }
+  | { readonly type: "pause" | "resume" }
   /** `key` tells it from other triggers. */
   | { readonly type: "trigger"; readonly key: string };
 
@@ -42,8 +41,8 @@ export interface ScheduleState {
   readonly decided_until: number;
   /** What is to have a run, in the order in which the runs are created. */
   readonly line: readonly Waiting[];
-  /** When to try again to create the first run of the line, and how often that was in vain; null: at once. */
-  readonly again: { readonly at: number; readonly tries: number } | null;
+  /** When to try again to create the first run of the line, and after which pause; null: at once. */
+  readonly again: { readonly at: number; readonly pauseMs: number } | null;
   /** The run that was created last. */
   readonly last: { readonly time: number; readonly run_id: string } | null;
   /** The last time that got no run because the run before had not ended. */
@@ -76,8 +75,15 @@ export type Fired =
   /** `again`: it may be created later. */
   | { readonly code: string; readonly message: string; readonly again: boolean };
 
-/** What a schedule does next: create a run, or wait. Null: it waits for commands alone. */
-export type Next = { readonly due: Due } | { readonly wakeAt: number | null };
+/** What a schedule does next. */
+export interface Next {
+  /** Its state when it has decided of all times until now. */
+  readonly state: ScheduleState;
+  /** A run that is to be created now. */
+  readonly due?: Due | undefined;
+  /** When it has something to do: `Infinity` where it waits for commands alone. */
+  readonly wakeAt: number;
+}
 
 /** A time is missed if the schedule comes to it later than this, in milliseconds. */
 const MISSED_AFTER_MS = 60_000;
@@ -110,16 +116,10 @@ export function commanded(
 
 /** The state after a command, when it is decided of all times before. */
 export function applied(state: ScheduleState, command: Command, at: number): ScheduleState {
-  switch (command.type) {
-    case "put":
-      return { ...state, definition: command.definition, put_at: at, again: null };
-    case "pause":
-      return { ...state, is_paused: true };
-    case "resume":
-      return { ...state, is_paused: false };
-    case "trigger":
-      return { ...state, line: [...state.line, { trigger: command.key, at }] };
-  }
+  const { type } = command;
+  if (type === "put") return { ...state, definition: command.definition, put_at: at, again: null };
+  if (type === "trigger") return { ...state, line: [...state.line, { trigger: command.key, at }] };
+  return { ...state, is_paused: type === "pause" };
 }
 
 /** Decides now which of the times until a moment are to have runs. What comes while it is paused has none. */
@@ -154,21 +154,16 @@ function lineWith(
   return isLonger ? [...line.slice(0, -1), { ...end, until }] : [...line, { timing, after, until }];
 }
 
-/** What the schedule does next, and its state when it has decided of all times until now. */
-export function decideNext(
-  calendar: Calendar,
-  given: ScheduleState,
-  now: number,
-): { readonly state: ScheduleState; readonly next: Next } {
+/** What the schedule does next. */
+export function decideNext(calendar: Calendar, given: ScheduleState, now: number): Next {
   const state = decided(calendar, given, now, now);
-  const { definition } = state;
-  if (definition === null) return { state, next: { wakeAt: null } };
+  const { definition, is_paused, decided_until, again } = state;
+  if (definition === null) return { state, wakeAt: NEVER };
   const due = firstOf(calendar, state);
-  const dueAt = due === undefined ? NEVER : Math.max(due.time + delayOf(state, due), state.again?.at ?? 0);
-  if (due !== undefined && dueAt <= now) return { state, next: { due } };
-  const time = state.is_paused ? null : calendar.timesOf(definition.timing)(state.decided_until);
-  const wakeAt = Math.min(dueAt, time === null ? NEVER : time + delayOf(state, { time }));
-  return { state, next: { wakeAt: wakeAt === NEVER ? null : wakeAt } };
+  const dueAt = due === undefined ? NEVER : Math.max(due.time + delayOf(state, due), again?.at ?? 0);
+  if (dueAt <= now) return { state, due, wakeAt: now };
+  const time = is_paused ? null : calendar.timesOf(definition.timing)(decided_until);
+  return { state, wakeAt: Math.min(dueAt, time === null ? NEVER : time + delayOf(state, { time })) };
 }
 
 /** The first run of the line. While the schedule is paused, only triggers have runs. */
@@ -190,8 +185,8 @@ function delayOf({ tenant, id, definition }: ScheduleState, { time, trigger }: D
 /** The state after a run was to be created, now. */
 export function fired(calendar: Calendar, state: ScheduleState, due: Due, result: Fired, now: number): ScheduleState {
   const { time } = due;
-  const tries = (state.again?.tries ?? 0) + 1;
-  const again = { at: now + Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS), tries };
+  const pauseMs = Math.min(2 * (state.again?.pauseMs ?? FIRST_PAUSE_MS / 2), LONGEST_PAUSE_MS);
+  const again = { at: now + pauseMs, pauseMs };
   const over = { ...without(calendar, state, due), again: null };
   if ("run_id" in result) return { ...over, last: { time, run_id: result.run_id } };
   if ("before" in result) return result.before === "queued" ? { ...state, again } : { ...over, skipped: time };

@@ -14,7 +14,7 @@ export class Zone {
   constructor(name: string) {
     const numeric = "numeric";
     this.#format = new Intl.DateTimeFormat("en-US", {
-      ...{ timeZone: name, calendar: "gregory", numberingSystem: "latn", hourCycle: "h23" },
+      ...{ timeZone: name, hourCycle: "h23" },
       ...{ year: numeric, month: numeric, day: numeric, hour: numeric, minute: numeric, second: numeric },
     });
   }
@@ -24,8 +24,8 @@ export class Zone {
     const second = Math.floor(at / SECOND_MS) * SECOND_MS;
     const shown: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {};
     for (const { type, value } of this.#format.formatToParts(second)) shown[type] = Number(value);
-    const { year = 0, month = 1, day, hour, minute, second: seconds } = shown;
-    return Date.UTC(year, month - 1, day, hour, minute, seconds) + at - second;
+    const { year = 0, month = 1 } = shown;
+    return Date.UTC(year, month - 1, shown.day, shown.hour, shown.minute, shown.second) + at - second;
   }
 
   /** The first moment at which the clocks show a wall time; where they skip it, the first one after it. */

@@ -84,7 +84,9 @@ class Told {
   }
 
   async end(plans: Schedules): Promise<void> {
-    await this.#change(() => plans.pause(this.id));
+    await this.#change(() => plans.put({ ...this.#definition, endAt: Date.now() }));
+    // What has waited when it was paused has its runs then.
+    await plans.resume(this.id);
   }
 
   async #change(call: () => Promise<unknown>): Promise<void> {
