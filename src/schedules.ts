@@ -1,6 +1,7 @@
 export {
   type Schedule,
   type ScheduleDefinition,
+  type SchedulePage,
   type Schedules,
   type SchedulesOptions,
   schedules,

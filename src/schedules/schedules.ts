@@ -71,7 +71,7 @@ interface OfTenant {
 }
 
 /** A page of schedules. */
-interface SchedulePage {
+export interface SchedulePage {
   readonly items: readonly Schedule[];
   /** The `cursor` of the next page; null: there are no more. */
   readonly next: number | null;
