@@ -143,20 +143,17 @@ function continueAsNew(state: RunState, entry: ContinuedEntry): void {
   const { at, generation: number, carry, position, total = null, waiting_ms = null, replies } = entry;
   if (entry.closes) close(state, at);
   const closed = entry.closes ? (state.output.at(-1) ?? null) : null;
-  state.generation = { number, carry, position, at, used: total, closed };
   state.position = position + 1;
+  settleAll(state, entry);
+  state.generation = { number, carry, position, at, used: total, closed, left: state.exchanges };
   state.events = entry.events;
   state.started ??= { type: "started", at: entry.started_at };
   state.status = "in-progress";
   state.output = [];
   state.emitters = null;
-  state.question = null;
-  state.more_questions = null;
   state.exchanges = replies?.map(settledEarlier) ?? null;
-  state.waits = null;
   state.mail = mailAfter(entry);
   state.usage = total;
-  state.waiting_from = null;
   state.waiting_ms = waiting_ms;
   // What limits a sub-run is above it, and knows no generations.
   state.active_ms = 0;

@@ -1,6 +1,6 @@
 import type { Entry, QuestionRef } from "./log.ts";
 import type { HowSettled, Question, RunState } from "./state.ts";
-import { howSettled, openQuestions } from "./state.ts";
+import { EARLIER, howSettled, openQuestions } from "./state.ts";
 
 /**
  * How a store keeps a feed, from which `watch` tells of all runs: types of events, with the ids of runs and questions.
@@ -45,7 +45,7 @@ interface QuestionEnded {
 /** The entries after which there may be something to tell. */
 const TOLD: ReadonlySet<Entry["type"]> = new Set([
   ...(["awaited", "resumed", "declined", "withdrawn", "timed-out", "settled"] as const),
-  ...(["cancel-requested", "exceeded", "ended"] as const),
+  ...(["cancel-requested", "exceeded", "continued", "ended"] as const),
 ]);
 
 /**
@@ -79,7 +79,8 @@ export function feedOf(
         event: { type: "question.settled", await_id, how: howOf(question), of },
       });
   };
-  const exchanges = state.exchanges ?? [];
+  const ofNow = (state.exchanges ?? []).filter(({ after: place }) => place !== EARLIER);
+  const exchanges = [...(state.generation?.left ?? []), ...ofNow];
   const before = exchanges.findLastIndex((one) => one.settled_position <= after && !isToldAgain(one));
   for (const question of exchanges.slice(before + 1)) tell(question);
   for (const question of openQuestions(state)) tell(question);

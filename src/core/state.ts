@@ -87,6 +87,8 @@ export interface Generation {
   readonly used: Usage | null;
   /** The message that was completed when it began; null for none, and where the log was read from there on. */
   readonly closed: OutputMessage | null;
+  /** The questions that were not open any more when it began, and those that it has withdrawn; null for none. */
+  readonly left: readonly Question[] | null;
 }
 
 /** A message of the output. Its parts are never changed, only added to, and only while it is open. */

@@ -541,7 +541,7 @@ describe("every log that commands and posts can make", () => {
     const withoutKeys = (state: RunState) => ({
       ...state,
       started: null,
-      generation: { ...state.generation, closed: null },
+      generation: { ...state.generation, closed: null, left: null },
       mail: state.mail && { ...state.mail, keys: [] },
     });
     expect(withoutKeys(short)).toEqual(withoutKeys(whole));

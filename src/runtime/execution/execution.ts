@@ -196,7 +196,7 @@ export class Execution extends Operations {
   }
 
   #intercept(wrap: NonNullable<Interceptors["run"]>, context: AgentContext): Generator {
-    const isFirst = !this.isCatchingUp;
+    const isFirst = !this.isCatchingUp && this.generation === 1;
     return new InterceptedAgent(
       (next) => wrap({ ...runInfo(this.run), isFirst }, next),
       () => this.#callAgent(context),

@@ -598,7 +598,11 @@ export class LiveRun implements LogRun, StepsRun {
     this.#steps?.onOver();
     this.#execution = undefined;
     onceInLog(this.log, entry, (committed) => {
-      if (committed !== undefined) this.#continueAsNew();
+      // Other work has a turn: an agent may begin again for ever without waiting for anything.
+      if (committed === undefined) return;
+      const { logger, clock } = this.shared;
+      const turn = clock.turn().then(() => this.#continueAsNew());
+      inBackground(logger, turn);
     });
   }
 

@@ -1,4 +1,5 @@
-import { defineAgent } from "cadenza";
+import { setImmediate as inNextTurn } from "node:timers/promises";
+import { defineAgent, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { drain, setUp, textsOf } from "../../harness/runtimes.ts";
@@ -280,6 +281,70 @@ it("a fork of a run begins with the generation that it forks", async () => {
   await drain(runtime.events(first.run_id, { until: "end" }));
   expect(textsOf(await runtime.getRun(first.run_id))).toEqual(["2 x"]);
   expect(charged).toEqual(["1", "2", "1", "2"]);
+});
+
+it("an agent that begins again for ever leaves turns to others, and can be cancelled", async () => {
+  const { runtime } = setUp();
+  let generations = 0;
+  runtime.register("endless", (_input, { continueAsNew }) => {
+    generations += 1;
+    return continueAsNew() as never;
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "endless", input: "", mode: "async" });
+  while (generations < 20) await inNextTurn();
+  await runtime.cancel(run_id);
+  await drain(runtime.events(run_id, { until: "end" }));
+  const ended = generations;
+  for (let n = 0; n < 5; n++) await inNextTurn();
+  expect([(await runtime.getRun(run_id)).status, generations]).toEqual(["cancelled", ended]);
+});
+
+it("watchers are told of the questions of each generation, and of those that are withdrawn for the next one", async () => {
+  const { runtime } = setUp({ store: new MemoryStore({ feed: { keepMs: Number.POSITIVE_INFINITY } }) });
+  runtime.register("agent", { durable: true }, async (_input, { ask, generation, continueAsNew }) => {
+    if (generation > 1) return "end";
+    ask("Never answered").catch(() => {});
+    await ask("Go?");
+    return continueAsNew();
+  });
+  const told: string[] = [];
+  const watching = (async () => {
+    for await (const { event } of runtime.watch()) {
+      const what = "await_id" in event ? `${event.await_id} ${"how" in event ? event.how : "asked"}` : "";
+      told.push(`${event.type} ${what}`.trim());
+      if (event.type === "run.completed") return;
+    }
+  })();
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  await runtime.resume({ run_id, await_id: "ask#2", await_resume: {}, mode: "async" });
+  await watching;
+  expect([...new Set(told)]).toEqual([
+    "run.awaiting ask#1 asked",
+    "run.awaiting ask#2 asked",
+    "question.settled ask#2 answer",
+    "question.settled ask#1 withdrawn",
+    "run.completed",
+  ]);
+});
+
+it("interceptors learn which call of the agent is the first of the run", async () => {
+  const calls: boolean[] = [];
+  const { runtime } = setUp({
+    interceptors: [
+      {
+        run: (info, next) => {
+          calls.push(info.isFirst);
+          return next();
+        },
+      },
+    ],
+  });
+  runtime.register("agent", async (_input, { generation, continueAsNew }) =>
+    generation < 3 ? continueAsNew() : undefined,
+  );
+  await runtime.createRun({ agent_name: "agent", input: "" });
+  expect(calls.filter((isFirst) => isFirst)).toHaveLength(1);
+  expect(calls[0]).toBe(true);
 });
 
 function say(content: string) {
