@@ -83,6 +83,8 @@ async function foldLong(store: Store, key: RunKey, until: number): Promise<RunSt
 /** The end of a log. `isGeneration`: its last generation begins there. */
 interface Tail {
   readonly from: number;
+  /** About how many characters they have as JSON. */
+  readonly size: number;
   readonly entries: readonly Entry[];
   readonly isGeneration: boolean;
 }
@@ -97,12 +99,14 @@ async function tailOf(store: Store, key: RunKey, until: number): Promise<Tail | 
     const chunk = await readRange(store, key, at, from);
     if (chunk?.length !== from - at) return undefined;
     const begin = chunk.findLastIndex(({ type }) => type === "continued");
-    entries = [...chunk.slice(Math.max(begin, 0)), ...entries];
+    const found = chunk.slice(Math.max(begin, 0));
+    entries = [...found, ...entries];
     from = at + Math.max(begin, 0);
-    if (begin !== -1) return { from, entries, isGeneration: true };
-    size += roughLengthOf(chunk);
+    size += roughLengthOf(found);
+    if (begin !== -1) return { from, size, entries, isGeneration: true };
+    await turnOf(store);
   }
-  return { from, entries, isGeneration: false };
+  return { from, size, entries, isGeneration: false };
 }
 
 /** Of a log that is too large, where it says that the run has failed: the state without what is in between. */
@@ -221,8 +225,7 @@ export async function readGeneration(store: Store, key: RunKey, length: number):
   if (length <= LONG_CHUNK) return readLog(store, key, length);
   const tail = await tailOf(store, key, length);
   const first = tail?.isGeneration === true ? 1 : (tail?.from ?? 0);
-  const size = store.persistent && tail !== undefined ? roughLengthOf(tail.entries) : 0;
-  const begin = await readRange(store, key, 0, first, size);
+  const begin = await readRange(store, key, 0, first, store.persistent ? tail?.size : 0);
   return tail === undefined || begin?.length !== first ? undefined : [...begin, ...tail.entries];
 }
 

@@ -356,7 +356,7 @@ const inMemory: readonly Mutant[] = [
     "if (this.anyTenant((one) => one.sessions.get(key.session_id))) return false;",
     stores,
   ),
-  ...["if (!tenant.needs(run))", "if (!this.#tenant(run.key.tenant).needs(run))"].map((find) =>
+  ...["if (!tenant.needs(run))", "\n      if (!this.#tenant(run.key.tenant).needs(run))"].map((find) =>
     mutant(
       "src/stores/memory/memory.ts",
       find,
