@@ -104,7 +104,7 @@ describe("the log of a deleted run with many entries", () => {
       INSERT INTO cadenza_entries (id, lines) SELECT (1 << 26 | n), '{}' || char(10) FROM numbers;
       UPDATE cadenza_runs SET position = ${LONG} WHERE id = 1`);
   const entries = (db: SqliteDatabase) =>
-    Object.values(db.prepare("SELECT count(*) FROM cadenza_entries").get() as object);
+    Number((db.prepare("SELECT count(*) AS count FROM cadenza_entries").get() as { count: unknown }).count);
 
   it("is deleted in pieces, between which other runs are written", async () => {
     const db = new RecordingDatabase(openDatabase(":memory:"));
@@ -117,7 +117,7 @@ describe("the log of a deleted run with many entries", () => {
     const pieces = transactions.map((sql) => sql.split("DELETE FROM cadenza_entries WHERE id IN").length - 1);
     expect(Math.max(...pieces)).toBeLessThanOrEqual(64);
     expect(pieces.reduce((sum, count) => sum + count)).toBe(Math.ceil(LONG / 64));
-    expect(entries(db)).toEqual([0]);
+    expect(entries(db)).toBe(0);
     store.close();
   });
 
@@ -131,7 +131,7 @@ describe("the log of a deleted run with many entries", () => {
     expect(store.read(key, 0, 10)).toEqual([created(2)]);
     expect(store.find(key)?.position).toBe(1);
     expect(await store.prune(keep)).toBe(0);
-    expect(entries(db)).toEqual([1]);
+    expect(entries(db)).toBe(1);
     expect(store.read(key, 0, 10)).toEqual([created(2)]);
     store.close();
   });
