@@ -87,11 +87,15 @@ export class RunContext implements AgentContext {
   }
 
   get carry(): AgentContext["carry"] {
-    return this.#execution.carry() as AgentContext["carry"];
+    return this.#execution.carry as AgentContext["carry"];
   }
 
   get continueAsNew(): AgentContext["continueAsNew"] {
-    return (carry) => this.#execution.continueAsNew(recordedValue("carry", carry));
+    return (carry) => {
+      // A body is not called again, so that this would be another end in a replay.
+      if (this.#run.durable) this.#checkOutside("continueAsNew");
+      return this.#execution.continueAsNew(recordedValue("carry", carry));
+    };
   }
 
   get emit(): (value: unknown) => Promise<void> {

@@ -6,6 +6,7 @@ import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { causeOf, failureOf } from "../../core/failure.ts";
+import { copyJson } from "../../core/json.ts";
 import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
@@ -119,6 +120,7 @@ export class Execution extends Operations {
   #usage: Usage | null = null;
   /** What has failed while nothing had observed its promise. */
   #failed: FailedOperation[] | undefined;
+  #carry: unknown;
   /** What the agent has made to return it. */
   #continuing: ContinueAsNew | undefined;
 
@@ -158,8 +160,10 @@ export class Execution extends Operations {
 
   /** Why the agent cannot be called: its schema does not accept what an earlier generation has given it. */
   #unfitCarry(): unknown {
+    const { generation } = this.log.state;
+    if (generation?.carry === undefined) return undefined;
     try {
-      this.carry();
+      this.#carry = readCarry(this.run.agent, copyJson(generation.carry), this);
       return undefined;
     } catch (error) {
       return error;
@@ -291,10 +295,9 @@ export class Execution extends Operations {
     return this.#outer === undefined || this.#outer.length === 0;
   }
 
-  /** What an earlier generation has given the agent; undefined in the first one. Throws `invalid_argument`. */
-  carry(): unknown {
-    const { generation } = this.log.state;
-    return generation === null ? undefined : readCarry(this.run.agent, generation.carry, this);
+  /** What an earlier generation has given the agent, as a copy of its own: it may change it. Undefined in the first one. */
+  get carry(): unknown {
+    return this.#carry;
   }
 
   /** What the agent returns to begin again. Throws `invalid_argument` for what its schema does not accept. */

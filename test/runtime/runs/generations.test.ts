@@ -347,6 +347,37 @@ it("interceptors learn which call of the agent is the first of the run", async (
   expect(calls[0]).toBe(true);
 });
 
+it("an agent may change what it carries, whatever is executed again", async () => {
+  const { runtime } = setUp();
+  runtime.register("agent", { durable: true }, async (_input, { carry, step, generation, continueAsNew }) => {
+    const given = (carry ?? { items: [] }) as { items: string[] };
+    given.items.push(`item ${generation}`);
+    await step("one", () => 1);
+    await step("two", () => 2);
+    return generation < 3 ? continueAsNew(given) : given.items.join();
+  });
+  const run = await runtime.createRun({ agent_name: "agent", input: "" });
+  expect(textsOf(run)).toEqual(["item 1,item 2,item 3"]);
+  const fork = await runtime.fork(run.run_id, { before: "two#3.1" });
+  expect(textsOf(fork)).toEqual(["item 1,item 2,item 3"]);
+});
+
+it("the body of a durable step cannot begin a generation", async () => {
+  const { runtime } = setUp();
+  runtime.register("agent", { durable: true }, async (_input, { step, continueAsNew }) => {
+    const inside = () => {
+      try {
+        continueAsNew();
+        return "none";
+      } catch (error) {
+        return (error as { code: string }).code;
+      }
+    };
+    return step("inside", inside);
+  });
+  expect(textsOf(await runtime.createRun({ agent_name: "agent", input: "" }))).toEqual(["nested_operation"]);
+});
+
 function say(content: string) {
   return { role: "user" as const, parts: [{ content_type: "text/plain", content }] };
 }
