@@ -39,7 +39,7 @@ export class HookedPool implements PostgresPool {
   }
 }
 
-/** What a connection is opened with, so that a deadlock is told long before a write of a store gives up a lock. */
+/** With these options of a connection the server reports a deadlock long before a write of a store gives up a lock. */
 export const TELLS_DEADLOCKS = "-c deadlock_timeout=10ms";
 
 /**

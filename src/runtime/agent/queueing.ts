@@ -132,7 +132,7 @@ export function queuedBy(
   own: number | undefined,
 ): Queued | undefined {
   if (limits === undefined && priority === undefined && fairBy === undefined && own === undefined) return undefined;
-  // What the functions do to their argument does not reach the run. Many agents have none.
+  // What the functions do to their argument does not reach the run. Many agents have no such function.
   let copy: QueuedRun | undefined;
   const shown = (): QueuedRun => {
     copy ??= structuredClone(run);

@@ -15,6 +15,7 @@ const aside = `cadenza_runs INDEXED BY cadenza_runs_aside WHERE due_at >= ${ASID
 const MAX_ASIDE = 256;
 /** How many more of them are passed over, which costs less. */
 const MAX_PASSED = 2_048;
+
 /** Statements about the due runs of an agent, those in front first. */
 function dueRuns(runs: string, order: string) {
   const due = `cadenza_runs ${runs} AND owner IS NULL AND agent_name = ? AND version IS ? AND priority = 0 AND ${order} <= ?`;
@@ -28,6 +29,7 @@ function dueRuns(runs: string, order: string) {
     selectLast: `SELECT due_at, id FROM ${page} ORDER BY due_at DESC, id DESC LIMIT 1`,
   };
 }
+
 /** Those without a gate, and those that are through theirs. */
 const kinds = [
   dueRuns("WHERE finished_at IS NULL AND line IS NULL AND gate IS NULL", "due_at"),
@@ -97,8 +99,8 @@ export class PausedInFront {
         const kind = kindOf(hasGate === 1, values);
         const paused = connection.all(select, ...values, now).filter((row) => this.covers(row));
         for (const row of paused) ids.push(Number(row["id"]));
-        const last = paused.at(-1);
-        if (paused.length < MAX_ASIDE || last === undefined) {
+        const last = paused[MAX_ASIDE - 1];
+        if (last === undefined) {
           this.passed.delete(kind);
           continue;
         }
@@ -115,10 +117,9 @@ export class PausedInFront {
 
   /** The tenants of which all due runs of an agent are paused. */
   #tenantsOf({ agent_name, version }: AgentVersion): readonly string[] {
-    const tenants = this.#pauses.flatMap((pause) => pause.tenant ?? []);
-    return tenants
-      .filter((tenant) => this.#pauses.some((pause) => covers(pause, agent_name, version, tenant)))
-      .map(toText);
+    return this.#pauses.flatMap((pause) =>
+      pause.tenant !== undefined && covers(pause, agent_name, version, pause.tenant) ? toText(pause.tenant) : [],
+    );
   }
 
   /** Sets these runs aside, each with its own time. Answers whether there were any. */

@@ -119,7 +119,7 @@ const updateAside = `
   UPDATE cadenza_runs SET line = NULL, came_at = iif(gate IS NULL, NULL, max(due_at, ?)) WHERE id IN (
     SELECT id FROM cadenza_runs WHERE line = ? AND finished_at IS NULL AND agent_name = ? AND version IS ? AND owner IS NULL
     ORDER BY priority DESC, turn, id LIMIT ${MAX_LEAVING})`;
-/** How many runs that are to be set aside are passed over in one call, beside those in front. */
+/** How many paused runs a call passes over one by one, behind the place where it begins to read. */
 const MAX_PASSED = 256;
 /** So many runs at most begin to wait for a permit in one call. Their time has come, or their owner is dead. */
 const MAX_JOINING = 256;
@@ -493,7 +493,7 @@ function* prioritiesOf(
   }
 }
 
-/** In front of all of them. */
+/** A place in front of all due runs. */
 const FRONT: DuePlace = { due_at: NO_TIME, id: -1 };
 
 /** A run that needs work. */

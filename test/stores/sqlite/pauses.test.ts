@@ -47,7 +47,7 @@ describe.each([
     expect(aside()).toBe(PAUSED - 1);
   });
 
-  it("those of another one that were passed over are given once it is resumed", async () => {
+  it("runs of another paused tenant that were passed over are given once that tenant is resumed", async () => {
     await createDue("acme", 0, 600);
     await createDue("beta", 600, 601);
     await createDue("other", 601, 603);
