@@ -274,7 +274,7 @@ END $function$;`,
     `
 CREATE OR REPLACE FUNCTION ${schema}.join_v1(run ${schema}.runs, clock float8) RETURNS ${schema}.runs LANGUAGE plpgsql AS $function$
 DECLARE
-  its ${schema}.slots := ${schema}.slot_v1(run.slot);
+  its ${schema}.slots;
   top record;
   ahead ${schema}.runs;
   is_first boolean;
@@ -284,6 +284,7 @@ BEGIN
     refusing := ${schema}.refusing_v1(run, NULL, true, clock);
     RETURN CASE WHEN refusing IS NULL THEN ${schema}.admit_v1(run, NULL, clock) ELSE ${schema}.stand_v1(run, refusing, clock) END;
   END IF;
+  its := ${schema}.slot_v1(run.slot);
   SELECT h.* INTO top FROM ${schema}.head_v1(its) h;
   its := top.its;
   ahead := top.head;

@@ -16,7 +16,7 @@ import { stepLimits } from "./step-limits.ts";
 import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
 import { freePermits, plainRuns, reservedRuns, takeDue, takeFunctions } from "./take-sql.ts";
-import { tryWriteFunctions, tryWritesWithGates } from "./try-write-sql.ts";
+import { tryWriteFunctions, tryWritesInOrder, tryWritesWithGates } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesWithInbox } from "./write-sql.ts";
 
 /** What the last step makes again, so that the steps before it need not make it as it was then. */
@@ -26,6 +26,7 @@ const functions: readonly ((schema: string) => string)[] = [
   gateFunctions,
   changes,
   writesWithInbox,
+  tryWritesInOrder,
   takeDue,
   freePermits,
   comeBack,
@@ -55,8 +56,8 @@ const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [waitingRuns, census].map((part) => part(schema)).join("\n"),
   failedRuns,
   stepLimits,
-  (schema) => [priorities, gatesOfCustomers, limits, ...functions].map((part) => part(schema)).join("\n"),
-  retention,
+  (schema) => [priorities, gatesOfCustomers, limits].map((part) => part(schema)).join("\n"),
+  (schema) => [retention, ...functions].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

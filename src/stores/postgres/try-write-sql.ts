@@ -105,7 +105,45 @@ export function tryWriteFunctions(schema: string): string {
 
 /** Posts that all go through gates need nothing else. One that waits for a lock holds no gate meanwhile. */
 export function tryWritesWithGates(schema: string): string {
-  const posts = `
+  return [busyFunction(schema, "gates"), tryWriteFunction(schema, "CREATE OR REPLACE", tryPosts(schema))].join("\n");
+}
+
+/**
+ * What several batches may lock is locked in one order. The priorities that an agent has not had are inserted before the batch
+ * has any lock: a batch waits for another one that inserts the same priority. A batch that waits for locks then locks the rows of all
+ * its runs. A post that could go through a gate is among them: the gate may be shut while the batch waits for something else.
+ */
+export function tryWritesInOrder(schema: string): string {
+  const locks = `
+  IF jsonb_path_exists(writes, '$[*].priority') THEN
+    INSERT INTO ${schema}.priorities (agent_name, version, priority)
+    SELECT DISTINCT w ->> 'agent_name', w ->> 'version', (w ->> 'priority')::smallint FROM jsonb_array_elements(writes) w
+    WHERE w ? 'priority' AND NOT EXISTS (SELECT 1 FROM ${schema}.priorities p WHERE p.agent_name = w ->> 'agent_name'
+      AND p.version = w ->> 'version' AND p.priority = (w ->> 'priority')::smallint)
+    ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING;
+  END IF;
+  IF its_wait_ms IS NOT NULL THEN
+    PERFORM ${schema}.lock_runs_v1(writes);
+  END IF;`;
+  return [lockRuns(schema), tryWriteFunction(schema, "CREATE OR REPLACE", locks + tryPosts(schema))].join("\n");
+}
+
+function lockRuns(schema: string): string {
+  return `
+CREATE OR REPLACE FUNCTION ${schema}.lock_runs_v1(writes jsonb) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $function$
+BEGIN
+  PERFORM 1 FROM (
+    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
+    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
+    ORDER BY tenant, id
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
+  ) r;
+END $function$;`;
+}
+
+function tryPosts(schema: string): string {
+  return `
   ids := ARRAY(SELECT ${schema}.enter_v1(w) FROM jsonb_array_elements(writes) w
     WHERE its_wait_ms IS NULL AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(writes) o WHERE o ->> 'kind' <> 'post'));
   IF cardinality(ids) > 0 AND array_position(ids, NULL) IS NULL THEN
@@ -114,7 +152,6 @@ export function tryWritesWithGates(schema: string): string {
     FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY x.n;
     RETURN (SELECT jsonb_agg(CASE WHEN w ? 'tells' THEN '{"inbox": null}'::jsonb END) FROM jsonb_array_elements(writes) w);
   END IF;`;
-  return [busyFunction(schema, "gates"), tryWriteFunction(schema, "CREATE OR REPLACE", posts)].join("\n");
 }
 
 /**

@@ -288,13 +288,6 @@ function lockedKeys(schema: string): Slots {
     ...withoutGates,
     firstLocks: "",
     lastLocks: `
-  IF jsonb_path_exists(writes, '$[*].priority') THEN
-    INSERT INTO ${schema}.priorities (agent_name, version, priority)
-    SELECT DISTINCT w ->> 'agent_name', w ->> 'version', (w ->> 'priority')::smallint FROM jsonb_array_elements(writes) w
-    WHERE w ? 'priority' AND NOT EXISTS (SELECT 1 FROM ${schema}.priorities p WHERE p.agent_name = w ->> 'agent_name'
-      AND p.version = w ->> 'version' AND p.priority = (w ->> 'priority')::smallint)
-    ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING;
-  END IF;
   PERFORM 1 FROM jsonb_array_elements(writes) w WHERE has_slots OR w ->> 'slot' <> '' LIMIT 1;
   IF FOUND THEN
     PERFORM pg_advisory_xact_lock(k.lock) FROM (
@@ -309,7 +302,10 @@ function lockedKeys(schema: string): Slots {
   };
 }
 
-/** The locks of the slots whose permits or lines writes may change, each with the number of its write. The first one has 1. */
+/**
+ * The locks of the slots whose permits or lines writes may change, each with the number of its write. The first one has 1. A run
+ * whose time has come since its last write joins the line with the next one, whatever that is.
+ */
 function slotLocks(schema: string): string {
   return `
 CREATE OR REPLACE FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (n bigint, lock bigint) LANGUAGE sql STABLE AS $function$
@@ -320,10 +316,10 @@ CREATE OR REPLACE FUNCTION ${schema}.slot_locks_v1(writes jsonb) RETURNS TABLE (
   UNION ALL SELECT x.n, ${schema}.slot_lock_v1(k.key) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   CROSS JOIN LATERAL (SELECT * FROM ${schema}.runs r WHERE r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id') r CROSS JOIN LATERAL unnest(${keysOf("r")} || r.line) k (key)
   WHERE k.key IS NOT NULL AND r.slot <> '' AND r.finished_at IS NULL AND CASE x.w ->> 'kind'
-    WHEN 'post' THEN NOT r.holds_slot AND (x.w ? 'due' OR x.w ? 'unblocks')
+    WHEN 'post' THEN NOT r.holds_slot AND (x.w ? 'due' OR x.w ? 'unblocks' OR r.due_at IS NOT NULL)
     ELSE r.line IS NOT NULL OR x.w ? 'asks' AND NOT r.holds_slot
       OR r.holds_slot <> ((x.w -> 'head' ->> 'holds_slot')::boolean AND x.w -> 'head' ->> 'finished_at' IS NULL)
-      OR NOT r.holds_slot AND x.w -> 'head' ->> 'owner' IS NULL AND x.w -> 'head' ->> 'due_at' IS NOT NULL
+      OR NOT r.holds_slot AND x.w -> 'head' ->> 'owner' IS NULL AND (r.due_at IS NOT NULL OR x.w -> 'head' ->> 'due_at' IS NOT NULL)
     END
   UNION ALL SELECT x.n, ${schema}.slot_lock_v1(k.key) FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   CROSS JOIN LATERAL (

@@ -155,6 +155,7 @@ describe.skipIf(missing !== undefined)(`gates of customers on PostgreSQL${missin
       const refused: unknown[] = [];
       const hooked = noting(pool, refused);
       const callers = await Promise.all([1, 2, 3, 4].map(() => open(undefined, hooked)));
+      const there: number[] = [];
       let made = 0;
       let most = 0;
       for (let round = 0; round < amount(40, 2); round++) {
@@ -167,8 +168,11 @@ describe.skipIf(missing !== undefined)(`gates of customers on PostgreSQL${missin
                 const its = random.pick([waiting(Date.now()), waiting(Date.now() - 500), waiting(), head({ owner })]);
                 const priority = random.pick([0, 0, 2]);
                 const gate = random.chance(0.9) ? `gate ${random.below(2)} ${priority}` : undefined;
-                const wake = random.chance(0.2) ? runKey(random.below(made + 1)) : undefined;
-                await create(caller, made++, { head: its, slot, gate, priority, wake });
+                // A run that creates another one is there before.
+                const wake = there.length > 0 && random.chance(0.2) ? runKey(random.pick(there)) : undefined;
+                const n = made++;
+                await create(caller, n, { head: its, slot, gate, priority, wake });
+                there.push(n);
               });
               await Promise.all(calls);
               const some = await caller.list({ tenant: "acme", limit: 20, offset: random.below(100) });

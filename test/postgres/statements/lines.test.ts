@@ -65,6 +65,28 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     };
   };
 
+  /** Calls a store while another transaction has the lock of a slot. No batch of its first lane, which has other writes, may wait. */
+  const whileLocked = async (slot: string, call: (other: PostgresStore) => Promise<readonly Promise<unknown>[]>) => {
+    const client = await pool.connect();
+    await client.query("BEGIN");
+    await client.query(`SELECT pg_advisory_xact_lock(${quoteName(schema)}.slot_lock_v1($1))`, [`=${slot}`]);
+    const other = await open({
+      query: (text, values) =>
+        pool.query(text, values).catch((error: unknown) => {
+          if (values.at(-1) === null) refused.push(error);
+          throw error;
+        }),
+    });
+    const calls = await call(other);
+    // They are answered before a write of the next turn is made.
+    for (const n of [1_000, 1_001]) await create(other, n);
+    await client.query("ROLLBACK");
+    client.release();
+    expect(await Promise.all(calls)).toEqual(calls.map(() => undefined));
+    expect(refused).toEqual([]);
+    expect(await complaints()).toEqual([]);
+  };
+
   beforeAll(() => {
     pool = newPool(18, { max: 20, options: TELLS_DEADLOCKS });
   });
@@ -84,15 +106,14 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     async () => {
       const random = seededRandom();
       const callers = await Promise.all([1, 2, 3, 4].map(() => open(watched())));
-      let made = 0;
-      const next = (): number => made++;
+      const made: Made = { count: 0, there: [] };
       const seen: string[] = [];
       for (let round = 0; round < amount(100, 6); round++) {
         await Promise.all(
           callers.map(async (caller, n) => {
             for (let turn = 0; turn < 5; turn++) {
               const calls = Array.from({ length: 1 + random.below(12) }, () =>
-                call(caller, `owner ${n}`, random, next),
+                call(caller, `owner ${n}`, random, made),
               );
               await Promise.all(calls);
             }
@@ -228,6 +249,29 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     expect(await take(store)).toEqual([runKey(3).run_id]);
   });
 
+  it("a batch does not wait for the slot of a run whose time has come since its last write", async () => {
+    const posted = await create(store, 1, { slot: one, head: waiting() });
+    const left = await create(store, 2, { slot: one, head: waiting() });
+    await pool.query(`UPDATE ${quoteName(schema)}.runs SET due_at = $1, wakes = 1`, [Date.now() - 1]);
+    await whileLocked("one", async (other) => {
+      const last = write(parts("w"), { head: waiting() });
+      return [
+        other.post(posted, { entries: parts("p") }),
+        other.append(left, { epoch: 1, position: 1, wakes: 1 }, last),
+      ];
+    });
+  });
+
+  it("a batch does not wait for a rate that was given to its run", async () => {
+    const rate = { key: "rate", rate: { count: 1, perMs: 1 } };
+    const run = await create(store, 1, { slots: [rate], head: holding });
+    await append(store, run, 1, write(parts("a"), { head: waiting() }));
+    await whileLocked("rate", async (other) => {
+      const asking = write(parts("b"), { head: head(), asks: true });
+      return [other.append(run, { epoch: 1, position: 2, wakes: 0 }, asking)];
+    });
+  });
+
   it("a run whose write is committed late is found all the same", async () => {
     await take(store);
     const key = await create(store, 1, { head: waiting() });
@@ -275,8 +319,14 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     expect(await complaints()).toEqual([]);
   });
 
+  /** The runs that were made, and those of them whose creation was answered. */
+  interface Made {
+    count: number;
+    readonly there: number[];
+  }
+
   /** One random call, as a process makes it. What is refused is left alone. */
-  async function call(caller: PostgresStore, owner: string, random: Random, next: () => number): Promise<void> {
+  async function call(caller: PostgresStore, owner: string, random: Random, made: Made): Promise<void> {
     const slot = { key: `key ${random.below(6)}`, max: 1 + random.below(2) };
     const kind = random.weighted([
       [5, "create"],
@@ -304,9 +354,10 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
         waiting(null, { holds_slot: true }),
         waiting(),
       ]);
-      const made = first.owner === null ? first : { ...first, owner };
-      const wake = random.chance(0.2) ? runKey(random.below(60)) : undefined;
-      const asks = made.owner !== null && !made.holds_slot && random.chance(0.5) ? true : undefined;
+      const its = first.owner === null ? first : { ...first, owner };
+      // A run that creates another one is there before.
+      const wake = made.there.length > 0 && random.chance(0.2) ? runKey(random.pick(made.there)) : undefined;
+      const asks = its.owner !== null && !its.holds_slot && random.chance(0.5) ? true : undefined;
       const created = random.chance(0.3) ? { version: former.version } : {};
       const priority = random.pick([0, 0, 0, 5, -3]);
       const others = [
@@ -322,8 +373,9 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
         [slot, random.pick(others)],
         [random.pick(others)],
       ]);
-      const its = { slots, head: made, wake, asks, created, priority };
-      await tryCreate(caller, next(), its);
+      const n = made.count++;
+      await tryCreate(caller, n, { slots, head: its, wake, asks, created, priority });
+      made.there.push(n);
       return;
     }
     const live = await caller.list({ tenant: "acme", limit: 60, offset: random.below(20) });
