@@ -70,9 +70,9 @@ export interface WritePlan {
 
 /**
  * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
- * it.
+ * it. `unreadable`: only a newer version of the library can read it.
  */
-export type SubRunActivity = "at work" | "sought" | "idle";
+export type SubRunActivity = "at work" | "sought" | "idle" | "unreadable";
 
 /**
  * What happens to a run, for its residence. `written`: the store has accepted a write, and no reader or caller knows it.
