@@ -326,5 +326,21 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
         await world.until(async () => (await newer.runtime.getRun(parent.run_id)).status === "completed");
       }),
     );
+
+    it(
+      "that is executed beside its parent leaves with it",
+      inWorld(async (world) => {
+        const old = await world.start(false, 1_000_000);
+        const parent = await world.create(old.runtime, "runs works", "in-progress");
+        await world.until(() => old.called.includes("works"));
+        const [child = ""] = (await old.runtime.details(parent.run_id)).children;
+        await old.store.post({ tenant: "", run_id: child }, { entries: [entry as Entry] });
+        await world.until(async () => (await found(old.store, parent)).head.owner === null);
+
+        await world.clock.advance(BETWEEN_SCANS_MS);
+        const newer = await world.start(true, 1);
+        await world.until(async () => (await newer.runtime.getRun(parent.run_id)).status === "completed");
+      }),
+    );
   });
 }
