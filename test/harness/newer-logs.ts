@@ -328,6 +328,21 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
     );
 
     it(
+      "that another run waits for does not keep the end of that run from a process that can read it",
+      inWorld(async (world) => {
+        const { parent, child } = await world.family(entry);
+        const old = await world.start();
+        expect((await old.runtime.cancel(parent.run_id)).status).toBe("cancelling");
+        await world.until(async () => (await found(old.store, parent)).head.owner === null);
+
+        await world.clock.advance(BETWEEN_SCANS_MS);
+        const newer = await world.start(true, 1);
+        for (const run_id of [parent.run_id, child])
+          await world.until(async () => (await newer.runtime.getRun(run_id)).status === "cancelled");
+      }),
+    );
+
+    it(
       "that is executed beside its parent leaves with it",
       inWorld(async (world) => {
         const old = await world.start(false, 1_000_000);

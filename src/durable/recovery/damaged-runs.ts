@@ -65,7 +65,6 @@ export class DamagedRuns {
   /** The run was loaded. */
   forget(key: RunKey): void {
     if (this.#runs.size > 0) this.#runs.delete(key);
-    if (this.#newer.size > 0) this.#newer.delete(key);
   }
 
   async #release(found: FoundRun, cause: unknown): Promise<void> {

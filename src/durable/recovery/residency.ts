@@ -4,7 +4,7 @@ import { blockedError } from "../../core/blocked-error.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import { isReceive } from "../../core/operation-keys.ts";
-import type { Mismatch, RunHead, RunKey, RunWrite } from "../../core/ports.ts";
+import type { Mismatch, RunHead, RunKey, RunWrite, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
@@ -43,6 +43,8 @@ export interface Owner {
   loadAgain(run: LiveRun): void;
   /** Loads the run again after it was given up. */
   reload(key: RunKey): void;
+  /** Releases a run that has left this process, because it can do nothing more for it. */
+  leaveToOthers(run: StoredRun, why: unknown): void;
   /** A run that was suspected to crash its process has made progress, or has left. */
   onSuspectCleared(run: LiveRun): void;
   /** A run has left this process before its end. */
