@@ -54,6 +54,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
       onBlocked: (run) => loader.onBlocked(run),
       loadAgain: (run) => loader.loadAgain(run),
       reload: (key) => loader.reload(key),
+      leaveToOthers: (run, why) => loader.damaged.put(run, why),
       onSuspectCleared: (run) => asking.onSuspectCleared(run),
       onGone: (run) => asking.onGone(run),
       onParentLost: (child, parent) => loader.onParentLost(child, parent),

@@ -1,4 +1,4 @@
-import type { Logger } from "cadenza";
+import type { AgentFunction, Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import type { Entry, RunHead, RunKey, Store, StoredRun } from "cadenza/store";
@@ -26,6 +26,8 @@ const laterEmission = { type: "emitted", kind: "hologram", at: 0 };
 const inItsPlace: Entry = { type: "refused", at: 0, offer_id: "later", code: "not_awaiting" };
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
+/** How much later than another process one starts that does not ask for work at the same times, in milliseconds. */
+const BETWEEN_SCANS_MS = 30;
 
 function play(entries: readonly Entry[] | undefined): readonly Entry[] | undefined {
   return entries?.map((entry) => {
@@ -45,8 +47,8 @@ class World {
     this.#open = open;
   }
 
-  /** Starts a process. Newer ones know the entries of a later time. `workMs`: how long its steps take. */
-  async start(isNewer = false, workMs = 1_000_000) {
+  /** Starts a process. Newer ones know the entries of a later time. `workMs`: how long its steps take. `names`: its agents. */
+  async start(isNewer = false, workMs = 1_000_000, names: readonly string[] = ["agent", "helper"]) {
     const inner = await this.#open(this.clock);
     let isDead = false;
     const store = hookedStore(async (call, method) => {
@@ -61,7 +63,7 @@ class World {
     const runtime = new AgentRuntime({ clock: this.clock, logger, store: durable(store, durability) });
     const called: string[] = [];
     const ended: string[] = [];
-    runtime.register("agent", { durable: true }, async (input, { step, ask, receive, run }) => {
+    const agent: AgentFunction = async (input, { step, ask, receive, run }) => {
       const text = String(input[0]?.parts[0]?.content);
       called.push(text);
       try {
@@ -69,12 +71,13 @@ class World {
           await step("work", () => new Promise((resolve) => this.clock.setTimeout(() => resolve(1), workMs)));
         else if (text === "asks") await ask("Well?");
         else if (text === "receives") return String(await receive("word"));
-        else if (text === "runs asks") await run("agent", "asks");
+        else if (text.startsWith("runs ")) await run("helper", text.slice("runs ".length));
         return "done";
       } finally {
         ended.push(text);
       }
-    });
+    };
+    for (const name of names) runtime.register(name, { durable: true }, agent);
     this.#closing.push(async () => {
       isDead = true;
       await inner.close();
@@ -89,6 +92,18 @@ class World {
     const { run_id } = await runtime.createRun({ agent_name: "agent", input, mode: "async" });
     await this.until(async () => (await runtime.getRun(run_id)).status === status);
     return { tenant: "", run_id };
+  }
+
+  /** A run that waits for a run to which a newer version has written this entry. No process lives any more. */
+  async family(entry: object): Promise<{ readonly parent: RunKey; readonly child: string }> {
+    const first = await this.start(true);
+    const parent = await this.create(first.runtime, "runs asks", "awaiting");
+    const [child = ""] = (await first.runtime.details(parent.run_id)).children;
+    for (const run_id of [child, parent.run_id])
+      await this.until(async () => (await found(first.store, { tenant: "", run_id })).head.owner === null);
+    await write(first.store, { tenant: "", run_id: child }, entry);
+    first.kill();
+    return { parent, child };
   }
 
   async #ask<Answer>(call: () => Answer): Promise<Awaited<Answer>> {
@@ -110,6 +125,12 @@ class World {
       await Promise.allSettled(this.#asked);
       await this.clock.advance(50);
     }
+  }
+
+  /** Lets so much time pass, as {@link until} does. */
+  async pass(ms: number): Promise<void> {
+    const end = this.clock.now() + ms;
+    await this.until(() => this.clock.now() >= end);
   }
 
   async close(): Promise<void> {
@@ -274,14 +295,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
     it(
       "that another run waits for is not failed by it, and neither is its parent",
       inWorld(async (world) => {
-        const first = await world.start(true);
-        const parent = await world.create(first.runtime, "runs asks", "awaiting");
-        const [child = ""] = (await first.runtime.details(parent.run_id)).children;
-        const key = { tenant: "", run_id: child };
-        await world.until(async () => (await found(first.store, key)).head.owner === null);
-        await write(first.store, key, entry);
-        first.kill();
-
+        const { parent, child } = await world.family(entry);
         const old = await world.start();
         expect(await codeOf(old.runtime.resume({ run_id: parent.run_id, await_resume: { answer: "yes" } }))).toBe(
           `newer_format ${child}`,
@@ -289,8 +303,62 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
         expect((await old.runtime.getRun(parent.run_id)).status).toBe("awaiting");
         expect(old.called).not.toContain("asks");
 
+        await world.clock.advance(BETWEEN_SCANS_MS);
         const newer = await world.start(true, 1);
         await newer.runtime.resume({ run_id: parent.run_id, await_resume: { answer: "yes" } });
+        await world.until(async () => (await newer.runtime.getRun(parent.run_id)).status === "completed");
+      }),
+    );
+
+    it(
+      "that another run waits for is left to a process that can read it, and so is its parent",
+      inWorld(async (world) => {
+        const { parent, child } = await world.family(entry);
+        const old = await world.start(false, 1, ["agent"]);
+        const helper = await world.start(true, 1, ["helper"]);
+        await helper.runtime.resume({ run_id: child, await_resume: { answer: "yes" } });
+        // Its end has made the parent due. The only process with its code cannot read that.
+        await world.until(() => old.lines.some(({ level, run_id }) => level === "warn" && run_id === child));
+        // It gives the parent back, and takes it again after a second and after two.
+        for (let times = 0; times < 4; times++) {
+          await world.until(async () => (await found(old.store, parent)).head.owner === null);
+          await world.pass(1_000);
+        }
+        expect(old.ended).toEqual([]);
+
+        await world.clock.advance(BETWEEN_SCANS_MS);
+        const newer = await world.start(true, 1);
+        await world.until(async () => (await newer.runtime.getRun(parent.run_id)).status === "completed");
+      }),
+    );
+
+    it(
+      "that another run waits for does not keep the end of that run from a process that can read it",
+      inWorld(async (world) => {
+        const { parent, child } = await world.family(entry);
+        const old = await world.start();
+        expect((await old.runtime.cancel(parent.run_id)).status).toBe("cancelling");
+        await world.until(async () => (await found(old.store, parent)).head.owner === null);
+
+        await world.clock.advance(BETWEEN_SCANS_MS);
+        const newer = await world.start(true, 1);
+        for (const run_id of [parent.run_id, child])
+          await world.until(async () => (await newer.runtime.getRun(run_id)).status === "cancelled");
+      }),
+    );
+
+    it(
+      "that is executed beside its parent leaves with it",
+      inWorld(async (world) => {
+        const old = await world.start(false, 1_000_000);
+        const parent = await world.create(old.runtime, "runs works", "in-progress");
+        await world.until(() => old.called.includes("works"));
+        const [child = ""] = (await old.runtime.details(parent.run_id)).children;
+        await old.store.post({ tenant: "", run_id: child }, { entries: [entry as Entry] });
+        await world.until(async () => (await found(old.store, parent)).head.owner === null);
+
+        await world.clock.advance(BETWEEN_SCANS_MS);
+        const newer = await world.start(true, 1);
         await world.until(async () => (await newer.runtime.getRun(parent.run_id)).status === "completed");
       }),
     );

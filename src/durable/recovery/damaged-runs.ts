@@ -8,7 +8,8 @@ import { RunMap } from "../../core/run-map.ts";
 import type { RemoteReport } from "../../runtime/runs/remote-runs.ts";
 import type { Worker } from "./worker.ts";
 
-const FIRST_RETRY_MS = 1_000;
+/** The first pause of a run that cannot go on here, in milliseconds. Each next one is twice as long. */
+export const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 3_600_000;
 /** The first pause of a run that a newer version of the library has written. A process of that version may take it. */
 const FIRST_NEWER_MS = 60_000;
@@ -64,7 +65,6 @@ export class DamagedRuns {
   /** The run was loaded. */
   forget(key: RunKey): void {
     if (this.#runs.size > 0) this.#runs.delete(key);
-    if (this.#newer.size > 0) this.#newer.delete(key);
   }
 
   async #release(found: FoundRun, cause: unknown): Promise<void> {
@@ -117,7 +117,8 @@ export class DamagedRuns {
   }
 }
 
-function pauseOf(firstMs: number, attempts: number): number {
+/** How long to wait after so many attempts, in milliseconds. */
+export function pauseOf(firstMs: number, attempts: number): number {
   return Math.min(firstMs * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
 }
 

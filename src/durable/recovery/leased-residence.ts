@@ -319,6 +319,7 @@ export class LeasedResidence implements Residence, Followed {
       this.#owner.worker.onRoom();
     } else if ("written" in event) this.#onWritten(event.written, event.before);
     else if ("woken" in event) this.#onWoke(event.woken);
+    else if ("endNeeds" in event) inBackground(this.#owner.worker.logger, this.#leaveItsEnd(event.endNeeds));
     else if ("redoes" in event) this.residency.prepare(historyOf(event.redoes));
     else if (this.run.durable) this.residency.setSubRun(event.subRun, event.activity);
   }
@@ -386,6 +387,16 @@ export class LeasedResidence implements Residence, Followed {
     // A cancel may have come with the release. The store is not asked for runs of paused agents.
     const stored = await this.#owner.worker.store.find(key);
     if (stored?.head.status === "cancelling" && stored.head.owner === null) this.#owner.reload(key);
+  }
+
+  /** Leaves a run to a process that can end it. */
+  async #leaveItsEnd(why: unknown): Promise<void> {
+    const { log, run } = this;
+    if (log.writing !== undefined) await log.writing;
+    const { key, head, committed: position, state, lost } = log;
+    if (lost || !run.durable || head?.owner !== this.#owner.worker.name) return;
+    run.leave("Only a newer version of cadenza can cancel its sub-runs.");
+    this.#owner.leaveToOthers({ key, head, position, created: createdEntry(state) }, why);
   }
 
   release(): Promise<void> {

@@ -4,7 +4,7 @@ import { blockedError } from "../../core/blocked-error.ts";
 import { takenAt } from "../../core/head.ts";
 import type { Entry } from "../../core/log.ts";
 import { isReceive } from "../../core/operation-keys.ts";
-import type { Mismatch, RunHead, RunKey, RunWrite } from "../../core/ports.ts";
+import type { Mismatch, RunHead, RunKey, RunWrite, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal, isStopped, isWaiting, nextDeadline } from "../../core/state.ts";
@@ -21,6 +21,7 @@ import { AgentJournal } from "../replay/agent-journal.ts";
 import type { History } from "../replay/history.ts";
 import { historyOf, subRunsBegun } from "../replay/history.ts";
 import type { JournalEvents } from "../replay/result-queue.ts";
+import { FIRST_RETRY_MS, pauseOf } from "./damaged-runs.ts";
 import type { ResidencyRule } from "./keeping-owners.ts";
 import { activities, activityOf } from "./keeping-owners.ts";
 import type { Lease } from "./lease.ts";
@@ -42,6 +43,8 @@ export interface Owner {
   loadAgain(run: LiveRun): void;
   /** Loads the run again after it was given up. */
   reload(key: RunKey): void;
+  /** Releases a run that has left this process, because it can do nothing more for it. */
+  leaveToOthers(run: StoredRun, why: unknown): void;
   /** A run that was suspected to crash its process has made progress, or has left. */
   onSuspectCleared(run: LiveRun): void;
   /** A run has left this process before its end. */
@@ -53,6 +56,8 @@ export interface Owner {
 const noEntries = [] as const;
 /** How long a run that has taken a message of another process keeps its owner while it waits for more, in milliseconds. */
 const MORE_MESSAGES_MS = 250;
+/** By which part of `scanMs` a run that is given back is due later than this process asks: others ask before it does. */
+const LEAD = 0.1;
 
 /**
  * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
@@ -78,6 +83,10 @@ export class Residency implements JournalEvents {
   #clearExpecting: (() => void) | undefined;
   /** Undefined for most runs, which have no sub-runs. */
   #subRuns: Map<string, SubRunActivity> | undefined;
+  /** When a process is to look again at sub-runs that this one cannot read, in milliseconds since 1970. Undefined: there are none. */
+  #looksAgainAt: number | undefined;
+  /** How often the run was given back for them, without having been woken meanwhile. */
+  #givenBack = 0;
   /** How many checks of what the run waits for elsewhere are pending. */
   #checks = 0;
   /** Resolves when the agent has had its turn, and the run may be given up. Undefined: it is not to be given up. */
@@ -315,17 +324,31 @@ export class Residency implements JournalEvents {
     }
     log.replaceHead(head);
     this.head.wakes = 0;
+    if (this.#looksAgainAt !== undefined && takenAt(head) < this.#looksAgainAt) this.#givenBack = 0;
+    this.#looksAgainAt = undefined;
     // Without an owner, and so within one epoch, the log grows by posts alone.
     if (position > log.committed) log.onStored({ is: "behind" });
     return true;
   }
 
-  /** See {@link ResidenceEvent}. While a sub-run is `sought`, the run keeps its owner if it has one. */
+  /**
+   * See {@link ResidenceEvent}. While a sub-run is `sought`, the run keeps its owner if it has one. One that waits for an
+   * `unreadable` sub-run is given back, and is due again after a pause: what has woken it is for a process that can read it.
+   */
   setSubRun(key: string, activity: SubRunActivity | undefined): void {
     this.#subRuns ??= new Map();
     if (activity === undefined) this.#subRuns.delete(key);
     else this.#subRuns.set(key, activity);
+    if (activity === "unreadable") this.#looksAgainAt ??= this.#nextLook();
+    else if (this.#looksAgainAt !== undefined && ![...this.#subRuns.values()].includes("unreadable"))
+      this.#looksAgainAt = undefined;
     if (activity !== "sought") this.settleOwner();
+  }
+
+  #nextLook(): number {
+    const { clock, settings } = this.#worker;
+    this.#givenBack += 1;
+    return clock.now() + pauseOf(FIRST_RETRY_MS, this.#givenBack) + settings.scanMs * LEAD;
   }
 
   /** Something that the run waits for has happened elsewhere. The run keeps its owner until the check resolves. */
@@ -361,7 +384,8 @@ export class Residency implements JournalEvents {
 
   /** When the run has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
   get deadline(): number | null {
-    return nextDeadline(this.#run.log.state);
+    const deadline = nextDeadline(this.#run.log.state);
+    return this.#looksAgainAt === undefined ? deadline : Math.min(deadline ?? this.#looksAgainAt, this.#looksAgainAt);
   }
 
   /** Whether the run waits for answers, time or messages, or for sub-runs, whatever else its agent does. */
@@ -398,7 +422,7 @@ export class Residency implements JournalEvents {
 
   /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
-    const { deadline } = this;
+    const deadline = nextDeadline(this.#run.log.state);
     return deadline !== null && deadline <= Math.max(this.#worker.clock.now(), takenAt(this.#run.log.head));
   }
 

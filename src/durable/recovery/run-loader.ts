@@ -356,12 +356,14 @@ export class RunLoader {
     // A run that begins later is not loaded before that.
     if (head.status === "created" && head.owner === null && head.due_at !== null) return undefined;
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
-    const isFree = head.owner === this.#worker.name || isIdle(head, this.#worker.clock.now());
-    const claimed = isFree ? head : await this.claim(stored);
+    const isOurs = head.owner === this.#worker.name;
+    const claimed = isOurs || isIdle(head, this.#worker.clock.now()) ? head : await this.claim(stored);
     try {
+      // This process may have given the run up because of what has arrived for it. A claim would put that into the log.
+      if (isOurs) await this.#worker.store.find(key, "with inbox");
       return claimed && (await this.#revive(stored, agent, claimed));
     } catch (error) {
-      if (!isFree && claimed !== undefined && newerPart(error) !== undefined)
+      if (claimed?.owner === this.#worker.name && newerPart(error) !== undefined)
         this.damaged.put({ ...stored, head: claimed }, error);
       throw error;
     }

@@ -70,16 +70,17 @@ export interface WritePlan {
 
 /**
  * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
- * it.
+ * it. `unreadable`: only a newer version of the library can read it.
  */
-export type SubRunActivity = "at work" | "sought" | "idle";
+export type SubRunActivity = "at work" | "sought" | "idle" | "unreadable";
 
 /**
  * What happens to a run, for its residence. `written`: the store has accepted a write, and no reader or caller knows it.
  * `before`: the head that it has replaced. `committed`: they know it. `woken`: the write has made this run due, and everything
  * else that follows from it is done. `readers`: readers of the log begin or end to wait. `step ended`: the run may only wait
  * from now on. `gone`: it is not loaded here any more. `crowded`: it is evicted, if it can be. `subRun`: what a sub-run does; undefined: the agent has its result.
- * `redoes`: the agent of a fork is to be called, and first does again what these entries hold.
+ * `redoes`: the agent of a fork is to be called, and first does again what these entries hold. `endNeeds`: why only a newer version
+ * of the library can end the run: it has to cancel a sub-run that this version cannot read.
  */
 export type ResidenceEvent =
   | { readonly written: Attempt; readonly before: RunHead | undefined }
@@ -91,7 +92,8 @@ export type ResidenceEvent =
   | "crowded"
   | "paused"
   | { readonly subRun: string; readonly activity: SubRunActivity | undefined }
-  | { readonly redoes: readonly Entry[] };
+  | { readonly redoes: readonly Entry[] }
+  | { readonly endNeeds: unknown };
 
 /** The residence of a run, as far as the log of the run needs it: see `Residence`. */
 export interface LogResidence {

@@ -3,6 +3,7 @@ import { blockedError } from "../../core/blocked-error.ts";
 import type { Command } from "../../core/commands.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import type { NewLog } from "../../core/fork.ts";
+import { newerPart } from "../../core/format.ts";
 import type { ReceivedEntry } from "../../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../../core/ports.ts";
 import { engineKey } from "../../core/ports.ts";
@@ -249,6 +250,7 @@ export async function cancelSurely(
       });
       const message = `Run ${run_id} does not end yet: its sub-run ${key.run_id} could not be cancelled. The cancel is tried again.`;
       parent.refuse(new CadenzaError("store_failed", message, { run_id, cause: error }));
+      if (newerPart(error) !== undefined) parent.residence?.note({ endNeeds: error });
     }
     await waitFor(clock, wait);
   }

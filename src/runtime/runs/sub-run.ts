@@ -285,7 +285,10 @@ export class SubRun {
           "A sub-run could not be read for its parent. Reading it is tried again.",
           this.#about(runId, error),
         );
-      if (isNewer) this.#parent.setBlocked(error);
+      if (isNewer) {
+        this.#parent.setBlocked(error);
+        this.#note("unreadable");
+      }
       return false;
     }
     if (this.#execution.over) return true;

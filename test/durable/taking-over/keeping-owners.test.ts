@@ -29,6 +29,7 @@ describe("What a waiting run does in its process", () => {
     ["a sub-run is at work, and another one is sought", { subRuns: ["sought", "at work"] }, "working"],
     ["a sub-run waits", { subRuns: ["idle"] }, "idle"],
     ["a sub-run is sought", { subRuns: ["sought"] }, "expecting"],
+    ["only a newer version can read a sub-run", { subRuns: ["unreadable"] }, "idle"],
     ["what it waits for is checked", { checks: 1 }, "expecting"],
     ["its agent is replayed", { isReplaying: true }, "expecting"],
     ["its question has expired", { isOverdue: true }, "expecting"],
