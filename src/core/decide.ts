@@ -377,7 +377,7 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
   }
   const replies = (state.exchanges ?? [])
     .slice(-KEPT_REPLIES)
-    .flatMap(({ settled }) => (isReply(settled) ? settled : []));
+    .flatMap(({ settled, event }) => (isReply(settled) ? { entry: settled, event } : []));
   if (replies.length > 0) entry.replies = replies;
   return [entry];
 }
@@ -398,6 +398,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
     if (command.key !== undefined) ended.key = command.key;
     if (command.cause !== undefined) ended.cause = command.cause;
   }
+  if (state.generation !== null) ended.generation_at = state.generation.position;
   if (usage !== null) ended.usage = usage;
   if (command.active_ms !== undefined) ended.active_ms = command.active_ms;
   if (command.queued_ms !== undefined) ended.queued_ms = command.queued_ms;

@@ -1,7 +1,7 @@
 import { decideArrived } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
-import type { Entry } from "../../core/log.ts";
+import type { ContinuedEntry, Entry } from "../../core/log.ts";
 import type { Arrived, Clock, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
@@ -115,9 +115,30 @@ async function foldEnds(store: Store, key: RunKey, until: number, error: unknown
   const [created] = (await store.read(key, 0, 1)) ?? [];
   const [ended] = (await store.read(key, until - 1, 1)) ?? [];
   if (created === undefined || ended?.type !== "ended" || ended.outcome !== "failed") throw error;
-  const state = foldEntries(key.run_id, [created, ended]);
+  const [continued] = ended.generation_at === undefined ? [] : ((await store.read(key, ended.generation_at, 1)) ?? []);
+  const state = foldEntries(key.run_id, continued?.type === "continued" ? [created, continued] : [created]);
+  evolve(state, ended);
   state.position = until;
   return state;
+}
+
+/** The entry with which the last generation of a long log begins. Nothing of the log is kept. Undefined: it is the first one. */
+export async function lastGeneration(store: Store, key: RunKey, until: number): Promise<ContinuedEntry | undefined> {
+  for (let to = until; to > 1; ) {
+    const from = Math.max(1, to - LONG_CHUNK);
+    let found: ContinuedEntry | undefined;
+    // Where entries are large, a store gives fewer.
+    for (let at = from; at < to; ) {
+      const chunk = (await store.read(key, at, to - at)) ?? [];
+      if (chunk.length === 0) break;
+      for (const entry of chunk) if (entry.type === "continued") found = entry;
+      at += chunk.length;
+      await turnOf(store);
+    }
+    if (found !== undefined) return found;
+    to = from;
+  }
+  return undefined;
 }
 
 /**

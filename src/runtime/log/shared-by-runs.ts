@@ -191,7 +191,7 @@ export interface RunsReport {
   readonly live: Readonly<Record<string, number>>;
   /** How many runs wait for a slot. */
   readonly queued: number;
-  /** How many values agents emitted after their run had ended. They are dropped. */
+  /** How many values agents emitted after their run had ended, and steps after their generation. They are dropped. */
   readonly dropped: number;
   /** How many stopped agents did not end within `cancelGraceMs`. */
   readonly hung: number;
