@@ -20,7 +20,7 @@ import { keySeedOf, seedOf } from "../execution/random.ts";
 import { findStored, readLog } from "../log/fold-log.ts";
 import { closedError } from "../log/refusals.ts";
 import type { LiveRun } from "../runs/live-run.ts";
-import { checkOptions } from "../runs/requests.ts";
+import { checkCallersKey, checkOptions } from "../runs/requests.ts";
 import type { Runs } from "../runs/runs.ts";
 
 /** The options of `fork`. */
@@ -72,10 +72,12 @@ const options: readonly (keyof ForkOptions)[] = [
 export class Forks {
   readonly #runs: Runs;
   readonly #begin: "here" | "anywhere";
+  readonly #isInside: boolean;
 
   /** `begin`: see {@link ScopeParts.forks}. */
   constructor(runs: Runs, begin: "here" | "anywhere" = "here") {
     this.#runs = runs;
+    this.#isInside = begin === "anywhere";
     this.#begin = runs.isDurable && runs.shared.store.persistent ? begin : "here";
   }
 
@@ -85,6 +87,7 @@ export class Forks {
    */
   async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | RunElsewhere> {
     checkForkOptions(given);
+    if (!this.#isInside) checkCallersKey(given.idempotencyKey);
     const { store, clock } = this.#runs.shared;
     await clock.ready();
     const stored = await this.#committed(key);

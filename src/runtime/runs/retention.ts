@@ -80,7 +80,8 @@ export function readRules(given: unknown, maxAgeMs: number): readonly ReadRule[]
   if (given === undefined) return [];
   if (!Array.isArray(given)) throw badArgument(name, "an array of rules", given);
   if (given.length > MAX_RULES) throw badArgument(name, `at most ${MAX_RULES} rules`, given.length);
-  const rules = given.map((rule: unknown, index) => readRule(`${name}.${index}`, rule, maxAgeMs));
+  // `map` would keep the gaps of a list.
+  const rules = Array.from(given, (rule: unknown, index) => readRule(`${name}.${index}`, rule, maxAgeMs));
   for (const [index, rule] of rules.entries()) {
     const first = rules.slice(0, index).findIndex((other) => matches(other, rule));
     if (first !== -1)
