@@ -360,6 +360,7 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
     ...{ type: "continued", at, generation: generationNumber(state) + 1 },
     ...{ position: state.position, events: state.events, started_at },
   };
+  if (state.generation !== null) entry.previous = state.generation.position;
   if (isOpen(state)) entry.closes = true;
   if (carry !== undefined) entry.carry = carry;
   const waited = (state.waiting_ms ?? 0) + (state.waiting_from === null ? 0 : at - state.waiting_from.at);

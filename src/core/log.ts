@@ -429,6 +429,8 @@ export interface ContinuedEntry extends MeasuredEntry {
   /** How many entries come before it, and how many events these stand for. */
   readonly position: number;
   readonly events: number;
+  /** The position of the entry with which the generation before began; left out for the first. */
+  readonly previous?: number;
   /** A message was open and is completed first. */
   readonly closes?: true;
   /** When the agent function was first called, and how long the run has waited since. */

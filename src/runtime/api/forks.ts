@@ -3,6 +3,7 @@ import { cutBefore, cutToTryAgain, forkedLog, operationsOf, stopOf } from "../..
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, Entry, ForkOrigin, Growing } from "../../core/log.ts";
 import type { RunKey, StoredRun } from "../../core/ports.ts";
+import { positionIn } from "../../core/positions.ts";
 import { ignore } from "../../core/promises.ts";
 import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -94,7 +95,8 @@ export class Forks {
     const agent = this.#agentFor(stored, given.version);
     const log = await readLog(store, key, stored.position);
     if (log === undefined) throw notFound(key.run_id);
-    const origin: Growing<ForkOrigin> = { run_id: key.run_id, position: cutOf(key, log, given.before) };
+    const cut = cutOf(key, log, given.before);
+    const origin: Growing<ForkOrigin> = { run_id: key.run_id, position: positionIn(log, cut - 1) + 1 };
     if (by !== null) origin.by = by;
     const input = given.input === undefined ? stored.created.input : readInput(given.input);
     await checkInput(agent, input, this.#runs.shared);
@@ -109,7 +111,7 @@ export class Forks {
     const { shared } = this.#runs;
     const fork = { ...key, run_id: runId };
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
-    const entries = forkedLog(first, log, origin.position, runId);
+    const entries = forkedLog(first, log, cut, runId);
     try {
       if (this.#begin === "anywhere" || !this.#runs.begins(agent, key.tenant)) {
         if (this.#runs.shared.isClosed) throw closedError();

@@ -92,7 +92,7 @@ export class RunContext implements AgentContext {
 
   get continueAsNew(): AgentContext["continueAsNew"] {
     return (carry) => {
-      // A body is not called again, so that this would be another end in a replay.
+      // A body is not called again, so that this would be another end when the agent is executed again.
       if (this.#run.durable) this.#checkOutside("continueAsNew");
       return this.#execution.continueAsNew(recordedValue("carry", carry));
     };

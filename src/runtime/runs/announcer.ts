@@ -111,7 +111,7 @@ export class Announcer {
     if (isOwn(run.log.key.tenant)) return;
     // A listener has no time limit, and does not keep the process open.
     const stream = new EventStream(
-      { source: run.log, after, until: "end" },
+      { source: run.log, after, until: "end", passesGaps: true },
       { clock: this.#clock, find: () => undefined, waitsForCode: true, hold: ignore, letGo: ignore },
     );
     inBackground(

@@ -24,6 +24,12 @@ export interface RetentionOptions {
    * store.
    */
   readonly maxIdleSessionMs?: number | undefined;
+  /**
+   * How many generations of a run that [continues as new](https://github.com/cadenza-agents/cadenza/blob/main/docs/long-runs.md)
+   * are kept, with the one that is at work: from 1 to 100, or `Infinity`. The entries of older ones are deleted in the background
+   * when a generation begins. Sub-runs keep theirs. Default: `Infinity`.
+   */
+  readonly keepGenerations?: number | undefined;
   /** How long runs of some agents, tenants or labels are kept, at most 100 rules. See {@link RetentionRule}. Default: none. */
   readonly rules?: readonly RetentionRule[] | undefined;
 }
@@ -69,6 +75,19 @@ export interface RetentionRule {
 export interface ReadRule extends RunsOfRule {
   readonly maxAgeMs: number;
   readonly maxRuns: number;
+}
+
+/** The process that begins a generation looks for the first one that is kept. */
+const MOST_GENERATIONS = 100;
+
+/** Throws `invalid_argument` for a number of generations that cannot be kept. */
+export function checkGenerations(kept: number): void {
+  if (kept !== Number.POSITIVE_INFINITY && !(Number.isInteger(kept) && kept >= 1 && kept <= MOST_GENERATIONS))
+    throw badArgument(
+      "options.retention.keepGenerations",
+      `a whole number from 1 to ${MOST_GENERATIONS}, or Infinity`,
+      kept,
+    );
 }
 
 /** More rules would make each pass over ended runs slow. */

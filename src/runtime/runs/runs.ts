@@ -409,7 +409,9 @@ export class Runs implements LiveRuns {
 
 function executionSettings(options: Settings): ExecutionSettings {
   const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits, stepLimits } = options;
-  return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, stepLimits };
+  const { keepGenerations } = options.retention;
+  const times = { timeoutMs, awaitTimeoutMs, cancelGraceMs };
+  return { ...limits, ...times, exposeErrors, interceptors, stepLimits, keepGenerations };
 }
 
 /**
