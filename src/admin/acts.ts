@@ -2,19 +2,19 @@ import { onceAborted } from "../core/background.ts";
 import { CadenzaError, notFound } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey, Store, StoredRun } from "../core/ports.ts";
-import { OPERATORS } from "../core/tenants.ts";
-import { isoTime } from "../core/time.ts";
+import { isOwn, OPERATORS } from "../core/tenants.ts";
+import { isoTime, timeOrNull } from "../core/time.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import type { Agent, AgentFunction, Registration } from "../runtime/agent/agent.ts";
+import type { Agent } from "../runtime/agent/agent.ts";
 import type { DurableContext } from "../runtime/agent/agent-context.ts";
 import type { StepScope } from "../runtime/agent/agent-steps.ts";
 import { badArgument, checkKeys, checkObject, checkSignal } from "../runtime/agent/check.ts";
 import type { Inside as InsideOf } from "../runtime/api/inside.ts";
+import { isPassing, outlasting, ownAgent, unlessGone } from "../runtime/api/inside.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { silentLogger } from "../runtime/log/system.ts";
-import { timeOrNull } from "./records.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
 import { readQuery } from "./several-runs.ts";
 
@@ -69,9 +69,6 @@ const PATIENCE = 5;
 const MAX_ERRORS = 100;
 /** How many entries of an act's log are read at a time. */
 const CHUNK = 20;
-
-/** No agent of an application has a name with a colon. */
-export const ACT_AGENT = "cadenza:act";
 
 /** The statuses of the runs on which something can be done. */
 const statusesOf: Readonly<Record<AdminAct["act"], readonly RunStatus[]>> = {
@@ -213,7 +210,7 @@ function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
   const may = statusesOf[act];
   if (statuses?.length === 0 || statuses?.some((status) => !may.includes(status)))
     throw badArgument("query.status", `one of ${may.join(", ")}, on which a ${act} can act`, query.status);
-  if (tenant === OPERATORS) throw badArgument("query.tenant", "a tenant of the application", tenant);
+  if (tenant !== undefined && isOwn(tenant)) throw badArgument("query.tenant", "a tenant of the application", tenant);
   if (createdAfter !== undefined && createdBefore !== undefined && createdAfter >= createdBefore)
     throw badArgument("query.createdBefore", "a time after query.createdAfter", query.createdBefore);
   const given = {
@@ -267,23 +264,17 @@ function actAgent(inside: () => Inside): Agent {
       if (acted !== undefined) await emit(acted);
     }
   };
-  const options: Agent["options"] & Registration = {
-    // New runs are given the agent: no name leads to it.
-    ...{ durable: true, version: "1", current: false },
-    timeoutMs: Number.POSITIVE_INFINITY,
-  };
-  return { name: ACT_AGENT, options, fn: fn as AgentFunction };
+  return ownAgent("act", fn);
 }
 
 /** An act outlasts a store that fails, and waits in a process that is closed or full. */
-const retry = { attempts: Number.MAX_SAFE_INTEGER, backoffMs: 1_000, maxBackoffMs: 60_000, when: isPassing };
-const passing: ReadonlySet<string> = new Set(["store_failed", "lost_ownership", "runtime_closed"]);
+const retry = { ...outlasting, when: mayPass };
 const fullness: ReadonlySet<string | undefined> = new Set([
   ...["maxLiveRuns", "maxQueuedRuns", "perTenant.liveRuns", "perTenant.queuedRuns"],
 ]);
 
-function isPassing(error: unknown): boolean {
-  return CadenzaError.is(error) && (passing.has(error.code) || fullness.has(error.limit));
+function mayPass(error: unknown): boolean {
+  return isPassing(error) || (CadenzaError.is(error) && fullness.has(error.limit));
 }
 
 /** Runs that were created later than the act are not found: neither are the forks that it makes. */
@@ -307,7 +298,7 @@ async function findPage(
     const before = Math.min(createdBefore, beganAt + 1);
     const page = await store.survey({ ...wanted, statuses, roots, createdBefore: before, after: next, limit: PAGE });
     next = page.next;
-    const runs = page.runs.flatMap(({ key }) => (key.tenant === OPERATORS ? [] : [[key.tenant, key.run_id] as const]));
+    const runs = page.runs.flatMap(({ key }) => (isOwn(key.tenant) ? [] : [[key.tenant, key.run_id] as const]));
     if (runs.length > 0) return { runs, matched: matched + runs.length, next };
   }
   return { runs: [], matched, next: next ?? null };
@@ -375,11 +366,11 @@ async function refusalOf(
   attempt: number,
   store: Store,
 ): Promise<RefusedRun> {
-  const mayPass = isPassing(error);
+  const passes = mayPass(error);
   const isOfStore = CadenzaError.is(error) && error.code !== "runtime_closed" && error.code !== "limit_reached";
-  if (mayPass && !(isOfStore && attempt >= PATIENCE)) throw error;
+  if (passes && !(isOfStore && attempt >= PATIENCE)) throw error;
   // It throws while the store fails all runs.
-  if (mayPass) await store.living();
+  if (passes) await store.living();
   if (!CadenzaError.is(error)) throw error;
   return { tenant, run_id, code: error.code, message: error.message };
 }
@@ -392,7 +383,8 @@ async function cancelOne(inside: Inside, key: RunKey, page: Page, attempt: numbe
   if (status === "cancelling" || status === "cancelled") return attempt > 1 ? "done" : "left";
   const { statuses = statusesOf.cancel } = readQuery(page.query);
   if (!statuses.includes(status)) return "left";
-  return unlessGone(() => inside.scope(key.tenant, page.principal).cancel(key.run_id));
+  const cancel = () => inside.scope(key.tenant, page.principal).cancel(key.run_id);
+  return (await unlessGone(cancel)) ? "done" : "left";
 }
 
 /**
@@ -407,17 +399,8 @@ async function retryOne(inside: Inside, key: RunKey, page: Page, attempt: number
   const made = await store.findByIdempotencyKey(key.tenant, idempotencyKey);
   if (made?.created.origin?.run_id === key.run_id)
     return attempt > 1 && made.created.at >= page.beganAt ? "done" : "left";
-  return unlessGone(() => inside.scope(key.tenant, page.principal).fork(key.run_id, { idempotencyKey, mode: "async" }));
-}
-
-async function unlessGone(call: () => Promise<unknown>): Promise<Outcome> {
-  try {
-    await call();
-    return "done";
-  } catch (error) {
-    if (CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found")) return "left";
-    throw error;
-  }
+  const fork = () => inside.scope(key.tenant, page.principal).fork(key.run_id, { idempotencyKey, mode: "async" });
+  return (await unlessGone(fork)) ? "done" : "left";
 }
 
 /** Reads how to tell of an act. Throws `invalid_argument`. */

@@ -4,11 +4,13 @@ import type { Entry } from "../core/log.ts";
 import type { NewPause } from "../core/pauses.ts";
 import { covers } from "../core/pauses.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
-import { OPERATORS } from "../core/tenants.ts";
+import { isOwn, isOwnAgent } from "../core/tenants.ts";
+import { timeOrNull } from "../core/time.ts";
 import { waitingLine } from "../core/waiting-line.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import { badArgument, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import { cursorOf, readLimit, readPair, readText } from "../runtime/agent/cursors.ts";
 import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
 import type { ForkOptions } from "../runtime/api/forks.ts";
 import type { Inside } from "../runtime/api/inside.ts";
@@ -20,14 +22,13 @@ import type { Watch, WatchedType, WatchOptions } from "../runtime/log/watch.ts";
 import { Feed } from "../runtime/log/watch.ts";
 import type { CancelOptions } from "../runtime/runs/requests.ts";
 import type { AdminAct, ManyQuery } from "./acts.ts";
-import { ACT_AGENT, Acts, readActOptions } from "./acts.ts";
-import { cursorOf, readLimit, readPair, readText } from "./cursors.ts";
+import { Acts, readActOptions } from "./acts.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
 import type { AdminPause, AdminPauseQuery } from "./pauses.ts";
 import { adminPause, checkBy, pauseRuns, readPauseQuery, resumeRuns } from "./pauses.ts";
 import type * as records from "./records.ts";
-import { adminRun, timeOrNull } from "./records.ts";
+import { adminRun } from "./records.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
 import { SeveralRuns } from "./several-runs.ts";
 import type { StepItem } from "./timeline.ts";
@@ -96,20 +97,21 @@ export class Admin {
     return this.#several.failures(query);
   }
 
-  /** A page of blocked runs, the oldest first, with the code that each needs. Rejects with `invalid_argument`. */
+  /** A page of blocked runs, the oldest first, with the code that each needs, but not the runtime's own. Rejects with `invalid_argument`. */
   async blocked({ cursor, limit }: PageQuery = {}): Promise<records.AdminPage<records.AdminBlocked>> {
     const pair = readPair(cursor);
     const after = pair && { tenant: pair[0], run_id: pair[1] };
     const most = readLimit(limit);
     const found = await this.#store.blocked({ limit: most, after });
     const last = found.length < most ? undefined : found.at(-1)?.key;
-    const items = found.map((run) => {
+    const items = found.flatMap((run) => {
+      if (isOwn(run.key.tenant)) return [];
       const { agent_name = "", version = null } = run.created ?? {};
       const { position = 0, expected = "", asked = "", newer = false } = run.head.blocked ?? {};
       const needs = newer
         ? `A process with a newer version of cadenza, which can read the log: entry ${position} is ${expected}. Update the processes that execute ${named({ agent_name, version })}.`
         : `Code of ${named({ agent_name, version })} that matches the log at entry ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
-      return { ...adminRun(run), needs };
+      return [{ ...adminRun(run), needs }];
     });
     return { items, next: last === undefined ? null : cursorOf([last.tenant, last.run_id]) };
   }
@@ -131,7 +133,7 @@ export class Admin {
    * `blocked` ones of these for other code. A count of 1,001 stands for more than 1,000. `paused`: a pause covers all of them.
    */
   async backlog(): Promise<readonly records.AdminBacklog[]> {
-    const found = await this.#store.backlog();
+    const found = (await this.#store.backlog()).filter(({ agent_name }) => !isOwnAgent(agent_name));
     const pauses = found.length === 0 ? [] : await this.#store.pauses();
     const ofAll = pauses.filter(({ tenant }) => tenant === undefined);
     return found.map((agent) => ({
@@ -225,7 +227,7 @@ export class Admin {
     };
     for (const agent of this.#runtime?.[insideKey].registry.versions ?? []) add(agent);
     for (const { status, runs, ...agent } of await this.#store.census()) add(agent, status, runs);
-    return [...counted.values()].filter(({ agent_name }) => agent_name !== ACT_AGENT);
+    return [...counted.values()].filter(({ agent_name }) => !isOwnAgent(agent_name));
   }
 
   /**
@@ -361,7 +363,7 @@ export class Admin {
   }
 
   #scope(tenant: string): ReturnType<OperatedRuntime["scope"]> {
-    if (tenant === OPERATORS) return this.#inside.scope(tenant, this.#principal);
+    if (isOwn(tenant)) return this.#inside.scope(tenant, this.#principal);
     return this.#operated.scope({ tenant, principal: this.#principal });
   }
 

@@ -1,11 +1,12 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { FoundRun, RunKey, Store, StoredRun } from "../core/ports.ts";
+import { positionIn } from "../core/positions.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import { runIdSchema } from "../protocol/identifier.ts";
 import { badArgument, checkCount, checkKeys, checkObject, read } from "../runtime/agent/check.ts";
+import { cursorOf, readLimit, readPlace } from "../runtime/agent/cursors.ts";
 import { eachInTurns, readLog } from "../runtime/log/fold-log.ts";
-import { cursorOf, readLimit, readPlace } from "./cursors.ts";
 import type { AdminPage, AdminRun, AdminTree } from "./records.ts";
 import { adminRun } from "./records.ts";
 import type { TimelineItem } from "./timeline.ts";
@@ -60,8 +61,8 @@ export async function logOf(
   const most = readLimit(limit);
   const { position } = await found(store, key);
   const entries = (await store.read(key, from, most)) ?? [];
-  const end = from + entries.length;
-  const items = entries.map((entry, index) => ({ ...entry, position: from + index }));
+  const items = entries.map((entry, index) => ({ ...entry, position: positionIn(entries, index, from) }));
+  const end = (items.at(-1)?.position ?? from) + 1;
   return { items, next: end < position ? cursorOf(end) : null };
 }
 

@@ -2,7 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { NewPause, Pause, PausedRuns } from "../core/pauses.ts";
 import { pauseKey } from "../core/pauses.ts";
 import type { Store } from "../core/ports.ts";
-import { OPERATORS } from "../core/tenants.ts";
+import { isOwn } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { badArgument, checkKey, checkKeys, checkObject, checkText, maxLengths } from "../runtime/agent/check.ts";
@@ -40,7 +40,7 @@ export function readPauseQuery(query: AdminPauseQuery): {
   if (version !== undefined && agent_name === undefined)
     throw badArgument("query.version", "an `agent_name` beside it", version);
   if (version !== undefined && version !== null) checkKey("query.version", version, maxLengths.version);
-  if (tenant === OPERATORS) throw badArgument("query.tenant", "a tenant of the application", tenant);
+  if (tenant !== undefined && isOwn(tenant)) throw badArgument("query.tenant", "a tenant of the application", tenant);
   if (tenant !== undefined && tenant !== "") checkKey("query.tenant", tenant, maxLengths.tenant);
   const runs: PausedRuns = {
     ...(agent_name !== undefined && { agent_name }),

@@ -3,7 +3,7 @@ import type { ForkOrigin, Labels, QuestionKind } from "../core/log.ts";
 import { ASIDE_MS } from "../core/pauses.ts";
 import type { Backlog, FoundRun, Mismatch, RunPosition } from "../core/ports.ts";
 import { originRecord } from "../core/record.ts";
-import { isoTime } from "../core/time.ts";
+import { isoTime, timeOrNull } from "../core/time.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
@@ -152,11 +152,4 @@ function originOf(created: NonNullable<FoundRun["created"]>): NonNullable<AdminR
   const parent_run_id = created.parent?.run_id ?? null;
   const origin = originRecord(created);
   return { at: isoTime(at), agent_name, version, durable, session_id, labels, metadata, parent_run_id, origin };
-}
-
-/** The last time that ISO 8601 can say here. A lease of any length may end later. */
-const LAST = 8_640_000_000_000_000;
-
-export function timeOrNull(time: number | null): string | null {
-  return time === null ? null : isoTime(Math.min(time, LAST));
 }

@@ -4,13 +4,14 @@ import type { AwaitedEntry, Entry, Labels } from "../core/log.ts";
 import { questionId } from "../core/operation-keys.ts";
 import type { FoundRun, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { LogTail, SurveyQuery } from "../core/survey.ts";
+import { isOwn } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkKeys, checkObject, checkText, read, readTime } from "../runtime/agent/check.ts";
+import { cursorOf, readLimit, readPlace } from "../runtime/agent/cursors.ts";
 import { readLabels } from "../runtime/agent/labels.ts";
 import { readLog } from "../runtime/log/fold-log.ts";
-import { cursorOf, readLimit, readPlace } from "./cursors.ts";
 import type { PageQuery, RunRef } from "./one-run.ts";
 import { readRef } from "./one-run.ts";
 import type { AdminFailure, AdminPage, AdminQuestion, AdminRun } from "./records.ts";
@@ -19,7 +20,7 @@ import { schemaIn } from "./timeline-fold.ts";
 
 /** Which runs to list. All conditions must hold. */
 export interface AdminRunQuery extends PageQuery {
-  /** Only runs of this tenant. Default: of all. */
+  /** Only runs of this tenant. Default: of all, but not the runtime's own runs, which have the tenant `cadenza:operators`. */
   readonly tenant?: string | undefined;
   readonly agent_name?: string | undefined;
   /** Only runs of this version of their agent; null: of agents without one. Default: of any. */
@@ -118,7 +119,7 @@ export class SeveralRuns {
     let after = query.after;
     for (let asked = 0; asked < MAX_SURVEYS; asked++) {
       const page = await this.#store.survey({ ...query, after, limit: query.limit - runs.length });
-      runs.push(...page.runs);
+      for (const run of page.runs) if (!isOwn(run.key.tenant) || query.tenant !== undefined) runs.push(run);
       if (page.next === null) return { runs, next: null };
       after = page.next;
       if (runs.length === query.limit) break;

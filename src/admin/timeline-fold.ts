@@ -45,6 +45,7 @@ export class TimelineFold {
 
   add(entry: Entry): void {
     evolve(this.#state, entry);
+    this.position = this.#state.position - 1;
     // The `created` entry of a fork is younger than the entries of its origin, which follow it.
     this.#at = isoTime(entry.type === "created" ? entry.at : latestTime(this.#state));
     // What the entries before the fork report was used by its origin.

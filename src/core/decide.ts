@@ -360,6 +360,7 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
     ...{ type: "continued", at, generation: generationNumber(state) + 1 },
     ...{ position: state.position, events: state.events, started_at },
   };
+  if (state.generation !== null) entry.previous = state.generation.position;
   if (isOpen(state)) entry.closes = true;
   if (carry !== undefined) entry.carry = carry;
   const waited = (state.waiting_ms ?? 0) + (state.waiting_from === null ? 0 : at - state.waiting_from.at);
@@ -377,7 +378,7 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
   }
   const replies = (state.exchanges ?? [])
     .slice(-KEPT_REPLIES)
-    .flatMap(({ settled }) => (isReply(settled) ? settled : []));
+    .flatMap(({ settled, event }) => (isReply(settled) ? { entry: settled, event } : []));
   if (replies.length > 0) entry.replies = replies;
   return [entry];
 }
@@ -398,6 +399,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
     if (command.key !== undefined) ended.key = command.key;
     if (command.cause !== undefined) ended.cause = command.cause;
   }
+  if (state.generation !== null) ended.generation_at = state.generation.position;
   if (usage !== null) ended.usage = usage;
   if (command.active_ms !== undefined) ended.active_ms = command.active_ms;
   if (command.queued_ms !== undefined) ended.queued_ms = command.queued_ms;

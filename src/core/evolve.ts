@@ -162,11 +162,11 @@ function continueAsNew(state: RunState, entry: ContinuedEntry): void {
 }
 
 /** A question of an earlier generation, as far as a repeated reply needs it. */
-function settledEarlier(settled: NonNullable<ContinuedEntry["replies"]>[number]): Question {
+function settledEarlier({ entry: settled, event }: NonNullable<ContinuedEntry["replies"]>[number]): Question {
   const { at, await_id } = settled;
   const asked: Growing<AwaitedEntry> = { type: "awaited", at, await_id, parts: [], emitted: 0 };
   if (settled.type === "settled") asked.of = settled.of;
-  return { asked, position: 0, after: EARLIER, event: 0, settled, settled_position: 0 };
+  return { asked, position: 0, after: EARLIER, event, settled, settled_position: 0 };
 }
 
 function mailAfter({ messages = [], message_keys = [] }: ContinuedEntry): Mail | null {

@@ -5,6 +5,7 @@ import { isCopy } from "./emission-source.ts";
 import { evolve } from "./evolve.ts";
 import type { ContinuedEntry, CreatedEntry, Entry, Growing, TakenEntry } from "./log.ts";
 import { isSubRun, resultKey } from "./operation-keys.ts";
+import { positionIn } from "./positions.ts";
 import { initialState } from "./state.ts";
 
 /**
@@ -55,6 +56,7 @@ export function forkedLog(created: CreatedEntry, log: readonly Entry[], cut: num
   // A fork begins with the generation that it forks.
   const begin = log.findLastIndex(({ type }, index) => index < cut && type === "continued");
   const before = log.slice(Math.max(begin, 0), cut);
+  const first = positionIn(log, Math.max(begin, 0));
   const isTaken = takenOver(before);
   const state = initialState(runId);
   const forked: [CreatedEntry, ...Entry[]] = [created];
@@ -72,7 +74,7 @@ export function forkedLog(created: CreatedEntry, log: readonly Entry[], cut: num
   evolve(state, created);
   for (const [index, entry] of before.entries()) {
     if (!isTaken(entry)) continue;
-    if (entry.type === "received") moved.set(Math.max(begin, 0) + index, forked.length);
+    if (entry.type === "received") moved.set(first + index, forked.length);
     if (entry.type === "continued") {
       const generation = generationOfFork(entry, created, moved);
       evolve(state, generation);
@@ -111,8 +113,13 @@ function takenOver(before: readonly Entry[]): (entry: Entry) => boolean {
 }
 
 /** The beginning of the generation that is forked. Its messages have places in front of the log of the fork. */
-function generationOfFork(entry: ContinuedEntry, { at }: CreatedEntry, moved: Map<number, number>): ContinuedEntry {
+function generationOfFork(
+  { previous: _, ...entry }: ContinuedEntry,
+  { at }: CreatedEntry,
+  moved: Map<number, number>,
+): ContinuedEntry {
   const first: Growing<ContinuedEntry> = { ...entry, position: 1, events: 1, started_at: at };
+  if (entry.replies !== undefined) first.replies = entry.replies.map((reply) => ({ ...reply, event: 1 }));
   if (entry.messages !== undefined)
     first.messages = entry.messages.map((message, index) => {
       moved.set(message.position, -1 - index);

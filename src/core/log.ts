@@ -429,6 +429,8 @@ export interface ContinuedEntry extends MeasuredEntry {
   /** How many entries come before it, and how many events these stand for. */
   readonly position: number;
   readonly events: number;
+  /** The position of the entry with which the generation before began; left out for the first. */
+  readonly previous?: number;
   /** A message was open and is completed first. */
   readonly closes?: true;
   /** When the agent function was first called, and how long the run has waited since. */
@@ -442,8 +444,11 @@ export interface ContinuedEntry extends MeasuredEntry {
   readonly messages?: readonly { readonly entry: ReceivedEntry; readonly position: number }[];
   /** The idempotency keys of the last messages before, the newest last; left out for none. */
   readonly message_keys?: readonly string[];
-  /** The entries that have settled the last questions, the newest last; left out for none. */
-  readonly replies?: readonly (ResumedEntry | DeclinedEntry | SettledEntry)[];
+  /**
+   * The entries that have settled the last questions, the newest last, each with the number of the event after which its events
+   * begin; left out for none.
+   */
+  readonly replies?: readonly { readonly entry: ResumedEntry | DeclinedEntry | SettledEntry; readonly event: number }[];
 }
 
 /** The run is over. Always the last entry. */
@@ -459,6 +464,8 @@ export interface EndedEntry extends MeasuredEntry {
   readonly cause?: StepFailure;
   /** A message was open and is completed first. */
   readonly closes?: true;
+  /** The position of the entry with which the generation began that was at work; left out for the first. */
+  readonly generation_at?: number;
   /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */
   readonly usage?: Usage;
 }

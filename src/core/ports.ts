@@ -574,6 +574,13 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * large it may give fewer, but at least one if there is any. Fails if one of them is damaged.
    */
   read(key: RunKey, from: number, limit: number): MaybePromise<readonly Entry[] | undefined>;
+  /**
+   * Deletes entries of a log that lie before a position, where a `continued` entry lies, but not the first one: a bounded number
+   * of them, those that came last first. Answers whether more are left. From then on `read` gives, behind the last entry in
+   * front of those that are deleted, or from one of their positions on, what follows them: a `continued` entry, which says its
+   * position. The length of the log stays. False for a run that does not exist.
+   */
+  trim(key: RunKey, before: number): MaybePromise<boolean>;
   /** The run that was created with an idempotency key; undefined if there is none. Fails for a damaged one. */
   findByIdempotencyKey(tenant: string, idempotencyKey: string): MaybePromise<StoredRun | undefined>;
   /** A page of runs. */

@@ -18,6 +18,11 @@ export function isoTime(epochMs: number): string {
   return lastIso;
 }
 
+/** The same of a time that may be later than any that a text can say, as the end of a lease of any length; null for none. */
+export function timeOrNull(epochMs: number | null): string | null {
+  return epochMs === null ? null : isoTime(Math.min(epochMs, LAST_TIME));
+}
+
 /** The last time that a `Date` can have. What is due later never happens. */
 export const LAST_TIME = 8_640_000_000_000_000;
 

@@ -2,6 +2,7 @@ import { cancelCommand } from "../core/commands.ts";
 import type { AgentVersion, FoundRun, RunKey, Store } from "../core/ports.ts";
 import { engineKey } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
+import { isOwn, isOwnAgent } from "../core/tenants.ts";
 import { waitingLine } from "../core/waiting-line.ts";
 import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
@@ -123,8 +124,8 @@ async function reportOf(
   registry: Registry,
   here: Pick<RemoteReport, "damaged" | "differences" | "heartbeatAgeMs">,
 ): Promise<RemoteReport> {
-  const blocked = await store.blocked({ limit: MAX_REPORTED });
-  const backlog = await store.backlog();
+  const blocked = (await store.blocked({ limit: MAX_REPORTED })).filter(({ key }) => !isOwn(key.tenant));
+  const backlog = (await store.backlog()).filter(({ agent_name }) => !isOwnAgent(agent_name));
   const lines = await store.lines({ limit: MAX_LINES });
   const isMissing = ({ agent_name, version }: AgentVersion): boolean =>
     registry.known(agent_name, version ?? undefined) === undefined;

@@ -3,7 +3,7 @@ import type { Admin } from "../admin/admin.ts";
 import { createAdmin } from "../admin/admin.ts";
 import { CadenzaError, notFound } from "../core/errors.ts";
 import type { RunKey } from "../core/ports.ts";
-import { OPERATORS } from "../core/tenants.ts";
+import { isOwn } from "../core/tenants.ts";
 import type { Speaker } from "../http/claims.ts";
 import { createRunFor, resumeFor } from "../http/claims.ts";
 import { unfitAt, WireError } from "../http/errors.ts";
@@ -49,9 +49,8 @@ function onRun(
       const user = action === "answer" ? access : await askedAgain(access, named);
       const key = runKeyOf(body["tenant"], body["run_id"], user);
       const { principal } = user;
-      const isAct = key.tenant === OPERATORS;
-      const scope = isAct
-        ? runtime[insideKey].scope(OPERATORS, principal)
+      const scope = isOwn(key.tenant)
+        ? runtime[insideKey].scope(key.tenant, principal)
         : runtime.scope({ tenant: key.tenant, principal });
       return act(speakerOf(scope, user, key.tenant), key, body);
     },

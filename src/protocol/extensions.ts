@@ -104,6 +104,8 @@ const runDetailsObject = deferred(
       cancelled_by: z.unknown(),
       /** The number of its generation: 1, until its agent continues as new. */
       generation: z.number().int(),
+      /** The number of the first generation whose events are kept, with which the transcript begins: see `retention.keepGenerations`. */
+      first_generation: z.number().int(),
       /** The runs that this one has started. */
       children: z.array(runIdSchema),
       /** What the run has used so far; null: nothing was reported. */

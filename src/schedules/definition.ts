@@ -1,18 +1,19 @@
 import type { Labels } from "../core/log.ts";
-import { OPERATORS } from "../core/tenants.ts";
+import { isOwn } from "../core/tenants.ts";
 import {
   badArgument,
-  checkCount,
+  checkChoice,
   checkKey,
-  checkKeys,
-  checkObject,
+  checkOptionsOf,
   checkText,
+  checkWithin,
   maxLengths,
   readTime,
 } from "../runtime/agent/check.ts";
 import type { RunInput } from "../runtime/agent/input.ts";
 import { readInput } from "../runtime/agent/input.ts";
 import { noLabels, readLabels } from "../runtime/agent/labels.ts";
+import type { Named } from "./agent.ts";
 import type { Definition } from "./state.ts";
 import type { Calendar } from "./times.ts";
 import { Zone } from "./zone.ts";
@@ -29,7 +30,7 @@ export interface ScheduleDefinition {
   readonly input: RunInput;
   /**
    * A cron expression of five fields: minute, hour, day of the month, month, day of the week. Needs the option `cron` of
-   * {@link schedules}.
+   * {@link schedules}. One that no date matches is refused.
    */
   readonly cron?: string | undefined;
   /** The time from one run to the next, in milliseconds, at least 1,000. It is counted from `startAt`, or from 1970 on. */
@@ -46,7 +47,7 @@ export interface ScheduleDefinition {
   readonly overlap?: "skip" | "queue" | "cancel" | undefined;
   /**
    * What becomes of times that no process has come to for a minute. `skip`: they have no runs. `latest`: the last of them has
-   * one. `all`: each has one. Default: `latest`.
+   * one, unless a later time has one. `all`: each has one. Default: `latest`.
    */
   readonly missed?: "skip" | "latest" | "all" | undefined;
   /** Creates each run later by up to so many milliseconds, always the same for the same id and time. Default: 0. */
@@ -81,65 +82,68 @@ const MAX_ID = 64;
 const LEAST_EVERY_MS = 1_000;
 const LONGEST_JITTER_MS = 24 * 3_600_000;
 
-/** Throws `invalid_argument`. */
-export function checkId(id: unknown): asserts id is string {
+/** Reads which schedule is meant: its id, and the tenant among the options. Throws `invalid_argument`. */
+export function readNamed(id: string, options: { readonly tenant?: string | undefined }, known = ["tenant"]): Named {
   checkKey("id", id, MAX_ID);
+  checkOptionsOf("options", options, known);
+  return { id, tenant: readTenant(options.tenant) };
 }
 
 /** Reads the tenant of a schedule. Throws `invalid_argument`. */
-export function readTenant(tenant: unknown = ""): string {
+export function readTenant(tenant = ""): string {
   if (tenant !== "") checkKey("tenant", tenant, maxLengths.tenant);
-  if (tenant === OPERATORS) throw badArgument("tenant", "a name that is not reserved", tenant);
-  return tenant as string;
+  if (isOwn(tenant)) throw badArgument("tenant", "a name that is not reserved", tenant);
+  return tenant;
 }
 
 /** Reads what a schedule is to be. Throws `invalid_argument`. */
 export function readDefinition(given: ScheduleDefinition, calendar: Calendar): Definition {
-  checkNames("schedule", given, names);
-  const { agent_name, version, cron, everyMs, timeZone = "UTC", overlap = "skip", missed = "latest" } = given;
-  const { jitterMs = 0, startAt, endAt } = given;
+  checkOptionsOf("schedule", given, names);
+  const { agent_name, version, cron, everyMs, overlap = "skip", missed = "latest", jitterMs = 0 } = given;
   checkText("agent_name", agent_name);
   if (version !== undefined) checkKey("version", version, maxLengths.version);
   if ((cron === undefined) === (everyMs === undefined))
-    throw badArgument("schedule", "either cron or everyMs", { cron, everyMs });
-  if (cron !== undefined) checkText("cron", cron);
-  if (everyMs !== undefined) checkWhole("everyMs", everyMs, LEAST_EVERY_MS);
-  checkWhole("jitterMs", jitterMs, 0, LONGEST_JITTER_MS);
-  checkChoice("overlap", overlap, ["skip", "queue", "cancel"]);
-  checkChoice("missed", missed, ["skip", "latest", "all"]);
-  const definition: Definition = {
-    ...{ agent_name, version: version ?? null, input: readInput(given.input), overlap, missed, jitter_ms: jitterMs },
+    throw badArgument("schedule", "either cron or everyMs", cron === undefined ? "neither" : "both");
+  return {
+    ...{ agent_name, version: version ?? null, input: readInput(given.input) },
+    overlap: checkChoice("overlap", overlap, ["skip", "queue", "cancel"]),
+    missed: checkChoice("missed", missed, ["skip", "latest", "all"]),
+    jitter_ms: checkWithin("jitterMs", jitterMs, 0, LONGEST_JITTER_MS),
     labels: readLabels("labels", given.labels) ?? noLabels,
-    timing: {
-      ...{ cron: cron ?? null, every_ms: everyMs ?? null, time_zone: timeZone },
-      start_at: startAt === undefined ? null : readTime("startAt", startAt),
-      end_at: endAt === undefined ? null : readTime("endAt", endAt),
-    },
+    timing: readTiming(given, calendar),
   };
-  if (!calendar.tells(definition.timing))
-    throw badArgument("cron", "none without schedules(runtime, { cron: Cron })", cron);
+}
+
+function readTiming(
+  { cron, everyMs, timeZone = "UTC", startAt, endAt }: ScheduleDefinition,
+  calendar: Calendar,
+): Definition["timing"] {
+  const always = {
+    cron: cron ?? null,
+    every_ms: everyMs === undefined ? null : checkWithin("everyMs", everyMs, LEAST_EVERY_MS, Number.MAX_SAFE_INTEGER),
+    ...{ time_zone: timeZone, start_at: null, end_at: null },
+  };
+  const timing = {
+    ...always,
+    start_at: startAt === undefined ? null : readTime("startAt", startAt),
+    end_at: endAt === undefined ? null : readTime("endAt", endAt),
+  };
+  if (timing.end_at !== null && timing.end_at < (timing.start_at ?? 0))
+    throw badArgument("endAt", "a time that is not before startAt", endAt);
   try {
     new Zone(timeZone);
-    calendar.timesOf(definition.timing)(0);
-  } catch (error) {
-    const expected = `a cron expression of five fields, and a time zone (${(error as Error).message})`;
-    throw badArgument("schedule", expected, { cron, timeZone });
+  } catch {
+    throw badArgument("timeZone", "a time zone that Node knows, such as Europe/Berlin", timeZone);
   }
-  return definition;
-}
-
-/** Throws `invalid_argument` unless a value is an object without unknown names. */
-export function checkNames(name: string, value: object, known: readonly string[]): void {
-  checkObject(name, value);
-  checkKeys(name, value, known);
-}
-
-/** Throws `invalid_argument`. */
-export function checkWhole(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {
-  checkCount(name, value, least);
-  if (value > most) throw badArgument(name, `a whole number from ${least} to ${most}`, value);
-}
-
-function checkChoice(name: string, value: string, choices: readonly string[]): void {
-  if (!choices.includes(value)) throw badArgument(name, `one of ${choices.join(", ")}`, value);
+  if (cron === undefined) return timing;
+  checkText("cron", cron);
+  if (!calendar.tells(timing))
+    throw badArgument("options.cron", "the class Cron: schedules(runtime, { cron: Cron })", undefined);
+  try {
+    if (calendar.timesOf(always)(0) === null) throw new RangeError("no date does");
+  } catch (error) {
+    const expected = `a cron expression of five fields that dates match (${(error as Error).message})`;
+    throw badArgument("cron", expected, cron);
+  }
+  return timing;
 }

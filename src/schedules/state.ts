@@ -1,7 +1,8 @@
 import { sameJson } from "../core/json.ts";
 import type { Labels } from "../core/log.ts";
+import { encoded } from "../core/tenants.ts";
 import type { Message } from "../protocol/message.ts";
-import { namedUuid } from "../runtime/agent/uuid.ts";
+import { SeededRandom } from "../runtime/execution/random.ts";
 import type { Calendar, Timing } from "./times.ts";
 import { lastTime } from "./times.ts";
 
@@ -25,10 +26,12 @@ export type Command =
   /** `key` tells it from other triggers. */
   | { readonly type: "trigger"; readonly key: string };
 
-/** What waits to be created: all times of a timing that are later than `after` and not later than `until`; or a trigger. */
-export type Waiting =
-  | { readonly timing: Timing; readonly after: number; readonly until: number }
-  | { readonly trigger: string; readonly at: number };
+/** All times of a timing that are later than `after` and not later than `until`. */
+export interface Span {
+  readonly timing: Timing;
+  readonly after: number;
+  readonly until: number;
+}
 
 /** The state of a schedule. It changes only by the functions below. */
 export interface ScheduleState {
@@ -39,15 +42,17 @@ export interface ScheduleState {
   readonly is_paused: boolean;
   /** Up to here it is decided of each time whether it is to have a run. It never goes back. */
   readonly decided_until: number;
-  /** What is to have a run, in the order in which the runs are created. */
-  readonly line: readonly Waiting[];
-  /** When to try again to create the first run of the line, and after which pause; null: at once. */
+  /** Which times are to have runs, in their order. */
+  readonly times: readonly Span[];
+  /** Which triggers are to have runs, in the order in which they were sent. */
+  readonly triggers: readonly { readonly key: string; readonly at: number }[];
+  /** When to try again to create the run that is due first, and after which pause; null: at once. */
   readonly again: { readonly at: number; readonly pauseMs: number } | null;
   /** The run that was created last. */
   readonly last: { readonly time: number; readonly run_id: string } | null;
   /** The last time that got no run because the run before had not ended. */
   readonly skipped: number | null;
-  /** The last refusal. */
+  /** The last refusal, unless a run was created since. */
   readonly refused: Refusal | null;
   readonly put_at: number;
 }
@@ -59,11 +64,11 @@ export interface Refusal {
   readonly message: string;
 }
 
-/** A run that is to be created now. */
+/** A run that is to be created. */
 export interface Due {
   /** The time that it is for; for a trigger, when that was sent. */
   readonly time: number;
-  /** Undefined: a time of the schedule. */
+  /** The key of the trigger. Undefined: a time of the schedule. */
   readonly trigger?: string;
 }
 
@@ -91,12 +96,10 @@ const MISSED_AFTER_MS = 60_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
 const NEVER = Number.POSITIVE_INFINITY;
-/** The namespace of the names by which runs are created later. It must never change. */
-const JITTER = "5f0c7d0e-52b5-4a47-8d7c-6c1f3c1c9a44";
 
 export function newSchedule(tenant: string, id: string): ScheduleState {
   return {
-    ...{ tenant, id, definition: null, is_paused: false, decided_until: 0, line: [], again: null },
+    ...{ tenant, id, definition: null, is_paused: false, decided_until: 0, times: [], triggers: [], again: null },
     ...{ last: null, skipped: null, refused: null, put_at: 0 },
   };
 }
@@ -114,44 +117,50 @@ export function commanded(
   return applied(decided(calendar, state, at, now), command, at);
 }
 
-/** The state after a command, when it is decided of all times before. */
+/** The state after a command, when it is decided of all times before. What it has already changes nothing. */
 export function applied(state: ScheduleState, command: Command, at: number): ScheduleState {
-  const { type } = command;
-  if (type === "put") return { ...state, definition: command.definition, put_at: at, again: null };
-  if (type === "trigger") return { ...state, line: [...state.line, { trigger: command.key, at }] };
-  return { ...state, is_paused: type === "pause" };
+  if (command.type === "trigger") return { ...state, triggers: [...state.triggers, { key: command.key, at }] };
+  if (command.type !== "put") return { ...state, is_paused: command.type === "pause" };
+  const { definition } = command;
+  return sameJson(state.definition, definition) ? state : { ...state, definition, put_at: at, again: null };
 }
 
 /** Decides now which of the times until a moment are to have runs. What comes while it is paused has none. */
 function decided(calendar: Calendar, state: ScheduleState, until: number, now: number): ScheduleState {
-  const { definition, decided_until: from } = state;
-  if (until <= from) return state;
-  const line =
-    definition === null || state.is_paused
-      ? state.line
-      : lineWith(calendar, state.line, definition, { from, until, now });
-  return { ...state, line, decided_until: until };
+  const { definition, decided_until: after, is_paused, times } = state;
+  if (until <= after) return state;
+  const isOff = definition === null || is_paused;
+  return {
+    ...state,
+    times: isOff ? times : timesWith(calendar, times, definition, { after, until }, now),
+    decided_until: until,
+  };
 }
 
-function lineWith(
+/** Times that are not missed have runs, whatever `missed` says. */
+function timesWith(
   calendar: Calendar,
-  line: readonly Waiting[],
+  times: readonly Span[],
   { timing, missed, jitter_ms }: Definition,
-  { from, until, now }: { readonly from: number; readonly until: number; readonly now: number },
-): readonly Waiting[] {
+  { after: from, until }: Omit<Span, "timing">,
+  now: number,
+): readonly Span[] {
   const next = calendar.timesOf(timing);
+  const isIn = (time: number | null): time is number => time !== null && time <= until;
   const first = next(from);
-  if (first === null || first > until) return line;
+  if (!isIn(first)) return times;
   let after = from;
-  const missedUntil = now - MISSED_AFTER_MS - jitter_ms;
-  if (first < missedUntil && missed !== "all") {
-    after = missed === "skip" ? missedUntil - 1 : (lastTime(next, from, until) ?? until) - 1;
-    const kept = next(after);
-    if (kept === null || kept > until) return line;
+  const missedBefore = now - MISSED_AFTER_MS - jitter_ms;
+  if (first < missedBefore && missed !== "all") {
+    after = missedBefore - 1;
+    if (!isIn(next(after))) {
+      if (missed === "skip") return times;
+      after = (lastTime(next, from, until) ?? until) - 1;
+    }
   }
-  const end = line.at(-1);
-  const isLonger = end !== undefined && "timing" in end && end.until === after && sameJson(end.timing, timing);
-  return isLonger ? [...line.slice(0, -1), { ...end, until }] : [...line, { timing, after, until }];
+  const end = times.at(-1);
+  const isLonger = end !== undefined && end.until === after && sameJson(end.timing, timing);
+  return isLonger ? [...times.slice(0, -1), { ...end, until }] : [...times, { timing, after, until }];
 }
 
 /** What the schedule does next. */
@@ -159,58 +168,64 @@ export function decideNext(calendar: Calendar, given: ScheduleState, now: number
   const state = decided(calendar, given, now, now);
   const { definition, is_paused, decided_until, again } = state;
   if (definition === null) return { state, wakeAt: NEVER };
-  const due = firstOf(calendar, state);
-  const dueAt = due === undefined ? NEVER : Math.max(due.time + delayOf(state, due), again?.at ?? 0);
+  const { due, at } = firstOf(calendar, state);
+  const dueAt = Math.max(at, again?.at ?? 0);
   if (dueAt <= now) return { state, due, wakeAt: now };
   const time = is_paused ? null : calendar.timesOf(definition.timing)(decided_until);
-  return { state, wakeAt: Math.min(dueAt, time === null ? NEVER : time + delayOf(state, { time })) };
+  return { state, wakeAt: Math.min(dueAt, laterBy(state, time)) };
 }
 
-/** The first run of the line. While the schedule is paused, only triggers have runs. */
-function firstOf(calendar: Calendar, { line, is_paused }: ScheduleState): Due | undefined {
-  const first = is_paused ? line.find((one) => "trigger" in one) : line[0];
-  if (first === undefined) return undefined;
-  if ("trigger" in first) return { time: first.at, trigger: first.trigger };
-  return { time: calendar.timesOf(first.timing)(first.after) ?? first.until };
+/** The run that is due first. A trigger does not wait for times that are still to come. While paused, only triggers have runs. */
+function firstOf(calendar: Calendar, state: ScheduleState): { readonly due?: Due; readonly at: number } {
+  const [trigger] = state.triggers;
+  const [span] = state.is_paused ? [] : state.times;
+  const time = span === undefined ? null : (calendar.timesOf(span.timing)(span.after) ?? span.until);
+  const at = laterBy(state, time);
+  if (trigger !== undefined && trigger.at < at)
+    return { due: { time: trigger.at, trigger: trigger.key }, at: trigger.at };
+  return time === null ? { at } : { due: { time }, at };
 }
 
-/** By how much the run of a time is created later: the same for the same time, whatever process creates it. */
-function delayOf({ tenant, id, definition }: ScheduleState, { time, trigger }: Due): number {
+/** When the run of a time is created: always as much later for the same time, whatever process creates it. */
+function laterBy({ tenant, id, definition }: ScheduleState, time: number | null): number {
   const jitterMs = definition?.jitter_ms ?? 0;
-  if (jitterMs === 0 || trigger !== undefined) return 0;
-  const digits = namedUuid(JITTER, `${tenant}\n${id}\n${time}`).slice(0, 8);
-  return Math.floor((Number.parseInt(digits, 16) / 2 ** 32) * (jitterMs + 1));
+  if (time === null) return NEVER;
+  if (jitterMs === 0) return time;
+  return time + Math.floor(new SeededRandom(encoded(tenant, id, String(time))).number() * (jitterMs + 1));
 }
 
 /** The state after a run was to be created, now. */
 export function fired(calendar: Calendar, state: ScheduleState, due: Due, result: Fired, now: number): ScheduleState {
   const { time } = due;
   const pauseMs = Math.min(2 * (state.again?.pauseMs ?? FIRST_PAUSE_MS / 2), LONGEST_PAUSE_MS);
-  const again = { at: now + pauseMs, pauseMs };
+  const later = { ...state, again: { at: now + pauseMs, pauseMs } };
   const over = { ...without(calendar, state, due), again: null };
-  if ("run_id" in result) return { ...over, last: { time, run_id: result.run_id } };
-  if ("before" in result) return result.before === "queued" ? { ...state, again } : { ...over, skipped: time };
-  const { code, message } = result;
-  return { ...(result.again ? { ...state, again } : over), refused: { time, code, message } };
+  if ("run_id" in result) return { ...over, last: { time, run_id: result.run_id }, refused: null };
+  if ("before" in result) return result.before === "queued" ? later : { ...over, skipped: time };
+  const { code, message, again } = result;
+  return { ...(again ? later : over), refused: { time, code, message } };
 }
 
-/** The state without a run that was the first of its line. */
+/** The state without the run that was due first. */
 function without(calendar: Calendar, state: ScheduleState, { time, trigger }: Due): ScheduleState {
-  if (trigger !== undefined)
-    return { ...state, line: state.line.filter((one) => !("trigger" in one && one.trigger === trigger)) };
-  const [first, ...rest] = state.line;
-  if (first === undefined || "trigger" in first) return state;
-  const next = calendar.timesOf(first.timing)(time);
-  const isOver = next === null || next > first.until;
-  return { ...state, line: isOver ? rest : [{ ...first, after: time }, ...rest] };
+  if (trigger !== undefined) return { ...state, triggers: state.triggers.slice(1) };
+  const [span, ...rest] = state.times;
+  if (span === undefined) return state;
+  const next = calendar.timesOf(span.timing)(time);
+  const isOver = next === null || next > span.until;
+  return { ...state, times: isOver ? rest : [{ ...span, after: time }, ...rest] };
 }
 
-/** The next times, at most `count`, of what waits and of what comes; for a paused schedule, as if it went on now. */
-export function nextTimes(calendar: Calendar, state: ScheduleState, now: number, count: number): readonly number[] {
-  const { definition, decided_until } = state;
-  if (definition === null || !calendar.tells(definition.timing)) return [];
-  const next = calendar.timesOf(definition.timing);
+/** The next times, at most `count`; for a paused schedule, as if it went on now. */
+export function nextTimes(
+  calendar: Calendar,
+  { definition, decided_until }: ScheduleState,
+  now: number,
+  count: number,
+): readonly number[] {
   const times: number[] = [];
+  if (definition === null) return times;
+  const next = calendar.timesOf(definition.timing);
   let time = next(Math.max(now, decided_until));
   for (; time !== null && times.length < count; time = next(time)) times.push(time);
   return times;

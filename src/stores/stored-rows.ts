@@ -12,6 +12,8 @@ import type {
   StoredRun,
   StoredSession,
 } from "../core/ports.ts";
+import { positionIn } from "../core/positions.ts";
+import type { LogTail } from "../core/survey.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { damaged } from "./damage.ts";
@@ -84,21 +86,39 @@ export function entriesIn(
   const [batch] = batches;
   if (batch === undefined) return undefined;
   const entries: Entry[] = [];
-  const to = Math.min(from + limit, Number(batch["length"]));
+  const length = Number(batch["length"]);
+  let at = from;
   for (const { position, lines } of batches) {
     const first = Number(position);
-    const at = from + entries.length;
-    // A missing batch leaves a gap.
-    if (typeof lines !== "string" || first > at) break;
+    // A missing batch leaves a gap, and so do deleted generations.
+    if (typeof lines !== "string" || (first > at && !beginsGeneration(lines, first))) break;
+    at = Math.max(at, first);
     try {
-      for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
+      const wanted = fromLines(lines, at - first, Math.min(at + limit - entries.length, length) - first);
+      for (const entry of wanted) entries.push(entry);
+      at += wanted.length;
     } catch (error) {
       throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
     }
   }
   const isCut = entries.length > 0 && Number(batches.at(-1)?.["is_cut"] ?? 0) !== 0;
-  if (from + entries.length < to && !isCut) throw damaged(key, from + entries.length);
+  if (at < length && entries.length < limit && !isCut) throw damaged(key, at);
   return entries;
+}
+
+/** Whether a batch at a position begins with a generation. Those before may be deleted. */
+export function beginsGeneration(lines: string, position: number): boolean {
+  if (!lines.startsWith('{"type":"continued"')) return false;
+  const [entry] = fromLines(lines, 0, 1);
+  return entry?.type === "continued" && entry.position === position;
+}
+
+/** The last of some entries from a position on, behind deleted generations if there are any among them. */
+export function lastPart(from: number, entries: readonly Entry[]): LogTail {
+  const last = entries.findLastIndex(
+    (entry, index) => entry.type === "continued" && entry.position !== positionIn(entries, index - 1, from) + 1,
+  );
+  return last === -1 ? { from, entries } : { from: positionIn(entries, last, from), entries: entries.slice(last) };
 }
 
 /** A line that holds no entry. */

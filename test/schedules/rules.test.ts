@@ -34,6 +34,12 @@ class Play {
     return this;
   }
 
+  /** Whether a time or a trigger waits for its run. */
+  waits(minute: number): boolean {
+    const { times, triggers } = decideNext(calendar, this.state, minute * MINUTE_MS).state;
+    return times.length + triggers.length > 0;
+  }
+
   /** Lets the schedule do all that it does until a minute, from its process's start on. */
   run(from: number, until: number): this {
     for (let now = from * MINUTE_MS; ; ) {
@@ -72,7 +78,7 @@ describe("overlap: runs live for 25 minutes", () => {
   it("queue: each time has its run, in order, when there is time", () => {
     const play = new Play({ overlap: "queue", ...timingOf({ end_at: 50 * MINUTE_MS }) }, 25).run(1, 500);
     expect(play.happened.map((what) => what.split(",")[0])).toEqual(["10", "20", "30", "40", "50"]);
-    expect(play.state.line).toEqual([]);
+    expect(play.state.times).toEqual([]);
   });
 });
 
@@ -91,6 +97,15 @@ describe("missed: no process from minute 15 to minute 55", () => {
 
   it("latest: what comes within the last minute stands for all before", () => {
     expect(new Play({ missed: "latest" }).run(1, 15).run(50.5, 55).happened).toEqual(["10", "50"]);
+  });
+
+  it.each(["skip", "latest", "all"] as const)("%s: each time that is not missed has its run", (missed) => {
+    const play = new Play({ missed, ...timingOf({ every_ms: MINUTE_MS / 3 }) }).run(1, 2);
+    const before = play.happened.length;
+    play.run(54, 54);
+    const times = play.happened.slice(before).map((what) => Math.round(3 * Number(what.split(",")[0])));
+    expect(times.slice(-4)).toEqual([159, 160, 161, 162]);
+    if (missed !== "all") expect(times).toHaveLength(4);
   });
 
   it("all, queued: each has its run after the one before", () => {
@@ -135,6 +150,26 @@ describe("commands", () => {
     expect(play.happened).toEqual(["10", "t", "20"]);
     play.command({ type: "pause" }, 21).command({ type: "trigger", key: "u" }, 22).run(22, 40);
     expect(play.happened).toEqual(["10", "t", "20", "u"]);
+  });
+
+  it("a trigger does not wait for a time that is still to come because of its jitter", () => {
+    const play = new Play({ jitter_ms: 9 * MINUTE_MS }).run(1, 10);
+    const [at] = new Play({ jitter_ms: 9 * MINUTE_MS }).run(1, 20).happened;
+    expect(at).toMatch(/^10, [1-8] late$/);
+    expect(play.happened).toEqual([]);
+    expect(play.waits(10.1)).toBe(true);
+    play.command({ type: "trigger", key: "t" }, 10.1).run(10.1, 10.2);
+    expect(play.happened).toEqual(["t"]);
+    expect(play.run(10.2, 20).happened).toEqual(["t", at]);
+    expect(play.waits(19.9)).toBe(false);
+  });
+
+  it("the same put again changes nothing", () => {
+    const play = new Play({ overlap: "queue" }, 25).run(1, 21);
+    const before = play.state;
+    const definition: Definition = { ...every10, overlap: "queue" };
+    play.command({ type: "put", definition }, 21);
+    expect(play.state).toEqual({ ...before, decided_until: 21 * MINUTE_MS });
   });
 
   it("triggers overlap as times do", () => {

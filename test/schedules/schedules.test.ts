@@ -1,10 +1,13 @@
-import type { AgentRuntime, Run } from "cadenza";
-import { CadenzaError } from "cadenza";
+import type { AgentRuntime, AuditRecord, Run } from "cadenza";
+import { CadenzaError, defineAgent } from "cadenza";
+import { createAdmin } from "cadenza/admin";
 import type { ScheduleDefinition, Schedules } from "cadenza/schedules";
 import { schedules } from "cadenza/schedules";
 import { Cron } from "croner";
 import { describe, expect, it } from "vitest";
+import * as z from "zod";
 import { deferred } from "../harness/promises.ts";
+import { setUp } from "../harness/runtimes.ts";
 import type { Replica, Replicas } from "../harness/world/replicas.ts";
 import { inMemory, onFile } from "../harness/world/replicas.ts";
 
@@ -167,7 +170,105 @@ it("has one schedule of an id for each tenant", async () => {
   expect((await plans.list()).items).toHaveLength(4);
   await plans.remove("report");
   expect((await plans.list({ tenant: "" })).items).toEqual([]);
-  expect((await plans.list({ limit: 2 })).items).toHaveLength(2);
+  const first = await plans.list({ limit: 2 });
+  const rest = await plans.list({ limit: 2, cursor: first.next });
+  expect([...first.items, ...rest.items].map(({ tenant, id }) => `${tenant.length} ${id}`)).toEqual([
+    ...["1 other", "128 report", "1 report"],
+  ]);
+  expect(await refusalOf(plans.list({ cursor: "7" }))).toBe("invalid_argument");
+});
+
+describe("the runs of schedules", () => {
+  it("have names that no two share, whatever characters ids and keys of triggers have", async () => {
+    const replicas = inMemory();
+    const { clock } = replicas;
+    const { runtime, plans } = start(replicas);
+    const [time] = timesFrom(clock, 1);
+    for (const id of ["a", "a:b", "1:a", "a:trigger:x"]) await plans.put({ ...hourly, id, missed: "all" });
+    const triggers = [
+      ...[
+        ["a", "b:c"],
+        ["a:b", "c"],
+        ["a", "1:b1:c"],
+        ["a", `${time}`],
+        ["a", `time:${time}`],
+        ["a", "x:trigger:y"],
+        ["a:trigger:x", "y"],
+      ],
+    ] as const;
+    for (const [id, idempotencyKey] of triggers) await plans.trigger(id, { idempotencyKey });
+    await clock.advance(HOUR_MS + LATE_MS);
+    const runs = await runtime.listRuns({ agent_name: "report" });
+    expect(runs).toHaveLength(triggers.length + 4);
+    for (const id of ["a", "a:b", "1:a", "a:trigger:x"]) expect((await plans.get(id)).last?.time).toBe(time);
+  });
+
+  it("have names that no caller can take", async () => {
+    const replicas = inMemory();
+    const { runtime } = start(replicas);
+    const call = (idempotencyKey: string) =>
+      refusalOf(runtime.createRun({ agent_name: "report", input: "Go." }, { idempotencyKey }));
+    expect(await call("cadenza:8:schedule6:report4:time")).toBe("invalid_argument");
+    expect(await call("schedule:report")).toBeUndefined();
+    const { run_id } = await runtime.createRun({ agent_name: "report", input: "" });
+    expect(await refusalOf(runtime.fork(run_id, { idempotencyKey: `cadenza:retry:${run_id}` }))).toBe(
+      "invalid_argument",
+    );
+  });
+});
+
+it("tells onAudit who has changed a schedule, and whether anything has changed", async () => {
+  const told: AuditRecord[] = [];
+  const replicas = inMemory();
+  const replica = replicas.start({ durability, onAudit: (record) => void told.push(record) });
+  replica.runtime.register("report", { durable: true }, () => undefined);
+  const plans = schedules(replica.runtime, { principal: { name: "Ada" } });
+  const red = { tenant: "red" };
+  await plans.put({ ...hourly, ...red });
+  await plans.put({ ...hourly, ...red });
+  await plans.pause("report", red);
+  await plans.resume("report", red);
+  await plans.trigger("report", red);
+  await plans.remove("report", red);
+  await plans.remove("report", red);
+  expect(await refusalOf(plans.pause("report", red))).toBe("run_not_found");
+  const of = { by: { name: "Ada" }, tenant: "red", schedule_id: "report", outcome: "done", at: expect.any(String) };
+  expect(told).toEqual([
+    { ...of, action: "putSchedule", agent_name: "report" },
+    { ...of, action: "putSchedule", agent_name: "report", repeated: true },
+    { ...of, action: "pauseSchedule" },
+    { ...of, action: "resumeSchedule" },
+    { ...of, action: "triggerSchedule" },
+    { ...of, action: "removeSchedule" },
+    { ...of, action: "removeSchedule", repeated: true },
+    { ...of, action: "pauseSchedule", outcome: "refused", code: "run_not_found" },
+  ]);
+});
+
+it("says when it was put, and not when the same was put again", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const { plans } = start(replicas);
+  const { put_at } = await plans.put(hourly);
+  await clock.advance(MINUTE_MS);
+  expect((await plans.put({ ...hourly, labels: {}, missed: "latest", startAt: undefined })).put_at).toBe(put_at);
+  expect((await plans.put({ ...hourly, input: "Go on." })).put_at).not.toBe(put_at);
+});
+
+it("waits, and says so, while a time has no run because of its jitter", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const { runtime, plans } = start(replicas);
+  const [time, next] = timesFrom(clock, 1, 2);
+  await plans.put({ ...hourly, jitterMs: 30 * MINUTE_MS });
+  await clock.advance(HOUR_MS + 1);
+  expect(await plans.get("report")).toMatchObject({ is_waiting: true, last: null, next_at: next });
+  await plans.trigger("report");
+  await clock.advance(LATE_MS);
+  expect(await timesOf(runtime)).not.toContain(time);
+  expect(await timesOf(runtime)).toHaveLength(1);
+  await clock.advance(31 * MINUTE_MS);
+  expect(await plans.get("report")).toMatchObject({ is_waiting: false, last: { time } });
 });
 
 it("may be put again after it was removed", async () => {
@@ -215,7 +316,50 @@ it("says of a run that cannot be created why, and goes on", async () => {
   expect(said.some(({ message }) => message === "A schedule cannot create a run.")).toBe(true);
   held.resolve();
   await clock.advance(MINUTE_MS);
-  expect(await plans.get("report")).toMatchObject({ is_waiting: false, last: { time: times[0] } });
+  expect(await plans.get("report")).toMatchObject({ is_waiting: false, last: { time: times[0] }, refused: null });
+});
+
+it("refuses an input that the agent never accepts", async () => {
+  const replicas = inMemory();
+  const { runtime, plans } = start(replicas);
+  runtime.register(
+    defineAgent("typed", { durable: true, input: z.object({ cents: z.number() }) }).run(async () => "Paid."),
+  );
+  expect(await refusalOf(plans.put({ ...hourly, agent_name: "typed", input: { cents: "4" } }))).toBe("invalid_input");
+  expect((await plans.list()).items).toEqual([]);
+  await plans.put({ ...hourly, agent_name: "typed", input: { cents: 4 } });
+});
+
+it("has its next time in time after an operator has paused all schedules", async () => {
+  const { runtime, clock } = setUp();
+  runtime.register("report", { durable: true }, () => undefined);
+  const plans = schedules(runtime);
+  const admin = createAdmin(runtime);
+  await plans.put({ ...hourly, everyMs: MINUTE_MS, missed: "all" });
+  await clock.advance(MINUTE_MS + 1);
+  await admin.pause({ agent_name: "cadenza:schedule" });
+  // What it waits for goes on, and then it is paused.
+  await clock.advance(3 * MINUTE_MS);
+  expect(await timesOf(runtime)).toHaveLength(2);
+  await admin.resume({ agent_name: "cadenza:schedule" });
+  await clock.advance(LATE_MS);
+  expect(await timesOf(runtime)).toHaveLength(4);
+  await clock.advance(MINUTE_MS);
+  expect(await timesOf(runtime)).toHaveLength(5);
+});
+
+it("is limited by no limit of live runs, and keeps no other run out", async () => {
+  const { runtime, clock } = setUp({ limits: { maxLiveRuns: 2, perTenant: { liveRuns: 1 } } });
+  runtime.register("report", { durable: true }, () => undefined);
+  runtime.register("asks", { durable: true }, async (_input, { ask }) => void (await ask("Well?")));
+  const plans = schedules(runtime);
+  for (let n = 0; n < 4; n++) await plans.put({ ...hourly, id: `${n}`, tenant: `${n}` });
+  for (const tenant of ["a", "b"]) await runtime.scope({ tenant }).createRun({ agent_name: "asks", input: "" });
+  await plans.put({ ...hourly, id: "4", tenant: "4" });
+  const [asking] = await runtime.scope({ tenant: "a" }).listRuns();
+  await runtime.scope({ tenant: "a" }).cancel(String(asking?.run_id), { wait: true });
+  await clock.advance(HOUR_MS + MINUTE_MS);
+  for (let n = 0; n < 5; n++) expect(await runtime.scope({ tenant: `${n}` }).listRuns()).toHaveLength(1);
 });
 
 it("is left to other processes by one that has no class for its cron expression", async () => {
@@ -273,6 +417,8 @@ it.each<[string, Record<string, unknown>, string]>([
   ["two times", { cron: "0 * * * *" }, "invalid_argument"],
   ["a cron expression of six fields", { everyMs: undefined, cron: "0 0 * * * *" }, "invalid_argument"],
   ["no cron expression", { everyMs: undefined, cron: "hourly" }, "invalid_argument"],
+  ["a cron expression that no date matches", { everyMs: undefined, cron: "0 0 30 2 *" }, "invalid_argument"],
+  ["an end before its start", { startAt: 2, endAt: 1 }, "invalid_argument"],
   ["an unknown zone", { timeZone: "Europe/Atlantis" }, "invalid_argument"],
   ["a time below a second", { everyMs: 999 }, "invalid_argument"],
   ["an unknown overlap", { overlap: "both" }, "invalid_argument"],

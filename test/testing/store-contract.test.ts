@@ -21,6 +21,7 @@ import { slotsFaults } from "../harness/planted-stores/slots.ts";
 import { stepLimitsFaults } from "../harness/planted-stores/step-limits.ts";
 import { surveyFaults } from "../harness/planted-stores/survey.ts";
 import { takeFaults } from "../harness/planted-stores/take.ts";
+import { trimFaults } from "../harness/planted-stores/trim.ts";
 import { workFaults } from "../harness/planted-stores/work.ts";
 import { writesFaults } from "../harness/planted-stores/writes.ts";
 
@@ -46,6 +47,7 @@ const brokenStores = [
   ...pruneFaults,
   ...retentionFaults,
   ...deleteFaults,
+  ...trimFaults,
   ...damageFaults,
   ...feedFaults,
 ];

@@ -6,6 +6,7 @@ import { evolve, foldEntries } from "../../core/evolve.ts";
 import { feedOf } from "../../core/feed.ts";
 import type { Entry, ReceivedEntry } from "../../core/log.ts";
 import type { Arrived, RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
+import { behind } from "../../core/positions.ts";
 import { RunMap } from "../../core/run-map.ts";
 import type { RunState, WaitingMessages } from "../../core/state.ts";
 import { generationLength, initialState, isFinal, waitingMessages } from "../../core/state.ts";
@@ -240,9 +241,11 @@ export class Unreceived {
       if (entries === undefined || entries.length === 0) return;
       // Another message may have been checked meanwhile, and may have looked further.
       const known = seen.position ?? from;
-      for (let index = Math.max(0, known - from); index < entries.length; index++)
-        note(seen, from + index, entries[index]);
-      from += entries.length;
+      for (const entry of entries) {
+        const next = behind(from, entry);
+        if (next > known) note(seen, next - 1, entry);
+        from = next;
+      }
       seen.position = Math.max(known, from);
     }
   }

@@ -16,7 +16,7 @@ import type { RunState } from "../../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
-import { eachInTurns } from "../../runtime/log/fold-log.ts";
+import { eachInTurns, lastGeneration } from "../../runtime/log/fold-log.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
 import type { Pauses } from "../../runtime/log/pauses.ts";
 import { fed } from "../../runtime/log/run-write.ts";
@@ -468,10 +468,11 @@ export class RunLoader {
       return;
     }
     await this.#cancelStoredSubRuns(key);
+    const continued = isLogSizeError(error) ? await lastGeneration(store, key, run.position) : undefined;
     for (let found: StoredRun | undefined = run; found?.head.owner === name; found = await store.find(key)) {
       const { head, position } = found;
       if (isFinal(head.status) || head.epoch !== run.head.epoch) return;
-      const state = foldEntries(key.run_id, [created]);
+      const state = foldEntries(key.run_id, continued === undefined ? [created] : [created, continued]);
       const at = clock.now();
       const decision = decide(state, { type: "end", at, failure: failureOf(error, false), usage: null });
       const entries = isRefusal(decision) ? [] : decision;

@@ -140,6 +140,18 @@ export function checkCount(name: string, value: unknown, least = 0): void {
   throw badArgument(name, `a whole number from ${least} to Infinity`, value);
 }
 
+/** Throws `invalid_argument` unless the value is a whole number between two others. Returns it. */
+export function checkWithin(name: string, value: unknown, least: number, most: number): number {
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number;
+  throw badArgument(name, `a whole number from ${least} to ${most}`, value);
+}
+
+/** Throws `invalid_argument` unless the value is one of some texts. Returns it. */
+export function checkChoice<Choice extends string>(name: string, value: Choice, choices: readonly Choice[]): Choice {
+  if (!choices.includes(value)) throw badArgument(name, `one of ${choices.join(", ")}`, value);
+  return value;
+}
+
 /** Throws `invalid_argument` unless the value is what an option of the name has: a time for `…Ms`, otherwise a count. */
 export function checkFigure(name: string, value: unknown): void {
   if (name.endsWith("Ms")) checkAmount(name, value);
@@ -155,6 +167,12 @@ export function readTime(name: string, value: unknown): number {
 
 function valueOfDate(value: unknown): unknown {
   return value instanceof Date ? value.getTime() : value;
+}
+
+/** Throws `invalid_argument` unless the value is an object that has no other keys than these. */
+export function checkOptionsOf(name: string, value: object, known: readonly string[]): void {
+  checkObject(name, value);
+  checkKeys(name, value, known);
 }
 
 /** Throws `invalid_argument` for an unknown key, so that a misspelt option is not ignored. */

@@ -1,6 +1,7 @@
 import { aboutStored } from "../../core/about-run.ts";
 import type { Carrier, CreatedEntry, QuestionKind } from "../../core/log.ts";
 import type { Logger, RunKey } from "../../core/ports.ts";
+import { isOwn } from "../../core/tenants.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import { badArgument, checkFunction, checkKeys, checkObject } from "./check.ts";
@@ -162,7 +163,7 @@ export function withCarrier(
   logger: Logger,
 ): CreatedEntry {
   try {
-    const carrier = create?.(createInfo(key, created));
+    const carrier = isOwn(key.tenant) ? undefined : create?.(createInfo(key, created));
     return carrier === undefined ? created : { ...created, carrier };
   } catch (error) {
     logger.warn("An interceptor of new runs failed.", { ...aboutStored({ key, created }), error });

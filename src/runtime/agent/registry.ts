@@ -87,10 +87,11 @@ export class Registry {
     return this.#declaresMessages;
   }
 
-  /** The agent for new runs of this name. Throws `agent_not_found`. */
-  get(name: string): Agent {
-    const agent = this.#current.get(name);
+  /** The agent for new runs of this name, or the one of a version. Throws `agent_not_found`. */
+  get(name: string, version?: string): Agent {
+    const agent = version === undefined ? this.#current.get(name) : this.known(name, version);
     if (agent !== undefined) return agent;
+    if (version !== undefined && this.#versions.has(name)) throw noVersion(name, version);
     const message = this.#versions.has(name)
       ? `Agent ${JSON.stringify(name)} has no current version: all are registered with { current: false }.`
       : `There is no agent ${JSON.stringify(name)}. ${this.#registeredNames()}`;
@@ -133,6 +134,11 @@ export class Registry {
   all(): readonly Agent[] {
     return [...this.#current.values()];
   }
+}
+
+function noVersion(agent_name: string, version: string): CadenzaError {
+  const message = `There is no version ${JSON.stringify(version)} of agent ${JSON.stringify(agent_name)}.`;
+  return new CadenzaError("agent_not_found", message, { agent_name });
 }
 
 /** New runs of an agent use an older version from now on, and no option has asked for it. */

@@ -6,7 +6,7 @@ import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { noCounters } from "../../core/statistics.ts";
-import { OPERATORS } from "../../core/tenants.ts";
+import { isOwn, OPERATORS, ownKey } from "../../core/tenants.ts";
 import { isoTime } from "../../core/time.ts";
 import { userOf } from "../../core/user.ts";
 import { eventTypes } from "../../protocol/event.ts";
@@ -15,6 +15,7 @@ import type { RunStatus } from "../../protocol/run.ts";
 import type { Agent, AgentDeclaration, AgentFunction, AgentOptions, Registration } from "../agent/agent.ts";
 import { newAgent } from "../agent/agent.ts";
 import type { DurableContext } from "../agent/agent-context.ts";
+import { checkInput } from "../agent/agent-schemas.ts";
 import {
   badArgument,
   checkAmount,
@@ -30,6 +31,7 @@ import { Registry } from "../agent/registry.ts";
 import type { RunsReport } from "../log/shared-by-runs.ts";
 import type { AnnouncedType, EventListener } from "../runs/announcer.ts";
 import { Announcer } from "../runs/announcer.ts";
+import { Trail, told } from "../runs/audit.ts";
 import type { LiveRun } from "../runs/live-run.ts";
 import type { RuntimeOptions, Settings } from "../runs/options.ts";
 import { readOptions } from "../runs/options.ts";
@@ -135,7 +137,25 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const { feed, onAudit: audit, perTenant, clock } = this.#settings;
     return {
       ...{ store, registry: this.#registry, feed, pauses, audit, isClosed, readersPerTenant: perTenant.readers, clock },
-      scope: (tenant, principal) => new Scope({ ...this.#parts, forks: "anywhere" }, tenant, principal),
+      scope: (tenant, principal, told) => {
+        const settings = told === "untold" ? { ...this.#settings, onAudit: undefined } : this.#settings;
+        return new Scope({ ...this.#parts, settings, forks: "anywhere" }, tenant, principal);
+      },
+      told: ({ action, tenant, by, ...about }, call) => {
+        let repeated: true | undefined;
+        const unchanged = (): void => {
+          repeated = true;
+        };
+        const trail = audit && new Trail(audit, this.logger, tenant, by);
+        return told(
+          trail,
+          action,
+          about,
+          () => call(unchanged),
+          () => ({ repeated }),
+        );
+      },
+      checkInput: (agent, input) => checkInput(agent, input, this.#runs.shared),
       register: (agent) => this.#registerForOperators(agent),
       begin: (agent, request) => this.#beginGiven(agent, request),
     };
@@ -150,9 +170,12 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     return agent;
   }
 
-  async #beginGiven(agent: Agent, { tenant = OPERATORS, principal, input = "", options }: GivenRun): Promise<RunKey> {
+  async #beginGiven(
+    agent: Agent,
+    { tenant = OPERATORS, principal, input = "", name, options = {} }: GivenRun,
+  ): Promise<RunKey> {
     const request = readNewRun({ agent_name: agent.name, input }, options, tenant, principal, undefined);
-    const created = await this.#runs.create(request, agent);
+    const created = await this.#runs.create({ ...request, idempotencyKey: name && ownKey(...name) }, agent);
     if ("elsewhere" in created) return created.elsewhere;
     const { run } = created;
     try {
@@ -270,7 +293,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkKeys("options", options, ["tenant", "principal", "owns"]);
     const { tenant = "", principal = null, owns = false } = options;
     if (tenant !== "") checkKey("options.tenant", tenant, maxLengths.tenant);
-    if (tenant === OPERATORS) throw badArgument("options.tenant", "a name that is not reserved", tenant);
+    if (isOwn(tenant)) throw badArgument("options.tenant", "a name that is not reserved", tenant);
     const by = recordedValue("options.principal", principal) ?? null;
     if (typeof owns !== "boolean") throw badArgument("options.owns", "true or false", owns);
     const onlyOf = owns ? userOf(by) : undefined;

@@ -3,6 +3,7 @@ import { cutBefore, cutToTryAgain, forkedLog, operationsOf, stopOf } from "../..
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, Entry, ForkOrigin, Growing } from "../../core/log.ts";
 import type { RunKey, StoredRun } from "../../core/ports.ts";
+import { positionIn } from "../../core/positions.ts";
 import { ignore } from "../../core/promises.ts";
 import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -20,7 +21,7 @@ import { keySeedOf, seedOf } from "../execution/random.ts";
 import { findStored, readLog } from "../log/fold-log.ts";
 import { closedError } from "../log/refusals.ts";
 import type { LiveRun } from "../runs/live-run.ts";
-import { checkOptions } from "../runs/requests.ts";
+import { checkCallersKey, checkOptions } from "../runs/requests.ts";
 import type { Runs } from "../runs/runs.ts";
 
 /** The options of `fork`. */
@@ -72,10 +73,12 @@ const options: readonly (keyof ForkOptions)[] = [
 export class Forks {
   readonly #runs: Runs;
   readonly #begin: "here" | "anywhere";
+  readonly #isInside: boolean;
 
   /** `begin`: see {@link ScopeParts.forks}. */
   constructor(runs: Runs, begin: "here" | "anywhere" = "here") {
     this.#runs = runs;
+    this.#isInside = begin === "anywhere";
     this.#begin = runs.isDurable && runs.shared.store.persistent ? begin : "here";
   }
 
@@ -85,13 +88,15 @@ export class Forks {
    */
   async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | RunElsewhere> {
     checkForkOptions(given);
+    if (!this.#isInside) checkCallersKey(given.idempotencyKey);
     const { store, clock } = this.#runs.shared;
     await clock.ready();
     const stored = await this.#committed(key);
     const agent = this.#agentFor(stored, given.version);
     const log = await readLog(store, key, stored.position);
     if (log === undefined) throw notFound(key.run_id);
-    const origin: Growing<ForkOrigin> = { run_id: key.run_id, position: cutOf(key, log, given.before) };
+    const cut = cutOf(key, log, given.before);
+    const origin: Growing<ForkOrigin> = { run_id: key.run_id, position: positionIn(log, cut - 1) + 1 };
     if (by !== null) origin.by = by;
     const input = given.input === undefined ? stored.created.input : readInput(given.input);
     await checkInput(agent, input, this.#runs.shared);
@@ -106,7 +111,7 @@ export class Forks {
     const { shared } = this.#runs;
     const fork = { ...key, run_id: runId };
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
-    const entries = forkedLog(first, log, origin.position, runId);
+    const entries = forkedLog(first, log, cut, runId);
     try {
       if (this.#begin === "anywhere" || !this.#runs.begins(agent, key.tenant)) {
         if (this.#runs.shared.isClosed) throw closedError();

@@ -9,7 +9,7 @@ import { recordedValue } from "../agent/recorded.ts";
 import { readBudget } from "../agent/usage.ts";
 import { namedUuid } from "../agent/uuid.ts";
 import type { CreateRunOptions, CreateRunRequest } from "../runs/requests.ts";
-import { checkOptions, noOptions, readSession } from "../runs/requests.ts";
+import { checkCallersKey, checkOptions, noOptions, readSession } from "../runs/requests.ts";
 
 const known: readonly (keyof CreateRunOptions)[] = [
   "idempotencyKey",
@@ -35,6 +35,7 @@ export function readNewRun(
   checkObject("request", request);
   checkText("agent_name", request.agent_name);
   if (options !== noOptions) checkOptions(options, known);
+  checkCallersKey(options.idempotencyKey);
   const { agent_name, session_id } = request;
   const { sessionKey } = options;
   const created: Growing<NewRun> = {

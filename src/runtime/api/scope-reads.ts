@@ -40,7 +40,10 @@ export interface ScopeParts {
   readonly settings: Settings;
   readonly registry: Registry;
   readonly runs: Runs;
-  /** Where forks begin. `anywhere`: in a store that processes share they wait until one has room. Default: `here`. */
+  /**
+   * Where forks begin. `anywhere`: of the runtime's own scopes. In a store that processes share they wait until one has room, and
+   * their keys may be reserved ones. Default: `here`.
+   */
   readonly forks?: "here" | "anywhere";
 }
 

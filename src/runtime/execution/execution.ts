@@ -4,6 +4,7 @@ import type { Contained } from "../../core/background.ts";
 import { contained, inBackground, whenSettled } from "../../core/background.ts";
 import type { Command, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
+import type { PartSource } from "../../core/emission-source.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { causeOf, failureOf } from "../../core/failure.ts";
 import { copyJson } from "../../core/json.ts";
@@ -12,7 +13,9 @@ import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
-import { createdEntry, generationLength, generationNumber, isFinal } from "../../core/state.ts";
+import type { RunState } from "../../core/state.ts";
+import { createdEntry, generationLength, generationNumber, isFinal, isOfAnother } from "../../core/state.ts";
+import { isOwn } from "../../core/tenants.ts";
 import { addUsage, usageWith } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -174,7 +177,8 @@ export class Execution extends Operations {
   #call(context: AgentContext): void {
     try {
       const { run } = this.settings.interceptors;
-      const returned = run === undefined ? this.#callAgent(context) : this.#intercept(run, context);
+      const isPlain = run === undefined || isOwn(this.log.key.tenant);
+      const returned = isPlain ? this.#callAgent(context) : this.#intercept(run, context);
       if (isGenerator(returned)) this.#generator = returned;
       else this.#await(returned);
     } catch (error) {
@@ -454,8 +458,8 @@ export class Execution extends Operations {
   /** Emits an item. Undefined: done. A promise: the queue to the store is full, wait for it. */
   emit(emission: Emission): undefined | Promise<void> {
     const { log, clock, settings } = this;
-    if (this.over) {
-      // The agent works on after its run has ended.
+    if (this.over || isLeft(log.state, emission.source)) {
+      // The agent works on after its run has ended, or a step after its generation.
       this.run.shared.figures.dropped += 1;
       return this.pace();
     }
@@ -775,6 +779,11 @@ interface FailedOperation {
   readonly given: Failing;
   readonly error: unknown;
   readonly key: string | undefined;
+}
+
+/** Whether a step of an earlier generation emits: it was left, and is still at work. */
+function isLeft(state: RunState, source: PartSource | undefined): boolean {
+  return source !== undefined && state.generation !== null && isOfAnother(state, source.key);
 }
 
 function endedError(run_id: string, what: "run" | "generation" = "run"): CadenzaError {

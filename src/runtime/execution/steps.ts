@@ -8,6 +8,7 @@ import { nameIn } from "../../core/operation-keys.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { createdEntry, generationNumber, isFinal, isStopped, isWaiting } from "../../core/state.ts";
+import { isOwn } from "../../core/tenants.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { StepOptions, StepRetry, StepScope } from "../agent/agent-steps.ts";
 import { readEmission } from "../agent/generator.ts";
@@ -341,7 +342,7 @@ export class Steps {
     const call = (): Promise<unknown> => this.bodies.call(() => body(scope));
     const { agent, log, shared } = this.#run;
     const wrap = shared.settings.interceptors.step;
-    if (wrap === undefined) return call();
+    if (wrap === undefined || isOwn(log.key.tenant)) return call();
     const info = { ...log.key, agent_name: agent.name, name: nameIn(source.key), ...source, signal: scope.signal };
     return wrap(info, call);
   }

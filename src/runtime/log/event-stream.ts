@@ -57,6 +57,8 @@ export interface StreamStart {
   /** The id of the last event to skip. */
   readonly after: number;
   readonly until: StreamEnd;
+  /** Goes on behind deleted generations without a word. Left out: it ends there with an error. */
+  readonly passesGaps?: true;
   /** Tells also what the protocol has no events for. */
   readonly details?: DetailFold | undefined;
 }
@@ -70,6 +72,8 @@ const finished: IteratorResult<never, undefined> = { done: true, value: undefine
 const none: readonly Entry[] = [];
 const noDetails: readonly DetailEvent[] = [];
 const deleted = "The store has deleted this run before all of its events were read.";
+const notKept = (last: number) =>
+  `The events of this run up to ${last} are deleted: retention.keepGenerations keeps those of its last generations. Read on after event ${last}.`;
 const storeLost = "The store has lost events of this run that were read here. Read the run from its beginning.";
 
 /**
@@ -185,7 +189,12 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
       const entry = this.#chunk[this.#chunkIndex];
       if (entry !== undefined) {
         this.#chunkIndex += 1;
+        const { position } = state;
         evolve(state, entry);
+        // Of the entry behind a gap the last event is there: it may complete a message that is deleted before.
+        const lost = state.events - 1;
+        if (state.position > position + 1 && start.after < lost && start.passesGaps !== true)
+          return this.#loseEvents(notKept(lost), lost);
         this.#entry = entry;
         this.#count = state.last_events;
         this.#index = 0;
@@ -231,9 +240,9 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
     return chunk !== undefined && chunk.length > 0 ? undefined : this.#loseEvents(deleted);
   }
 
-  #loseEvents(message: string): Result {
+  /** `id`: up to which event they are lost. */
+  #loseEvents(message: string, id = this.#state?.events ?? 0): Result {
     this.#done = true;
-    const id = this.#state?.events ?? 0;
     return {
       done: false,
       value: { type: "error", error: { code: "server_error", message, data: { reason: "events_lost" } }, id },

@@ -1,8 +1,9 @@
 import { decideArrived } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
-import type { Entry } from "../../core/log.ts";
+import type { ContinuedEntry, Entry } from "../../core/log.ts";
 import type { Arrived, Clock, RunKey, Store, StoredRun } from "../../core/ports.ts";
+import { behind, positionIn } from "../../core/positions.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord, saidUntil } from "../../core/record.ts";
@@ -96,12 +97,12 @@ async function tailOf(store: Store, key: RunKey, until: number): Promise<Tail | 
   let size = 0;
   while (from > 1 && until - from < LOOK_BACK && size < KEPT_UNMEASURED) {
     const at = Math.max(1, from - LONG_CHUNK);
-    const chunk = await readRange(store, key, at, from);
-    if (chunk?.length !== from - at) return undefined;
+    const chunk = await readWhole(store, key, at, from);
+    if (chunk === undefined) return undefined;
     const begin = chunk.findLastIndex(({ type }) => type === "continued");
     const found = chunk.slice(Math.max(begin, 0));
     entries = [...found, ...entries];
-    from = at + Math.max(begin, 0);
+    from = positionIn(chunk, Math.max(begin, 0), at);
     size += roughLengthOf(found);
     if (begin !== -1) return { from, size, entries, isGeneration: true };
     await turnOf(store);
@@ -115,9 +116,32 @@ async function foldEnds(store: Store, key: RunKey, until: number, error: unknown
   const [created] = (await store.read(key, 0, 1)) ?? [];
   const [ended] = (await store.read(key, until - 1, 1)) ?? [];
   if (created === undefined || ended?.type !== "ended" || ended.outcome !== "failed") throw error;
-  const state = foldEntries(key.run_id, [created, ended]);
+  const [continued] = ended.generation_at === undefined ? [] : ((await store.read(key, ended.generation_at, 1)) ?? []);
+  const state = foldEntries(key.run_id, continued?.type === "continued" ? [created, continued] : [created]);
+  evolve(state, ended);
   state.position = until;
   return state;
+}
+
+/** The entry with which the last generation of a long log begins. Nothing of the log is kept. Undefined: it is the first one. */
+export async function lastGeneration(store: Store, key: RunKey, until: number): Promise<ContinuedEntry | undefined> {
+  for (let to = until; to > 1; ) {
+    const from = Math.max(1, to - LONG_CHUNK);
+    let found: ContinuedEntry | undefined;
+    // Where entries are large, a store gives fewer.
+    for (let at = from; at < to; ) {
+      const chunk = (await store.read(key, at, to - at)) ?? [];
+      if (chunk.length === 0) break;
+      for (const entry of chunk) {
+        if (entry.type === "continued") found = entry;
+        at = behind(at, entry);
+      }
+      await turnOf(store);
+    }
+    if (found !== undefined) return found;
+    to = from;
+  }
+  return undefined;
 }
 
 /**
@@ -169,7 +193,9 @@ export async function saidBefore(store: Store, key: RunKey, until: number): Prom
     const entries = await store.read(key, state.position, Math.min(READ_CHUNK, until + 1 - state.position));
     if (entries === undefined || entries.length === 0) break;
     for (const entry of entries) {
-      if (entry.type === "continued") for (const message of saidUntil(state, entry)) said.push(message);
+      // What was said before is deleted, or a part of it.
+      if (entry.type === "continued" && entry.position > state.position) said.length = 0;
+      else if (entry.type === "continued") for (const message of saidUntil(state, entry)) said.push(message);
       evolve(state, entry);
     }
     await turnOf(store);
@@ -211,10 +237,24 @@ export async function findStored(store: Store, key: RunKey): Promise<StoredRun> 
   return stored;
 }
 
-/** The first `length` entries of a log. Undefined: the store has fewer. */
-export async function readLog(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
-  const entries = await readRange(store, key, 0, length);
-  return entries?.length === length ? entries : undefined;
+/**
+ * The entries of a log up to a length, without those of generations that are deleted. Undefined: the store has fewer.
+ */
+export function readLog(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+  return readWhole(store, key, 0, length);
+}
+
+/** As {@link readRange}. Undefined: the log ends before. */
+async function readWhole(
+  store: Store,
+  key: RunKey,
+  from: number,
+  to: number,
+  before?: number,
+): Promise<readonly Entry[] | undefined> {
+  const entries = await readRange(store, key, from, to, before);
+  const end = entries && positionIn(entries, entries.length - 1, from) + 1;
+  return end === to ? entries : undefined;
 }
 
 /**
@@ -225,8 +265,8 @@ export async function readGeneration(store: Store, key: RunKey, length: number):
   if (length <= LONG_CHUNK) return readLog(store, key, length);
   const tail = await tailOf(store, key, length);
   const first = tail?.isGeneration === true ? 1 : (tail?.from ?? 0);
-  const begin = await readRange(store, key, 0, first, store.persistent ? tail?.size : 0);
-  return tail === undefined || begin?.length !== first ? undefined : [...begin, ...tail.entries];
+  const begin = await readWhole(store, key, 0, first, store.persistent ? tail?.size : 0);
+  return tail === undefined || begin === undefined ? undefined : [...begin, ...tail.entries];
 }
 
 /**
@@ -243,8 +283,8 @@ export async function readRange(
   const all: Entry[] = [];
   let size = before;
   let most = READ_CHUNK;
-  while (from + all.length < to) {
-    const at = from + all.length;
+  let at = from;
+  while (at < to) {
     const reading = store.read(key, at, Math.min(most, to - at));
     if (isPromise(reading)) most = LONG_CHUNK;
     const chunk = await reading;
@@ -252,10 +292,13 @@ export async function readRange(
     if (chunk.length === 0) break;
     const had = size;
     size = measure(store, key, size, chunk);
-    for (const entry of chunk) all.push(entry);
-    if (from + all.length < to) await turnOf(store);
+    for (const entry of chunk) {
+      all.push(entry);
+      at = behind(at, entry);
+    }
+    if (at < to) await turnOf(store);
     // Several logs may be read at once, of which none is to take the memory that it could.
-    if (had <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, from + all.length, to, size);
+    if (had <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, at, to, size);
   }
   return all;
 }
@@ -267,7 +310,7 @@ async function measureRest(store: Store, key: RunKey, from: number, to: number, 
   while (at < to) {
     const chunk = await store.read(key, at, Math.min(LONG_CHUNK, to - at));
     if (chunk === undefined || chunk.length === 0) return;
-    at += chunk.length;
+    at = positionIn(chunk, chunk.length - 1, at) + 1;
     measured = measure(store, key, measured, chunk);
     await turnOf(store);
   }

@@ -10,6 +10,7 @@ import { Slots } from "./run-slot.ts";
 import type { StepLimits } from "./step-limits.ts";
 import type { StoreClock } from "./store-clock.ts";
 import { holdOpen } from "./system.ts";
+import { Trimming } from "./trimming.ts";
 
 /** The limits under which agents are executed. Durations are in milliseconds. */
 export interface ExecutionSettings extends MessageLimits {
@@ -26,6 +27,8 @@ export interface ExecutionSettings extends MessageLimits {
   readonly exposeErrors: boolean;
   readonly interceptors: Interceptors;
   readonly stepLimits: StepLimits;
+  /** How many generations of a run are kept. */
+  readonly keepGenerations: number;
 }
 
 const MIN_DIRTY = 64;
@@ -44,6 +47,7 @@ export class SharedByRuns {
   readonly settings: ExecutionSettings;
   readonly slots: Slots;
   readonly pauses: Pauses;
+  readonly trimming: Trimming;
   readonly figures = new RunFigures();
   /** Tells runs what those that they have started have done. */
   readonly telling = new OneByOne();
@@ -72,6 +76,7 @@ export class SharedByRuns {
     this.slots = new Slots(clock);
     this.pacer = new Pacer(clock);
     this.pauses = new Pauses(store, clock, logger);
+    this.trimming = new Trimming(store, clock, logger, settings.keepGenerations);
     const flush = (shared: SharedByRuns): void => shared.#flush();
     // Also where the clock fails to give a turn.
     this.#onTurn = contained(this, flush, flush);
@@ -191,7 +196,7 @@ export interface RunsReport {
   readonly live: Readonly<Record<string, number>>;
   /** How many runs wait for a slot. */
   readonly queued: number;
-  /** How many values agents emitted after their run had ended. They are dropped. */
+  /** How many values agents emitted after their run had ended, and steps after their generation. They are dropped. */
   readonly dropped: number;
   /** How many stopped agents did not end within `cancelGraceMs`. */
   readonly hung: number;

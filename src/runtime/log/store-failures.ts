@@ -74,6 +74,7 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     release: (name) => named(() => store.release(name)),
     find: (key, how) => named(() => then(store.find(key, how), (run) => run && knownInbox(run))),
     read: (key, from, limit) => named(() => then(store.read(key, from, limit), (entries) => known(key, from, entries))),
+    trim: (...parameters) => named(() => store.trim(...parameters)),
     findByIdempotencyKey: (...parameters) => named(() => store.findByIdempotencyKey(...parameters)),
     list: (query) => named(() => store.list(query)),
     moved: (known) => named(() => store.moved(known)),

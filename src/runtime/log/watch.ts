@@ -3,6 +3,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { WatchedEvent } from "../../core/feed.ts";
 import { copyJson } from "../../core/json.ts";
 import type { Clock, FeedItem, FeedPage, Logger, Store } from "../../core/ports.ts";
+import { isOwn } from "../../core/tenants.ts";
 import { isoTime } from "../../core/time.ts";
 import { badArgument, checkKeys, checkObject, checkSignal, checkText } from "../agent/check.ts";
 import { closedError } from "./refusals.ts";
@@ -109,7 +110,7 @@ export class Feed {
     this.logger = logger;
   }
 
-  /** The events of one tenant, or of all. A watch that cannot be opened rejects its first `next`. */
+  /** The events of one tenant, or of all that applications have. A watch that cannot be opened rejects its first `next`. */
   watch<Type extends WatchedType>(options: WatchOptions<Type>, tenant: string | undefined): Watch<Type> {
     let refusal: unknown;
     let read: WatchOptions<Type> = {};
@@ -378,7 +379,8 @@ class FeedWatch<Type extends WatchedType> implements Watch<Type> {
 
   #wants(item: FeedItem): item is WantedItem<Type> {
     const types: readonly string[] | undefined = this.#options.types;
-    const isOfTenant = this.#tenant === undefined || item.key.tenant === this.#tenant;
+    const { tenant } = item.key;
+    const isOfTenant = this.#tenant === undefined ? !isOwn(tenant) : tenant === this.#tenant;
     return isOfTenant && (types?.includes(item.event.type) ?? true);
   }
 }

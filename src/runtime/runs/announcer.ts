@@ -7,7 +7,7 @@ import { ignore } from "../../core/promises.ts";
 import { createdEntry } from "../../core/state.ts";
 import type { Counters } from "../../core/statistics.ts";
 import { countRun } from "../../core/statistics.ts";
-import { OPERATORS } from "../../core/tenants.ts";
+import { isOwn } from "../../core/tenants.ts";
 import type { EventType } from "../../protocol/event.ts";
 import { EventStream } from "../log/event-stream.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -106,12 +106,12 @@ export class Announcer {
     return this.#emitter.eventNames().length > 0;
   }
 
-  /** Listeners are of the application: they hear nothing of what works for operators. */
+  /** Listeners are of the application: they hear nothing of the runtime's own runs. */
   #follow(run: LiveRun, after: number): void {
-    if (run.log.key.tenant === OPERATORS) return;
+    if (isOwn(run.log.key.tenant)) return;
     // A listener has no time limit, and does not keep the process open.
     const stream = new EventStream(
-      { source: run.log, after, until: "end" },
+      { source: run.log, after, until: "end", passesGaps: true },
       { clock: this.#clock, find: () => undefined, waitsForCode: true, hold: ignore, letGo: ignore },
     );
     inBackground(

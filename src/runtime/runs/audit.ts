@@ -14,7 +14,9 @@ export type AuditRecord = AuditedCall | AuditedRefusal | AuditedPause;
 /** A call that changes something: who made it, and what came of it. */
 export interface AuditedCall extends AuditedObjects {
   /** What the call is for. */
-  readonly action: "create" | "answer" | "decline" | "cancel" | "send" | "fork" | "delete" | "deleteSession";
+  readonly action:
+    | ("create" | "answer" | "decline" | "cancel" | "send" | "fork" | "delete" | "deleteSession")
+    | ("putSchedule" | "pauseSchedule" | "resumeSchedule" | "triggerSchedule" | "removeSchedule");
   /**
    * `done`: the store has it. `refused`: nothing has changed. `unknown`: the store, or the process that executes the run,
    * did not say whether it has it.
@@ -22,9 +24,9 @@ export interface AuditedCall extends AuditedObjects {
   readonly outcome: "done" | "refused" | "unknown";
   /** When it ended so, as a time in ISO 8601. */
   readonly at: string;
-  /** The principal of the scope that was called; null if the application named none. */
+  /** The principal of what was called, a scope or the schedules; null if the application named none. */
   readonly by: JsonValue;
-  /** The tenant of the scope. */
+  /** The tenant of the scope, or of the schedule. */
   readonly tenant: string;
   /** Of a fork that is done: the new run. `run_id` is the run that it is a fork of. */
   readonly fork_run_id?: string | undefined;
@@ -82,6 +84,7 @@ export interface AuditedObjects {
   readonly await_id?: string | undefined;
   /** The name of the message that is sent. */
   readonly message_name?: string | undefined;
+  readonly schedule_id?: string | undefined;
 }
 
 /** Tells the application's `onAudit`. What it throws, now or later, has no effect on the call. */

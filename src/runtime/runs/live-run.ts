@@ -600,7 +600,8 @@ export class LiveRun implements LogRun, StepsRun {
     onceInLog(this.log, entry, (committed) => {
       // Other work has a turn: an agent may begin again for ever without waiting for anything.
       if (committed === undefined) return;
-      const { logger, clock } = this.shared;
+      const { logger, clock, trimming } = this.shared;
+      trimming.onGeneration(this.log.key, this.log.state, () => this.shared.isClosed);
       const turn = clock.turn().then(() => this.#continueAsNew());
       inBackground(logger, turn);
     });

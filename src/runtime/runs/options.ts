@@ -27,7 +27,7 @@ import { Feed } from "../log/watch.ts";
 import type { AuditRecord } from "./audit.ts";
 import { Audit } from "./audit.ts";
 import type { ReadRule, RetentionOptions } from "./retention.ts";
-import { readRules } from "./retention.ts";
+import { checkGenerations, readRules } from "./retention.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
@@ -228,11 +228,15 @@ const defaults = {
   awaitTimeoutMs: Number.POSITIVE_INFINITY,
   cancelGraceMs: 500,
 };
-const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
+const retentionDefaults = {
+  ...{ maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS },
+  keepGenerations: Number.POSITIVE_INFINITY,
+};
 const persistentRetention = {
   maxRuns: Number.POSITIVE_INFINITY,
   maxAgeMs: Number.POSITIVE_INFINITY,
   maxIdleSessionMs: Number.POSITIVE_INFINITY,
+  keepGenerations: Number.POSITIVE_INFINITY,
 };
 const limitDefaults = {
   maxLiveRuns: 10_000,
@@ -298,6 +302,7 @@ const portMethods = {
     "prune",
     "delete",
     "deleteSession",
+    "trim",
     "close",
   ],
   clock: ["now", "setTimeout", "turn"],
@@ -352,6 +357,7 @@ function readRetention(given: RetentionOptions = {}, standard: typeof retentionD
   checkKeys("options.retention", given, [...Object.keys(standard), "rules"]);
   const { rules, ...figures } = given;
   const general = amounts("options.retention", standard, figures);
+  checkGenerations(general.keepGenerations);
   return { ...general, rules: readRules(rules, general.maxAgeMs) };
 }
 

@@ -1,6 +1,7 @@
 import type { ForkOrigin, Labels, ReceivedEntry } from "../../core/log.ts";
 import type { Mismatch, StoredSession } from "../../core/ports.ts";
 import type { Replied } from "../../core/state.ts";
+import { isOwnKey } from "../../core/tenants.ts";
 import type { OpenQuestionDetails, Usage } from "../../protocol/extensions.ts";
 import type { JsonInput, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
@@ -365,6 +366,12 @@ export function checkOptions(
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw badArgument("options.signal", "an AbortSignal", signal);
   if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+}
+
+/** Throws `invalid_argument` for an idempotency key that is reserved for what the runtime itself creates. */
+export function checkCallersKey(key: string | undefined): void {
+  if (key !== undefined && isOwnKey(key))
+    throw badArgument("options.idempotencyKey", "a key that does not begin with cadenza:, which is reserved", key);
 }
 
 /** A message, and whom it is for. */

@@ -24,6 +24,12 @@ export interface RetentionOptions {
    * store.
    */
   readonly maxIdleSessionMs?: number | undefined;
+  /**
+   * How many generations of a run that [continues as new](https://github.com/cadenza-agents/cadenza/blob/main/docs/long-runs.md)
+   * are kept, with the one that is at work: from 1 to 100, or `Infinity`. The entries of older ones are deleted in the background
+   * when a generation begins. Sub-runs keep theirs. Default: `Infinity`.
+   */
+  readonly keepGenerations?: number | undefined;
   /** How long runs of some agents, tenants or labels are kept, at most 100 rules. See {@link RetentionRule}. Default: none. */
   readonly rules?: readonly RetentionRule[] | undefined;
 }
@@ -71,6 +77,19 @@ export interface ReadRule extends RunsOfRule {
   readonly maxRuns: number;
 }
 
+/** The process that begins a generation looks for the first one that is kept. */
+const MOST_GENERATIONS = 100;
+
+/** Throws `invalid_argument` for a number of generations that cannot be kept. */
+export function checkGenerations(kept: number): void {
+  if (kept !== Number.POSITIVE_INFINITY && !(Number.isInteger(kept) && kept >= 1 && kept <= MOST_GENERATIONS))
+    throw badArgument(
+      "options.retention.keepGenerations",
+      `a whole number from 1 to ${MOST_GENERATIONS}, or Infinity`,
+      kept,
+    );
+}
+
 /** More rules would make each pass over ended runs slow. */
 const MAX_RULES = 100;
 
@@ -80,7 +99,8 @@ export function readRules(given: unknown, maxAgeMs: number): readonly ReadRule[]
   if (given === undefined) return [];
   if (!Array.isArray(given)) throw badArgument(name, "an array of rules", given);
   if (given.length > MAX_RULES) throw badArgument(name, `at most ${MAX_RULES} rules`, given.length);
-  const rules = given.map((rule: unknown, index) => readRule(`${name}.${index}`, rule, maxAgeMs));
+  // `map` would keep the gaps of a list.
+  const rules = Array.from(given, (rule: unknown, index) => readRule(`${name}.${index}`, rule, maxAgeMs));
   for (const [index, rule] of rules.entries()) {
     const first = rules.slice(0, index).findIndex((other) => matches(other, rule));
     if (first !== -1)

@@ -83,7 +83,16 @@ export class RunReader {
     if (created === undefined) throw notFound(key.run_id);
     const root_run_id = await this.#rootOf(key, created);
     const children = await this.#childrenOf(key);
-    return this.#look(key, (state, { blocked }) => detailsRecord(state, blocked, root_run_id, children));
+    return this.#look(key, async (state, { blocked }) => {
+      const first_generation = state.generation === null ? 1 : await this.#firstGeneration(key);
+      return { ...detailsRecord(state, blocked, root_run_id, children), first_generation };
+    });
+  }
+
+  /** The first generation of a run whose entries are kept. */
+  async #firstGeneration(key: RunKey): Promise<number> {
+    const [entry] = (await this.#settings.store.read(key, 1, 1)) ?? [];
+    return entry?.type === "continued" ? entry.generation : 1;
   }
 
   /** What was said in a run so far. Throws `run_not_found`. */
@@ -222,7 +231,7 @@ export class RunReader {
   }
 
   async #follow(key: RunKey, until: "rest" | "end", streams = this.streams): Promise<Run> {
-    const opening = this.source(key).then((source) => ({ source, after: 0, until }));
+    const opening = this.source(key).then((source) => ({ source, after: 0, until, passesGaps: true as const }));
     for await (const _ of new EventStream(opening, streams)) {
       // The loop ends when the run rests, or has ended.
     }
@@ -266,7 +275,7 @@ function detailsRecord(
   blocked: Mismatch | null,
   root_run_id: string,
   children: readonly string[],
-): RunDetails {
+): Omit<RunDetails, "first_generation"> {
   const { run_id, status, started, ended, usage } = state;
   const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
   const { durable = false, metadata = null, labels = noLabels, parent, budget } = createdEntry(state);

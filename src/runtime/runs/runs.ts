@@ -8,6 +8,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
 import { createdEntry, isStopped, startTime } from "../../core/state.ts";
+import { isOwn } from "../../core/tenants.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
@@ -45,7 +46,7 @@ export class Runs implements LiveRuns {
   readonly #options: Settings;
   readonly #announcer: Announcer;
   readonly #live = new RunMap<LiveRun>();
-  /** Those that keep no new run out: the store has given them to this process, or they are idle. */
+  /** Those that keep no new run out: the store has given them to this process, they are idle, or the runtime's own. */
   readonly #apart = new RunMap<true>();
   /** Those that are not executed: they only wait. Empty if the store ends with the process. */
   readonly #waiting = new Set<LiveRun>();
@@ -116,6 +117,7 @@ export class Runs implements LiveRuns {
     const live: Record<string, number> = {};
     let queued = 0;
     for (const { log, slot } of this.#live.values()) {
+      if (isOwn(log.key.tenant)) continue;
       live[log.state.status] = (live[log.state.status] ?? 0) + 1;
       if (slot?.isQueued === true) queued += 1;
     }
@@ -218,7 +220,7 @@ export class Runs implements LiveRuns {
     const isIdle = !isExecuted && run.isWaiting && run.mayLeave && isFree(head);
     if (isIdle) this.#idle.add(run);
     else this.#idle.delete(run);
-    if (isIdle || takenAt(head) > 0) this.#apart.set(key, true);
+    if (isIdle || takenAt(head) > 0 || isOwn(key.tenant)) this.#apart.set(key, true);
     else this.#apart.delete(key);
   }
 
@@ -290,8 +292,12 @@ export class Runs implements LiveRuns {
     if (this.begins(agent, tenant)) this.#checkLiveRuns(tenant);
   }
 
-  /** Runs that the store has given to this process, and idle ones, do not count. Those that were answered here do. */
+  /**
+   * Runs that the store has given to this process, idle ones and the runtime's own do not count. Those that were answered here
+   * do.
+   */
   #checkLiveRuns(tenant: string): void {
+    if (isOwn(tenant)) return;
     const ofTenant = this.#live.sizeOf(tenant) - this.#apart.sizeOf(tenant);
     this.#admission.checkLiveRuns(tenant, ofTenant, this.#live.size - this.#apart.size);
   }
@@ -351,6 +357,7 @@ export class Runs implements LiveRuns {
     this.#admission.checkSlots(agent, slots, key.tenant, entry.start_at);
     const run = new LiveRun(this, key, agent);
     this.#live.set(key, run);
+    if (isOwn(key.tenant)) this.#apart.set(key, true);
     this.#makeRoom();
     run.log.create(log, idempotencyKey ?? null, session);
     run.reserve(slots);
@@ -402,7 +409,9 @@ export class Runs implements LiveRuns {
 
 function executionSettings(options: Settings): ExecutionSettings {
   const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits, stepLimits } = options;
-  return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, stepLimits };
+  const { keepGenerations } = options.retention;
+  const times = { timeoutMs, awaitTimeoutMs, cancelGraceMs };
+  return { ...limits, ...times, exposeErrors, interceptors, stepLimits, keepGenerations };
 }
 
 /**

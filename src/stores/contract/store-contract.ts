@@ -21,6 +21,7 @@ import { stepLimitChecks } from "./step-limits.ts";
 import { surveyChecks } from "./survey.ts";
 import { takeChecks } from "./take.ts";
 import { tenantChecks } from "./tenants.ts";
+import { trimChecks } from "./trim.ts";
 import { workChecks } from "./work.ts";
 import { writeChecks } from "./writes.ts";
 
@@ -66,6 +67,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...pruneChecks,
   ...retentionChecks,
   ...deleteChecks,
+  ...trimChecks,
   ...feedChecks,
   ...damageChecks,
 ];

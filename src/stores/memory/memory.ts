@@ -195,7 +195,12 @@ export class MemoryStore implements Store {
   }
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
-    return this.#run(key)?.entries.slice(from, from + limit);
+    return this.#run(key)?.read(from, limit);
+  }
+
+  trim(key: RunKey, before: number): boolean {
+    this.#run(key)?.trim(before);
+    return false;
   }
 
   findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {
@@ -211,7 +216,7 @@ export class MemoryStore implements Store {
     for (const { key, epoch, position } of known) {
       const run = this.#run(key);
       const inbox = run?.inbox?.slice(0, MOST_ARRIVED);
-      const now = { key, epoch: run?.head.epoch ?? 0, position: run?.entries.length ?? 0 };
+      const now = { key, epoch: run?.head.epoch ?? 0, position: run?.position ?? 0 };
       const hasArrived = inbox !== undefined && run?.head.finished_at === null;
       if (hasArrived || now.epoch !== epoch || now.position !== position)
         moved.push({ ...now, ...(inbox && { inbox }) });
@@ -509,7 +514,7 @@ function stillDue({ head: { owner, due_at }, extras }: MemoryRun, head: RunHead)
 
 function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {
   const { epoch, owner } = run.head;
-  const position = run.entries.length;
+  const { position } = run;
   const isSameOwner = expected.owner === undefined || expected.owner === owner;
   if (epoch === expected.epoch && position === expected.position && isSameOwner) return undefined;
   return { conflict: "changed", epoch, position };

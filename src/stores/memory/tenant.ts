@@ -99,6 +99,8 @@ export interface RunExtras {
   wakes: number;
   /** What has arrived for its owner. Null: nothing. */
   inbox: InboxItem[] | null;
+  /** How many entries behind the first one were deleted. */
+  trimmed: number;
   /** Its entry in the line of its slot, or else among the runs that have a due time. */
   due: DueEntry<MemoryRun> | null;
   /** Left out for most runs: it takes memory. */
@@ -235,14 +237,37 @@ export class MemoryRun implements Link<MemoryRun> {
     this.entries = all;
   }
 
+  /** The length of the log. */
+  get position(): number {
+    return this.entries.length + this.#trimmed;
+  }
+
+  get #trimmed(): number {
+    return this.extras?.trimmed ?? 0;
+  }
+
+  read(from: number, limit: number): readonly Entry[] {
+    const first = from === 0 ? 0 : Math.max(1, from - this.#trimmed);
+    return this.entries.slice(first, first + limit);
+  }
+
+  /** Deletes the entries before a position, but the first one. */
+  trim(before: number): void {
+    const most = before - 1 - this.#trimmed;
+    if (most <= 0 || before >= this.position) return;
+    this.entries = [this.created, ...this.entries.slice(1 + most)];
+    this.withExtras.trimmed += most;
+  }
+
   /** The last entries. */
   tail(count: number): LogTail {
-    const from = Math.max(0, this.entries.length - count);
-    return { from, entries: this.entries.slice(from) };
+    const trimmed = this.#trimmed;
+    const from = Math.max(trimmed === 0 ? 0 : 1, this.entries.length - count);
+    return { from: from + trimmed, entries: this.entries.slice(from) };
   }
 
   stored(): StoredRun {
-    return { key: this.key, created: this.created, head: this.head, position: this.entries.length };
+    return { key: this.key, created: this.created, head: this.head, position: this.position };
   }
 
   /** What has arrived for its owner. Undefined: nothing. */
@@ -293,5 +318,5 @@ function extrasWith(slot: Slot | null, idempotencyKey: string | null): RunExtras
     asks: false,
     since: null,
   };
-  return { slot: own, idempotencyKey, wakes: 0, inbox: null, due: null };
+  return { slot: own, idempotencyKey, wakes: 0, inbox: null, trimmed: 0, due: null };
 }

@@ -55,6 +55,7 @@ import { fromMarked, Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
 import { grantCall, permitCall } from "./step-limits.ts";
 import { SurveyReads } from "./survey.ts";
+import { trimEntries } from "./trim.ts";
 import { Writer } from "./writer.ts";
 import * as writes from "./writes.ts";
 
@@ -196,6 +197,11 @@ export class PostgresStore implements DurableStore {
 
   read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
     return this.#reads.read(key, from, limit);
+  }
+
+  trim(key: RunKey, before: number): Promise<boolean> {
+    this.#checkWritable();
+    return trimEntries(this.#connection, this.#schema, key, before);
   }
 
   findByIdempotencyKey(tenant: string, idempotencyKey: string): Promise<StoredRun | undefined> {

@@ -18,6 +18,7 @@ import type { Counters } from "../../core/statistics.ts";
 import { counterNames } from "../../core/statistics.ts";
 import type { Message } from "../../protocol/message.ts";
 import { distinctAgents } from "../choice.ts";
+import { isDamage } from "../damage.ts";
 import { attemptsOf, tooManyExamined } from "../examined.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import {
@@ -132,7 +133,25 @@ export class Reads {
        WHERE r.tenant = $1::text AND r.run_id = $2::text ORDER BY e.position`,
       [toText(key.tenant), toText(key.run_id), countable(from), countable(from + limit)],
     );
-    return entriesIn(rows, key, from, limit);
+    try {
+      return entriesIn(rows, key, from, limit);
+    } catch (error) {
+      // The log may go on behind generations that are deleted.
+      const next = isDamage(error) ? await this.#nextBatch(key, Number(rows.at(-1)?.["position"])) : undefined;
+      if (next === undefined) throw error;
+      return entriesIn([...rows, next], key, from, limit);
+    }
+  }
+
+  async #nextBatch(key: RunKey, position: number): Promise<StoredRow | undefined> {
+    const [row] = await this.#query(
+      `SELECT e.position, e.lines, true AS is_cut FROM ${this.#schema}.runs r CROSS JOIN LATERAL (
+         SELECT b.position, b.lines FROM ${this.#schema}.entries b WHERE b.run = r.id AND b.position > $3::bigint
+         ORDER BY b.position LIMIT 1) e
+       WHERE r.tenant = $1::text AND r.run_id = $2::text`,
+      [toText(key.tenant), toText(key.run_id), countable(position)],
+    );
+    return row;
   }
 
   async list(query: RunQuery): Promise<readonly FoundRun[]> {

@@ -10,6 +10,7 @@ import {
   countable,
   entriesIn,
   fromText,
+  lastPart,
   runColumns,
   toFoundRun,
   toJson,
@@ -275,7 +276,7 @@ function tailOf(batches: readonly StoredRow[], key: RunKey, count: number): LogT
   const from = Math.max(0, Number(batches[0]?.["length"]) - count);
   try {
     const entries = entriesIn(batches, key, from, count);
-    return entries && { from, entries };
+    return entries && lastPart(from, entries);
   } catch (error) {
     if (isDamage(error)) return undefined;
     throw error;

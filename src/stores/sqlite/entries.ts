@@ -2,7 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Entry } from "../../core/log.ts";
 import type { RunKey } from "../../core/ports.ts";
 import { damaged } from "../damage.ts";
-import { entriesIn, MAX_READ, toText } from "../stored-rows.ts";
+import { beginsGeneration, entriesIn, MAX_READ, toText } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
 import { isCorrupt } from "./database.ts";
 
@@ -23,6 +23,12 @@ const deleteBatches = `DELETE FROM cadenza_entries WHERE id BETWEEN ${firstId("?
 const PIECE = 64;
 const deletePiece = `DELETE FROM cadenza_entries WHERE id IN (
   SELECT id FROM cadenza_entries WHERE id BETWEEN ${firstId("?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY id DESC LIMIT ${PIECE})`;
+const deleteBefore = `DELETE FROM cadenza_entries WHERE id IN (
+  SELECT id FROM cadenza_entries WHERE id BETWEEN ${idOf("?", "1")} AND ${idOf("?", "?")} ORDER BY id DESC LIMIT ${PIECE})`;
+const selectBefore = `
+  SELECT e.position, e.lines FROM cadenza_entries e
+  WHERE e.id BETWEEN ${firstId("?")} AND ${idOf("?", "?")} ORDER BY e.id DESC LIMIT 1`;
+const replaceLines = `UPDATE cadenza_entries SET lines = ? WHERE id = ${idOf("?", "?")}`;
 /** The batch that holds the first requested entry. A run without one still has its row. */
 const selectFirst = `
   SELECT r.position AS length, r.id AS run, e.position, e.lines FROM cadenza_runs r LEFT JOIN cadenza_entries e ON e.id =
@@ -53,6 +59,31 @@ export function deleteLastEntries(connection: Connection, run: number): boolean 
   return Number(connection.run(deletePiece, run, run).changes) === PIECE;
 }
 
+/** Deletes some entries before the beginning of a generation, the last ones. See `Store.trim`. */
+export function trimEntries(connection: Connection, key: RunKey, before: number): boolean {
+  const found = connection.get(
+    "SELECT id, position FROM cadenza_runs WHERE tenant = ? AND run_id = ?",
+    toText(key.tenant),
+    toText(key.run_id),
+  );
+  if (found === undefined || before <= 1 || before >= Number(found["position"])) return false;
+  const run = Number(found["id"]);
+  cutBatch(connection, run, before);
+  if (Number(connection.run(deleteBefore, run, run, before - 1).changes) === PIECE) return true;
+  cutBatch(connection, run, 1, "drop");
+  return false;
+}
+
+/** Lets a batch end before a position. What it holds from there on becomes a batch of its own, or is dropped. */
+function cutBatch(connection: Connection, run: number, position: number, rest?: "drop"): void {
+  const batch = connection.get(selectBefore, run, run, position - 1);
+  const [first, lines] = [Number(batch?.["position"]), String(batch?.["lines"] ?? "")];
+  if (countOf(lines) <= position - first) return;
+  const all = lines.split("\n");
+  connection.run(replaceLines, `${all.slice(0, position - first).join("\n")}\n`, run, first);
+  if (rest === undefined) connection.run(insertBatch, run, position, all.slice(position - first).join("\n"));
+}
+
 export function readEntries(
   connection: Connection,
   key: RunKey,
@@ -69,15 +100,23 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
   try {
     const batches: SqliteRow[] = [];
     let length = 0;
+    let expected: number | undefined;
+    let end = to;
     for (let batch = first(); batch !== undefined; ) {
       const lines = String(batch["lines"] ?? "");
       length += lines.length;
+      const position = Number(batch["position"]);
+      if (expected !== undefined && position > expected) {
+        if (!beginsGeneration(lines, position)) return batches;
+        end += position - Math.max(expected, from);
+      }
       const isCut = length >= MAX_READ;
       batches.push(isCut ? { ...batch, is_cut: 1 } : batch);
       const count = countOf(lines);
-      const next = Number(batch["position"]) + count;
+      const next = position + count;
       const [{ run = 0, length: all } = batch] = batches;
-      if (isCut || count === 0 || next >= Math.min(to, Number(all))) return batches;
+      if (isCut || count === 0 || next >= Math.min(end, Number(all))) return batches;
+      expected = next;
       batch = connection.get(selectNext, Number(run), next, Number(run));
     }
     // Another process may have deleted the run meanwhile.

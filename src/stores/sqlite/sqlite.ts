@@ -45,7 +45,7 @@ import { toLines } from "../stored-rows.ts";
 import * as counts from "./counts.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
 import { Connection } from "./database.ts";
-import { readEntries } from "./entries.ts";
+import { readEntries, trimEntries } from "./entries.ts";
 import { openFeed, readFeed, trimFeed } from "./feed.ts";
 import type { GateCursor } from "./gates.ts";
 import { FIRST_GATE } from "./gates.ts";
@@ -191,6 +191,10 @@ export class SqliteStore implements DurableStore {
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
     return readEntries(this.#connection, key, from, limit);
+  }
+
+  trim(key: RunKey, before: number): Promise<boolean> {
+    return this.#write((connection) => trimEntries(connection, key, before));
   }
 
   findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {

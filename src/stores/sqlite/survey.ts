@@ -1,10 +1,21 @@
+import type { Entry } from "../../core/log.ts";
 import type { FoundRun, LinesQuery, RunKey, SlotLine } from "../../core/ports.ts";
 import { COUNTED } from "../../core/ports.ts";
+import { positionIn } from "../../core/positions.ts";
 import { isFinal } from "../../core/state.ts";
 import type { LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { RunStatus } from "../../protocol/run.ts";
 import { isDamage } from "../damage.ts";
-import { afterPrefix, countable, fromText, toNumber, toSlotLine, toText, toTextOrNull } from "../stored-rows.ts";
+import {
+  afterPrefix,
+  countable,
+  fromText,
+  lastPart,
+  toNumber,
+  toSlotLine,
+  toText,
+  toTextOrNull,
+} from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 import { readEntries } from "./entries.ts";
 import { lineAfter } from "./gates.ts";
@@ -137,12 +148,30 @@ export function readTails(
     const from = Math.max(0, Number(row["position"]) - count);
     try {
       const entries = readEntries(connection, key, from, count);
-      return entries && { from, entries };
+      if (entries === undefined) return undefined;
+      const tail = lastPart(from, entries);
+      // Behind deleted generations a part may be left out.
+      if (tail.from + tail.entries.length >= Number(row["position"])) return tail;
+      return lastPart(from, [
+        ...entries,
+        ...restOf(connection, key, positionIn(entries, entries.length - 1, from) + 1),
+      ]);
     } catch (error) {
       if (isDamage(error)) return undefined;
       throw error;
     }
   });
+}
+
+/** All entries of a log from a position on. */
+function restOf(connection: Connection, key: RunKey, from: number): readonly Entry[] {
+  const rest: Entry[] = [];
+  for (let at = from; ; ) {
+    const entries = readEntries(connection, key, at, Number.MAX_SAFE_INTEGER - at) ?? [];
+    if (entries.length === 0) return rest;
+    at = positionIn(entries, entries.length - 1, at) + 1;
+    rest.push(...entries);
+  }
 }
 
 export function readLiving(connection: Connection, now: number): readonly string[] {

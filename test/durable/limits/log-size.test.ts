@@ -154,3 +154,32 @@ it("a run that ends its process again and again fails without its log being read
   expect(run).toMatchObject({ status: "failed", await_request: null, error: { data: { reason: "crash_loop" } } });
   await second.close();
 });
+
+it("a run that fails because of its log says in which generation, whether it was read or not", async () => {
+  const { store, kept } = counting();
+  const agent = (runtime: AgentRuntime) =>
+    runtime.register("agent", { durable: true }, async (_input, { step, ask, generation, continueAsNew }) => {
+      if (generation < 3) return continueAsNew();
+      for (let n = 0; n < 20; n++) await step("work", () => "x".repeat(1_000));
+      await ask("Well?");
+      return undefined;
+    });
+  const limited = agent(open(store(), MAX));
+  const failed = await limited.createRun({ agent_name: "agent", input: "" });
+  expect(await limited.details(failed.run_id)).toMatchObject({ generation: 3, status: "failed" });
+  await limited.close();
+
+  const first = agent(open(store()));
+  const { run_id } = await first.createRun({ agent_name: "agent", input: "" });
+  await first.close();
+  const key = { tenant: "", run_id };
+  const found = await kept.find(key);
+  if (found === undefined) throw new Error("no run");
+  const { epoch } = found.head;
+  const head = { ...found.head, owner: "dead", epoch: epoch + 1, due_at: null };
+  await kept.append(key, { epoch, position: found.position }, { entries: [], head });
+  const second = agent(open(store(), MAX));
+  await expect.poll(async () => (await kept.find(key))?.head.status, { timeout: 5_000 }).toBe("failed");
+  expect(await second.details(run_id)).toMatchObject({ generation: 3, status: "failed" });
+  await second.close();
+});

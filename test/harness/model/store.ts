@@ -97,6 +97,10 @@ export class WatchedStore implements Store {
     return this.#inner.read(key, from, limit);
   }
 
+  trim(key: RunKey, before: number): boolean {
+    return this.#inner.trim(key, before);
+  }
+
   findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {
     return this.#inner.findByIdempotencyKey(tenant, idempotencyKey);
   }
@@ -338,6 +342,10 @@ export class LateStore implements Store {
 
   read(key: RunKey, from: number, limit: number) {
     return this.#later(undefined, () => this.#store.read(key, from, limit));
+  }
+
+  trim(key: RunKey, before: number) {
+    return this.#later(undefined, () => this.#store.trim(key, before));
   }
 
   findByIdempotencyKey(tenant: string, idempotencyKey: string) {

@@ -2,6 +2,7 @@ import { setImmediate as inNextTurn } from "node:timers/promises";
 import { defineAgent, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
 import { z } from "zod";
+import { deferred } from "../../harness/promises.ts";
 import { drain, setUp, textsOf } from "../../harness/runtimes.ts";
 
 /* Agents that continue as new. */
@@ -394,4 +395,45 @@ it("a generation begins at the time at which the one before has ended", async ()
   await runtime.createRun({ agent_name: "sleeper", input: "", mode: "async" });
   for (let hour = 0; hour < 3; hour++) await clock.advance(3_600_000);
   expect([...seen.values()].map((at) => at - began)).toEqual([0, 3_600_000, 7_200_000]);
+});
+
+it("what a step emits that was left is dropped, and is counted", async () => {
+  const { runtime } = setUp();
+  let emit: ((text: string) => Promise<void>) | undefined;
+  const left = deferred();
+  runtime.register("leaves", async (_input, { generation, continueAsNew, step, ask }) => {
+    if (generation === 2) return void (await ask("Well?"));
+    void step("aside", async (scope) => {
+      emit = (text) => scope.emit(text);
+      await scope.emit("before");
+      await left.promise;
+    });
+    await step("main", () => undefined);
+    return continueAsNew();
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "leaves", input: "" });
+  await emit?.("late");
+  expect((await runtime.stats()).dropped).toBe(1);
+  left.resolve();
+  expect(saidIn(await runtime.transcript(run_id))).toEqual(["", "before", "Well?"]);
+});
+
+it("an answer that is repeated in the next generation has the stream that it had at first", async () => {
+  const { runtime } = setUp();
+  runtime.register("asks", async (_input, { ask, emit, generation, continueAsNew }) => {
+    await ask(`Well ${generation}?`);
+    await emit(`heard ${generation}`);
+    return generation < 3 ? continueAsNew() : undefined;
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });
+  const answer = (idempotencyKey: string) =>
+    drain(
+      runtime.resume(
+        { run_id, mode: "stream", await_resume: { type: "message", message: { role: "user", parts: [] } } },
+        { idempotencyKey },
+      ),
+    );
+  const [first, second] = [await answer("one"), await answer("two")];
+  expect(await answer("one")).toEqual(first);
+  expect(await answer("two")).toEqual(second);
 });

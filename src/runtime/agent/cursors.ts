@@ -1,4 +1,4 @@
-import { badArgument, checkCount } from "../runtime/agent/check.ts";
+import { badArgument, checkWithin } from "./check.ts";
 
 /** How many items a page has, if the caller does not say it. */
 const DEFAULT_LIMIT = 50;
@@ -49,7 +49,5 @@ function invalidCursor(cursor: unknown): Error {
 /** How many items a page is to have. Throws `invalid_argument`. */
 export function readLimit(limit: number | undefined): number {
   if (limit === undefined) return DEFAULT_LIMIT;
-  checkCount("limit", limit);
-  if (limit < 1 || limit > MAX_LIMIT) throw badArgument("limit", `a whole number from 1 to ${MAX_LIMIT}`, limit);
-  return limit;
+  return checkWithin("limit", limit, 1, MAX_LIMIT);
 }
