@@ -41,18 +41,24 @@ const rows: Readonly<Record<string, Row>> = {
   method_not_found: [-32601, 404, "UNIMPLEMENTED"],
 };
 
-const byStatus: Readonly<Record<number, Row>> = {
-  401: [-32600, 401, "UNAUTHENTICATED"],
-  403: [-32600, 403, "PERMISSION_DENIED"],
-  404: [-32601, 404, "NOT_FOUND"],
-  405: [-32601, 405, "UNIMPLEMENTED"],
-  408: [-32600, 408, "DEADLINE_EXCEEDED"],
-  413: [-32602, 413, "INVALID_ARGUMENT"],
-  500: [-32603, 500, "INTERNAL"],
-  503: [-32603, 503, "UNAVAILABLE"],
+const invalid: Row = [-32602, 400, "INVALID_ARGUMENT"];
+
+/** The names of statuses with which a request is refused before it is read, or by the host. */
+const names: Readonly<Record<number, string>> = {
+  401: "UNAUTHENTICATED",
+  403: "PERMISSION_DENIED",
+  404: "NOT_FOUND",
+  500: "INTERNAL",
+  503: "UNAVAILABLE",
 };
 
-const invalid: Row = [-32602, 400, "INVALID_ARGUMENT"];
+/** The statuses of this library for values that are invalid. */
+const ofValues: ReadonlySet<number> = new Set([400, 409, 422]);
+
+function byStatus(status: number): Row {
+  if (ofValues.has(status)) return invalid;
+  return [status < 500 ? -32600 : -32603, status, names[status] ?? "FAILED_PRECONDITION"];
+}
 
 /** A refusal that the runtime has no word for. */
 export function refusal(reason: keyof typeof rows, message: string): WireError {
@@ -69,19 +75,13 @@ const noTaskMessage = "The task does not exist, or is not accessible.";
 /** What a client is told about an error. One that is no refusal is logged, and the client gets a fixed text. */
 export function faultOf(error: unknown, logger: Logger): Fault {
   const { status: http, message, data, headers } = refusalOf(error, logger);
-  const reasonOf = String(data.reason);
-  const row = rows[reasonOf] ?? byStatus[http] ?? (reasonOf === "forbidden" ? denied(http) : invalid);
+  const row = rows[String(data.reason)] ?? byStatus(http);
   const [code, status, name, reason] = row;
   return {
     ...{ code, status, name, headers },
     message: row === notFound ? noTaskMessage : message,
     details: reason === undefined ? violations(data["issues"] as readonly Issue[] | undefined) : [errorInfo(reason)],
   };
-}
-
-/** A status with which the host itself has refused a client. */
-function denied(status: number): Row {
-  return [-32600, status, "PERMISSION_DENIED"];
 }
 
 function errorInfo(reason: string): object {

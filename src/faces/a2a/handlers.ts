@@ -23,8 +23,8 @@ import { readA2aOptions } from "./options.ts";
  * const runtime = new AgentRuntime().register("echo", (input) => input);
  * const handler = createA2aHandler(runtime, { basePath: "/a2a", root: "echo" });
  * const card = await handler(new Request("http://localhost/a2a/.well-known/agent-card.json"));
- * const { supportedInterfaces } = await card.json();
- * console.log(supportedInterfaces[0].url); // → http://localhost/a2a/echo
+ * const { supportedInterfaces } = (await card.json()) as { readonly supportedInterfaces: { readonly url: string }[] };
+ * console.log(supportedInterfaces[0]?.url); // → http://localhost/a2a/echo
  * ```
  */
 export function createA2aHandler(runtime: AgentRuntime, options: A2aOptions = {}): Handler {
@@ -54,6 +54,12 @@ function serviceOf(runtime: AgentRuntime, options: A2aOptions): Service<A2aSetti
 
 const CARD = ".well-known/agent-card.json";
 const PUSH = "{name}/tasks/{run_id}/pushNotificationConfigs";
+const pushes = [
+  ["POST", ""],
+  ["GET", ""],
+  ["GET", "/{config}"],
+  ["DELETE", "/{config}"],
+] as const;
 const LISTED = ["contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter"];
 
 const a2a: Face<A2aSettings> = {
@@ -69,10 +75,7 @@ const a2a: Face<A2aSettings> = {
     route("GET", "{name}/tasks/{run_id}", "read", rest("GetTask", ["historyLength"])),
     route("GET", "{name}/tasks", "list", rest("ListTasks", [...LISTED, "includeArtifacts"]), { contextId: "chat_id" }),
     route("GET", "{name}/extendedAgentCard", "read", rest("GetExtendedAgentCard", [])),
-    route("POST", PUSH, "read", rest("CreateTaskPushNotificationConfig", [])),
-    route("GET", PUSH, "read", rest("ListTaskPushNotificationConfigs", [])),
-    route("GET", `${PUSH}/{config}`, "read", rest("GetTaskPushNotificationConfig", [])),
-    route("DELETE", `${PUSH}/{config}`, "read", rest("DeleteTaskPushNotificationConfig", [])),
+    ...pushes.map(([method, path]) => route(method, PUSH + path, "read", rest("GetTaskPushNotificationConfig", []))),
     route("GET", CARD, "read", getRootCard),
     route("GET", `{name}/${CARD}`, "read", getCard),
   ],

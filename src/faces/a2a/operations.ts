@@ -38,6 +38,8 @@ export interface Operation {
   run(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse>;
 }
 
+const push: Operation = { action: "read", run: noPush };
+
 /** The operations by the names that they have in JSON-RPC. */
 export const operations = {
   // The body says whether it talks or answers.
@@ -48,10 +50,11 @@ export const operations = {
   CancelTask: { action: "cancel", run: cancelTask },
   SubscribeToTask: { action: "read", run: subscribe },
   GetExtendedAgentCard: { action: "read", run: noExtendedCard },
-  CreateTaskPushNotificationConfig: { action: "read", run: noPush },
-  GetTaskPushNotificationConfig: { action: "read", run: noPush },
-  ListTaskPushNotificationConfigs: { action: "read", run: noPush },
-  DeleteTaskPushNotificationConfig: { action: "read", run: noPush },
+  // All that concerns push notifications is refused alike.
+  CreateTaskPushNotificationConfig: push,
+  GetTaskPushNotificationConfig: push,
+  ListTaskPushNotificationConfigs: push,
+  DeleteTaskPushNotificationConfig: push,
 } satisfies Readonly<Record<string, Operation>>;
 
 async function send(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
@@ -70,7 +73,7 @@ async function stream(call: A2aCall, params: JsonObject, binding: Binding): Prom
 }
 
 async function getTask(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
-  const historyLength = whole(params["historyLength"], ["historyLength"], 0);
+  const historyLength = whole(params, "historyLength", 0);
   return binding.result(await taskOf(call, await findTask(call, params["id"]), { historyLength }));
 }
 

@@ -2,6 +2,7 @@ import { unfitAt, WireError } from "../../http/errors.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
+import { jsonPart } from "../../protocol/message.ts";
 import { isJsonPart, isWebAddress, jsonOf, thoughtIn } from "../chat/parts.ts";
 import type { A2aPart } from "./objects.ts";
 
@@ -80,8 +81,8 @@ export function readPart(part: unknown, path: Path): MessagePart {
 
 function read(kind: (typeof contents)[number], value: JsonValue, type: string, path: Path): MessagePart {
   if (kind === "data") {
-    const content_type = jsonType.test(type) ? type : "application/json";
-    return { content_type, content: JSON.stringify(value), content_encoding: "plain" };
+    const part = { ...jsonPart(value), content_type: type };
+    return isJsonPart(part) ? part : jsonPart(value);
   }
   const content = textAt(value, path);
   if (kind === "text") return { content_type: type || "text/plain", content, content_encoding: "plain" };
@@ -90,8 +91,6 @@ function read(kind: (typeof contents)[number], value: JsonValue, type: string, p
   if (!isWebAddress(content)) throw unfitAt(path, "expected an http or https address");
   return { content_type, content_url: content, content_encoding: "plain" };
 }
-
-const jsonType = /^application\/(?:[\w.+-]*\+)?json$/;
 
 /** A text of a client; empty if it is missing. */
 export function textAt(value: unknown, path: Path): string {

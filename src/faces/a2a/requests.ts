@@ -34,7 +34,7 @@ const HANDED = ["extensions", "referenceTaskIds"] as const;
 export function readSend(params: JsonObject, limits: A2aSettings["limits"]): SendRequest {
   const { message, configuration, metadata } = params;
   if (!isJsonObject(message)) throw unfitAt(["message"], "expected an object");
-  const { messageId, role, parts, contextId, taskId } = message;
+  const { messageId, role, parts } = message;
   if (messageId === "" || messageId === undefined)
     throw unfitAt(["message", "messageId"], "expected a string of at least one character");
   if (role !== "ROLE_USER" && role !== "ROLE_AGENT") throw unfitAt(["message", "role"], "expected ROLE_USER");
@@ -56,10 +56,10 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
     ...{ messageId: id, role: role === "ROLE_USER" ? "user" : "agent", handed },
     parts: withId(read as [MessagePart, ...MessagePart[]], id).parts,
     answer: data?.["data"] as JsonObject | undefined,
-    contextId: textAt(contextId, ["message", "contextId"]),
-    taskId: textAt(taskId, ["message", "taskId"]),
-    historyLength: whole(config["historyLength"], ["configuration", "historyLength"], 0),
-    returnImmediately: flag(config["returnImmediately"], ["configuration", "returnImmediately"]),
+    contextId: text(message, "contextId", "message"),
+    taskId: text(message, "taskId", "message"),
+    historyLength: whole(config, "historyLength", 0, Number.MAX_SAFE_INTEGER, "configuration"),
+    returnImmediately: flag(config, "returnImmediately", "configuration"),
     wantsPush: (config["taskPushNotificationConfig"] ?? null) !== null,
   };
 }
@@ -108,19 +108,19 @@ export function statusesOf(state: ListRequest["state"]): readonly RunStatus[] | 
 
 /** Reads which tasks a client lists. */
 export function readList(params: JsonObject): ListRequest {
-  const state = textAt(params["status"], ["status"]);
+  const state = text(params, "status");
   if (state !== "" && !Object.hasOwn(statuses, state)) throw unfitAt(["status"], "expected the state of a task");
-  const since = textAt(params["statusTimestampAfter"], ["statusTimestampAfter"]);
+  const since = text(params, "statusTimestampAfter");
   const from = since === "" ? Number.NEGATIVE_INFINITY : Date.parse(since);
   if (Number.isNaN(from)) throw unfitAt(["statusTimestampAfter"], "expected a time in ISO 8601");
   return {
-    contextId: textAt(params["contextId"], ["contextId"]),
+    contextId: text(params, "contextId"),
     state: state === "" ? undefined : (state as ListRequest["state"]),
     since: from,
-    pageSize: whole(params["pageSize"], ["pageSize"], 1, 100) ?? 50,
-    after: placeIn(textAt(params["pageToken"], ["pageToken"])),
-    historyLength: whole(params["historyLength"], ["historyLength"], 0),
-    withoutArtifacts: !flag(params["includeArtifacts"], ["includeArtifacts"]),
+    pageSize: whole(params, "pageSize", 1, 100) ?? 50,
+    after: placeIn(text(params, "pageToken")),
+    historyLength: whole(params, "historyLength", 0),
+    withoutArtifacts: !flag(params, "includeArtifacts"),
   };
 }
 
@@ -142,21 +142,29 @@ export function changeOf({ status, created_at, finished_at, await_request }: Omi
   return Date.parse(finished_at ?? await_request?.message.created_at ?? created_at);
 }
 
-/** A number of a body or a query. Undefined: the client gives none. */
-export function whole(
-  value: unknown,
-  path: readonly string[],
-  least: number,
-  most: number = Number.MAX_SAFE_INTEGER,
-): number | undefined {
-  if (value === undefined || value === null || value === "") return undefined;
-  const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;
-  if (typeof number === "number" && Number.isInteger(number) && number >= least && number <= most) return number;
-  throw unfitAt(path, `expected a whole number from ${least} to ${most}`);
+/** A text of a body or a query; empty if the client gives none. */
+function text(from: JsonObject, name: string, ...path: string[]): string {
+  return textAt(from[name], [...path, name]);
 }
 
-function flag(value: unknown, path: readonly string[]): boolean {
-  if (value === true || value === "true") return true;
-  if (value === undefined || value === null || value === "" || value === false || value === "false") return false;
-  throw unfitAt(path, "expected true or false");
+/** A number of a body or a query. Undefined: the client gives none. */
+export function whole(
+  from: JsonObject,
+  name: string,
+  least: number,
+  most: number = Number.MAX_SAFE_INTEGER,
+  ...path: string[]
+): number | undefined {
+  const value = from[name] ?? "";
+  if (value === "") return undefined;
+  const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;
+  if (typeof number === "number" && Number.isInteger(number) && number >= least && number <= most) return number;
+  throw unfitAt([...path, name], `expected a whole number from ${least} to ${most}`);
+}
+
+function flag(from: JsonObject, name: string, ...path: string[]): boolean {
+  const value = String(from[name] ?? "");
+  if (value === "true") return true;
+  if (value === "" || value === "false") return false;
+  throw unfitAt([...path, name], "expected true or false");
 }

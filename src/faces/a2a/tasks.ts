@@ -1,12 +1,12 @@
 import { CadenzaError } from "../../core/errors.ts";
+import { notCounted } from "../../http/disconnects.ts";
 import { unfitAt } from "../../http/errors.ts";
-import { visibleEvents } from "../../http/event-stream.ts";
 import { checkAgent } from "../../http/visibility.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import type { EventStream } from "../../runtime/log/event-stream.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
-import { keyOf } from "../chat/chat.ts";
+import { forEachEvent, keyOf } from "../chat/chat.ts";
+import { inputsOf } from "../chat/seen-runs.ts";
 import { noTask } from "./errors.ts";
 import type { Task } from "./objects.ts";
 import type { A2aCall } from "./options.ts";
@@ -61,9 +61,7 @@ export function checkContext(call: A2aCall, contextId: string, { session_id }: R
 /** The task of a run before its first event. */
 export async function foldOf(call: A2aCall, details: RunDetails, { historyLength }: TaskView): Promise<TaskFold> {
   const { run_id } = details;
-  const said = historyLength === 0 ? [] : await call.caller.scope.transcript(run_id);
-  const begun = said.findIndex(({ role }) => role !== "user");
-  const inputs = begun === -1 ? said : said.slice(0, begun);
+  const inputs = historyLength === 0 ? [] : inputsOf(await call.caller.scope.transcript(run_id));
   return new TaskFold({ run_id, contextId: contextOf(call, details), inputs });
 }
 
@@ -75,29 +73,18 @@ export async function taskOf(
   until: "now" | "rest" = "now",
 ): Promise<Task> {
   const { caller, request, service } = call;
+  const { run_id } = details;
   const fold = await foldOf(call, details, view);
-  const options = { until, detail: true } as const;
-  const events = visibleEvents(caller, caller.scope.events(details.run_id, options) as EventStream);
-  const leave = until === "rest" ? service.disconnects.enter(caller, details.run_id) : undefined;
-  const stopListening = request.onLeave(() => {
-    events.return();
-    leave?.(false);
-  });
+  const leave = until === "rest" ? service.disconnects.enter(caller, run_id) : notCounted;
+  const stopListening = request.onLeave(() => leave(false));
   try {
-    let count = 0;
-    for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
-      fold.take(next.value);
-      count += 1;
-      if (count % EVENTS_A_TURN === 0) await service.clock.turn();
-    }
+    await forEachEvent(call, run_id, (event) => void fold.take(event), until);
   } finally {
     stopListening();
-    leave?.(true);
+    leave(true);
   }
   return fold.task(view);
 }
-
-const EVENTS_A_TURN = 1_000;
 
 /** What comes of reading a run that may be deleted meanwhile. Undefined: it was. */
 export async function unlessDeleted<Found>(read: () => Promise<Found>): Promise<Found | undefined> {
