@@ -1,6 +1,6 @@
 import type { Logger } from "../../core/ports.ts";
 import { readJson } from "../../http/body.ts";
-import { WireError } from "../../http/errors.ts";
+import { unfitAt, WireError } from "../../http/errors.ts";
 import { askAbout, takeBody } from "../../http/service.ts";
 import type { WireRequest, WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
@@ -20,26 +20,25 @@ export async function postJsonRpc(given: A2aCall): Promise<WireResponse> {
   let id: JsonValue = null;
   try {
     const body = readJson(await takeBody(given), service.settings.limits);
-    if (!isJsonObject(body)) throw refusal("invalid_request", "Expected one request of JSON-RPC.");
+    if (!isJsonObject(body)) throw refusal("invalid_request", "Expected a request of JSON-RPC 2.0, with an id.");
     const { jsonrpc, method, params = {} } = body;
     const isId = typeof body["id"] === "string" || typeof body["id"] === "number";
     if (isId) id = body["id"] as JsonValue;
     if (jsonrpc !== "2.0" || typeof method !== "string" || !isId)
-      throw refusal("invalid_request", "Expected jsonrpc 2.0, an id that is a string or a number, and a method.");
+      throw refusal("invalid_request", "Expected a request of JSON-RPC 2.0, with an id.");
     checkVersion(given);
     const operation: Operation | undefined = Object.hasOwn(operations, method)
       ? operations[method as keyof typeof operations]
       : undefined;
-    if (operation === undefined) throw refusal("method_not_found", `There is no method ${JSON.stringify(method)}.`);
-    if (!isJsonObject(params)) throw new WireError(422, "invalid_argument", "params: expected an object.");
+    if (operation === undefined) throw refusal("method_not_found", "There is no such method.");
+    if (!isJsonObject(params)) throw unfitAt(["params"], "expected an object");
     const named = inCamelCase(params);
     return await operation.run(await asked(given, operation, named), named, jsonRpc(id));
   } catch (error) {
     // The host refuses before any envelope, and a body that was not read has no envelope.
     if (error instanceof WireError && outside.has(error.status)) throw error;
-    const { headers } = request;
     service.refusals.note(error, () => {
-      return { action: "read", agent_name: given.parameter, headers: headers.call(request), request: request.raw };
+      return { action: "read", agent_name: given.parameter, headers: request.headers(), request: request.raw };
     });
     const fault = faultOf(error, service.logger);
     return json(200, { jsonrpc: "2.0", id, error: errorOf(fault) }, { ...fault.headers });
@@ -80,30 +79,23 @@ function errorOf({ code, message, details }: Fault): object {
   return details.length === 0 ? { code, message } : { code, message, data: details };
 }
 
-/** The handler of an operation in REST. `read`: the names of the parameters in the query; undefined: they are in the body. */
-export function rest(
-  name: keyof typeof operations,
-  read?: readonly string[],
-): (call: A2aCall) => Promise<WireResponse> {
-  const operation: Operation = operations[name];
+/** The handler of an operation in REST that has its parameters in the path and the query. Those without a value are absent. */
+export function rest(name: keyof typeof operations): (call: A2aCall) => Promise<WireResponse> {
+  return (call) => operate(call, name, { ...Object.fromEntries(new URLSearchParams(call.query)), id: call.second });
+}
+
+/** The handler of an operation in REST that has its parameters in the body. */
+export function restBody(name: keyof typeof operations): (call: A2aCall) => Promise<WireResponse> {
   return async (call) => {
-    checkVersion(call);
-    const params = read === undefined ? await bodyOf(call) : { id: call.second, ...queried(call, read) };
-    return operation.run(call, params, restOf(call.request));
+    const body = readJson(await takeBody(call), call.service.settings.limits);
+    if (!isJsonObject(body)) throw unfitAt([], "expected an object");
+    return operate(call, name, body);
   };
 }
 
-async function bodyOf(call: A2aCall): Promise<JsonObject> {
-  const body = readJson(await takeBody(call), call.service.settings.limits);
-  if (isJsonObject(body)) return body;
-  throw new WireError(422, "invalid_argument", "The body has to be an object.");
-}
-
-function queried({ query }: A2aCall, names: readonly string[]): JsonObject {
-  const search = new URLSearchParams(query);
-  return Object.fromEntries(
-    names.flatMap((name) => (search.get(name) ? [[name, search.get(name)]] : [])),
-  ) as JsonObject;
+async function operate(call: A2aCall, name: keyof typeof operations, params: JsonObject): Promise<WireResponse> {
+  checkVersion(call);
+  return operations[name].run(call, params, restOf(call.request));
 }
 
 function restOf(request: WireRequest): Binding {

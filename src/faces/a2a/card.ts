@@ -51,9 +51,7 @@ function cardFrom(
   url: string,
 ) {
   const { links = [], tags = [] } = metadata ?? {};
-  const documentation = links.find(({ type }) => type === "documentation");
-  const homepage = links.find(({ type }) => type === "homepage");
-  const author = metadata?.author?.name;
+  const link = links.find(({ type }) => type === "documentation") ?? links.find(({ type }) => type === "homepage");
   const about = description === "" ? name : description;
   return {
     name,
@@ -64,8 +62,7 @@ function cardFrom(
     defaultInputModes: modes(input_content_types),
     defaultOutputModes: modes(output_content_types),
     skills: [{ id: name, name, description: about, tags: tags.length > 0 ? tags : [name] }],
-    ...(documentation && { documentationUrl: documentation.url }),
-    ...(homepage && author !== undefined && { provider: { organization: author, url: homepage.url } }),
+    ...(link && { documentationUrl: link.url }),
   };
 }
 

@@ -70,7 +70,7 @@ export function noTask(): WireError {
   return new WireError(404, "run_not_found", noTaskMessage);
 }
 
-const noTaskMessage = "The task does not exist, or is not accessible.";
+const noTaskMessage = "The task does not exist.";
 
 /** What a client is told about an error. One that is no refusal is logged, and the client gets a fixed text. */
 export function faultOf(error: unknown, logger: Logger): Fault {

@@ -6,7 +6,7 @@ import { route } from "../../http/router.ts";
 import type { Face, Service } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
-import { postJsonRpc, refuseInRest, rest } from "./bindings.ts";
+import { postJsonRpc, refuseInRest, rest, restBody } from "./bindings.ts";
 import { getCard, getRootCard } from "./card.ts";
 import type { A2aOptions, A2aSettings } from "./options.ts";
 import { readA2aOptions } from "./options.ts";
@@ -60,22 +60,21 @@ const pushes = [
   ["GET", "/{config}"],
   ["DELETE", "/{config}"],
 ] as const;
-const LISTED = ["contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter"];
 
 const a2a: Face<A2aSettings> = {
   headers: ["A2A-Version", "A2A-Extensions"],
   routes: [
     // The body says what it is: see `askAbout`.
     route("POST", "{name}", "read", postJsonRpc),
-    route("POST", "{name}/message:send", "read", rest("SendMessage")),
-    route("POST", "{name}/message:stream", "read", rest("SendStreamingMessage")),
-    route("POST", "{name}/tasks/{run_id}:cancel", "cancel", rest("CancelTask", [])),
-    route("POST", "{name}/tasks/{run_id}:subscribe", "read", rest("SubscribeToTask", [])),
-    route("GET", "{name}/tasks/{run_id}:subscribe", "read", rest("SubscribeToTask", [])),
-    route("GET", "{name}/tasks/{run_id}", "read", rest("GetTask", ["historyLength"])),
-    route("GET", "{name}/tasks", "list", rest("ListTasks", [...LISTED, "includeArtifacts"]), { contextId: "chat_id" }),
-    route("GET", "{name}/extendedAgentCard", "read", rest("GetExtendedAgentCard", [])),
-    ...pushes.map(([method, path]) => route(method, PUSH + path, "read", rest("GetTaskPushNotificationConfig", []))),
+    route("POST", "{name}/message:send", "read", restBody("SendMessage")),
+    route("POST", "{name}/message:stream", "read", restBody("SendStreamingMessage")),
+    route("POST", "{name}/tasks/{run_id}:cancel", "cancel", rest("CancelTask")),
+    route("POST", "{name}/tasks/{run_id}:subscribe", "read", rest("SubscribeToTask")),
+    route("GET", "{name}/tasks/{run_id}:subscribe", "read", rest("SubscribeToTask")),
+    route("GET", "{name}/tasks/{run_id}", "read", rest("GetTask")),
+    route("GET", "{name}/tasks", "list", rest("ListTasks"), { contextId: "chat_id" }),
+    route("GET", "{name}/extendedAgentCard", "read", rest("GetExtendedAgentCard")),
+    ...pushes.map(([method, path]) => route(method, PUSH + path, "read", rest("GetTaskPushNotificationConfig"))),
     route("GET", CARD, "read", getRootCard),
     route("GET", `{name}/${CARD}`, "read", getCard),
   ],

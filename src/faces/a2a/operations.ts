@@ -84,7 +84,7 @@ async function subscribe(call: A2aCall, params: JsonObject, binding: Binding): P
   const { finished_at, last_event_id } = details;
   // A stream that broke off is read to its end.
   if (finished_at !== null && (last === undefined || last >= last_event_id))
-    throw refusal("unsupported_operation", "The task has ended: nothing follows.");
+    throw refusal("unsupported_operation", "The task has ended.");
   const known = Math.max(1, Math.min(last ?? last_event_id, last_event_id));
   return follow(call, binding, false, async () => ({ details, begin: { known } }));
 }
@@ -173,8 +173,7 @@ async function cancelTask(call: A2aCall, params: JsonObject, binding: Binding): 
     await caller.scope.cancel(details.run_id, { wait: true, signal: controller.signal });
   } catch (error) {
     const hasEnded = CadenzaError.is(error) && error.code === "run_finished";
-    if (hasEnded && details.status !== "cancelled")
-      throw refusal("task_not_cancelable", "The task has ended: it cannot be cancelled.");
+    if (hasEnded && details.status !== "cancelled") throw refusal("task_not_cancelable", "The task has ended.");
     if (!hasEnded && !controller.signal.aborted) throw error;
   } finally {
     stop();
@@ -241,7 +240,7 @@ function indexBehind({ changed, run_id }: Place, all: readonly Place[]): number 
 }
 
 async function noExtendedCard(): Promise<WireResponse> {
-  throw refusal("unsupported_operation", "The agent has no extended card.");
+  throw refusal("unsupported_operation", "There is no extended card.");
 }
 
 async function noPush(): Promise<WireResponse> {
@@ -249,5 +248,5 @@ async function noPush(): Promise<WireResponse> {
 }
 
 function noPushError(): WireError {
-  return refusal("push_not_supported", "The agent sends no push notifications.");
+  return refusal("push_not_supported", "There are no push notifications.");
 }

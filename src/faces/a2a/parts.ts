@@ -104,6 +104,6 @@ export function checkType({ content_type }: MessagePart, readable: readonly stri
   const [type = ""] = content_type.toLowerCase().split(";");
   const [main] = type.split("/");
   if (readable.some((one) => one === "*/*" || one === `${main}/*` || one.toLowerCase() === type.trim())) return;
-  const message = `The agent reads ${readable.join(", ")}, and not ${content_type}.`;
+  const message = `The agent does not read ${content_type}.`;
   throw new WireError(400, "content_type_not_supported", message);
 }

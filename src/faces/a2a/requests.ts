@@ -28,17 +28,14 @@ export interface SendRequest extends TaskView {
   readonly handed: JsonObject;
 }
 
-const HANDED = ["extensions", "referenceTaskIds"] as const;
-
 /** Reads what a client sends. Refuses anything else, with what was wrong and where. */
 export function readSend(params: JsonObject, limits: A2aSettings["limits"]): SendRequest {
   const { message, configuration, metadata } = params;
   if (!isJsonObject(message)) throw unfitAt(["message"], "expected an object");
   const { messageId, role, parts } = message;
-  if (messageId === "" || messageId === undefined)
-    throw unfitAt(["message", "messageId"], "expected a string of at least one character");
+  if ((messageId || "") === "") throw unfitAt(["message", "messageId"], "expected an id");
   if (role !== "ROLE_USER" && role !== "ROLE_AGENT") throw unfitAt(["message", "role"], "expected ROLE_USER");
-  if (!Array.isArray(parts) || parts.length === 0) throw unfitAt(["message", "parts"], "expected at least one part");
+  if (!Array.isArray(parts) || parts.length === 0) throw unfitAt(["message", "parts"], "expected a list of parts");
   checkParts([{ parts }], limits.maxParts);
   const read = parts.map((part: unknown, index) => readPart(part, ["message", "parts", index]));
   const data = parts.find((part: unknown) => isJsonObject(part) && isJsonObject(part["data"])) as
@@ -46,11 +43,10 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
     | undefined;
   const config = configuration ?? {};
   if (!isJsonObject(config)) throw unfitAt(["configuration"], "expected an object");
-  const handed = {
-    ...given({ metadata, acceptedOutputModes: config["acceptedOutputModes"], messageMetadata: message["metadata"] }),
-    ...given(Object.fromEntries(HANDED.map((name) => [name, message[name]]))),
-  };
-  checkMetadata(["metadata", "message.metadata", ...HANDED], handed, limits);
+  const { metadata: messageMetadata, extensions, referenceTaskIds } = message;
+  const { acceptedOutputModes } = config;
+  const handed = given({ metadata, messageMetadata, extensions, referenceTaskIds, acceptedOutputModes });
+  checkMetadata(["metadata", "message", "configuration"], handed, limits);
   const id = messageIdIn(messageId, ["message"]);
   return {
     ...{ messageId: id, role: role === "ROLE_USER" ? "user" : "agent", handed },
