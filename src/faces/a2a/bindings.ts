@@ -30,7 +30,7 @@ export async function postJsonRpc(given: A2aCall): Promise<WireResponse> {
     const operation: Operation | undefined = Object.hasOwn(operations, method)
       ? operations[method as keyof typeof operations]
       : undefined;
-    if (operation === undefined) throw refusal("method_not_found", "There is no such method.");
+    if (operation === undefined) throw refusal("method_not_found", "No such method.");
     if (!isJsonObject(params)) throw unfitAt(["params"], "expected an object");
     const named = inCamelCase(params);
     return await operation.run(await asked(given, operation, named), named, jsonRpc(id));

@@ -25,7 +25,6 @@ const contentType: Row = [-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUP
 const rows: Readonly<Record<string, Row>> = {
   run_not_found: notFound,
   agent_not_found: notFound,
-  session_not_found: notFound,
   task_not_cancelable: [-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"],
   push_not_supported: [-32003, 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED"],
   unsupported_operation: unsupported,

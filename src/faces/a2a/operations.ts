@@ -119,7 +119,7 @@ async function take(call: A2aCall, request: SendRequest): Promise<Taken> {
   const { wantsPush, role, taskId, parts } = request;
   if (wantsPush) throw noPushError();
   if (role !== "user" && !call.caller.speaksAs(role)) {
-    const message = "message.role: expected ROLE_USER.";
+    const message = "Expected ROLE_USER.";
     throw markRefused(new WireError(403, "role_not_allowed", message), { client: call.caller });
   }
   if (taskId !== "") return answer(call, request);
@@ -240,7 +240,7 @@ function indexBehind({ changed, run_id }: Place, all: readonly Place[]): number 
 }
 
 async function noExtendedCard(): Promise<WireResponse> {
-  throw refusal("unsupported_operation", "There is no extended card.");
+  throw refusal("unsupported_operation", "No extended card.");
 }
 
 async function noPush(): Promise<WireResponse> {
@@ -248,5 +248,5 @@ async function noPush(): Promise<WireResponse> {
 }
 
 function noPushError(): WireError {
-  return refusal("push_not_supported", "There are no push notifications.");
+  return refusal("push_not_supported", "No push notifications.");
 }

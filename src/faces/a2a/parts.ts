@@ -88,7 +88,7 @@ function read(kind: (typeof contents)[number], value: JsonValue, type: string, p
   if (kind === "text") return { content_type: type || "text/plain", content, content_encoding: "plain" };
   const content_type = type || "application/octet-stream";
   if (kind === "raw") return { content_type, content, content_encoding: "base64" };
-  if (!isWebAddress(content)) throw unfitAt(path, "expected an http or https address");
+  if (!isWebAddress(content)) throw unfitAt(path, "expected a web address");
   return { content_type, content_url: content, content_encoding: "plain" };
 }
 

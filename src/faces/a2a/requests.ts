@@ -35,7 +35,7 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
   const { messageId, role, parts } = message;
   if ((messageId || "") === "") throw unfitAt(["message", "messageId"], "expected an id");
   if (role !== "ROLE_USER" && role !== "ROLE_AGENT") throw unfitAt(["message", "role"], "expected ROLE_USER");
-  if (!Array.isArray(parts) || parts.length === 0) throw unfitAt(["message", "parts"], "expected a list of parts");
+  if (!Array.isArray(parts) || parts.length === 0) throw unfitAt(["message", "parts"], "expected parts");
   checkParts([{ parts }], limits.maxParts);
   const read = parts.map((part: unknown, index) => readPart(part, ["message", "parts", index]));
   const data = parts.find((part: unknown) => isJsonObject(part) && isJsonObject(part["data"])) as
@@ -105,10 +105,10 @@ export function statusesOf(state: ListRequest["state"]): readonly RunStatus[] | 
 /** Reads which tasks a client lists. */
 export function readList(params: JsonObject): ListRequest {
   const state = text(params, "status");
-  if (state !== "" && !Object.hasOwn(statuses, state)) throw unfitAt(["status"], "expected the state of a task");
+  if (state !== "" && !Object.hasOwn(statuses, state)) throw unfitAt(["status"], "expected a state");
   const since = text(params, "statusTimestampAfter");
   const from = since === "" ? Number.NEGATIVE_INFINITY : Date.parse(since);
-  if (Number.isNaN(from)) throw unfitAt(["statusTimestampAfter"], "expected a time in ISO 8601");
+  if (Number.isNaN(from)) throw unfitAt(["statusTimestampAfter"], "expected a time");
   return {
     contextId: text(params, "contextId"),
     state: state === "" ? undefined : (state as ListRequest["state"]),
@@ -123,7 +123,7 @@ export function readList(params: JsonObject): ListRequest {
 function placeIn(token: string): Place | undefined {
   if (token === "") return undefined;
   const match = /^(\d{1,15}|w)\.([0-9a-f-]{36})$/.exec(token);
-  if (match === null) throw unfitAt(["pageToken"], "expected a token of the page before");
+  if (match === null) throw unfitAt(["pageToken"], "expected a token");
   return { changed: match[1] === "w" ? Number.POSITIVE_INFINITY : Number(match[1]), run_id: String(match[2]) };
 }
 
