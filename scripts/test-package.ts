@@ -34,6 +34,7 @@ const NODE_FREE = new Set([
   "store",
   "ai-sdk",
   "ag-ui",
+  "a2a",
   "client",
   "client/react",
   "otel",

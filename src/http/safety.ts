@@ -44,11 +44,20 @@ export function corsHeaders(request: WireRequest, settings: HttpSettings): Recor
   };
 }
 
+/** What the pages of a protocol may send. */
+interface Preflight {
+  readonly routes: readonly { readonly method: string }[];
+  /** The headers of requests that no other protocol has. */
+  readonly headers?: readonly string[];
+}
+
+const allHeaders = ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"];
+
 /** The further headers of the answer to a preflight request. */
-export function preflightHeaders(routes: readonly { readonly method: string }[]): Record<string, string> {
+export function preflightHeaders({ routes, headers = [] }: Preflight): Record<string, string> {
   return {
     "access-control-allow-methods": [...new Set(routes.map(({ method }) => method))].sort().join(", "),
-    "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
+    "access-control-allow-headers": [...allHeaders, ...headers].join(", "),
     "access-control-max-age": "600",
   };
 }

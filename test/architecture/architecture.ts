@@ -83,6 +83,11 @@ const RULES: readonly Rule[] = [
     imports: ["faces/chat/", "http/", "core/error", "protocol/"],
     types: ["core/", "runtime/"],
   },
+  {
+    place: "faces/a2a/",
+    imports: ["faces/chat/", "http/", "core/background", "core/error", "protocol/", "runtime/agent/uuid"],
+    types: ["core/", "runtime/"],
+  },
   // It runs in a browser, and has the types of what the server tells it.
   {
     place: "inspector-page/",
@@ -156,6 +161,7 @@ const RULES: readonly Rule[] = [
   { place: "index.ts", imports: ["runtime/", "stores/memory/", "core/", "protocol/"] },
   { place: "ai-sdk.ts", imports: ["ai-sdk/", "faces/ui-stream/"] },
   { place: "ag-ui.ts", imports: ["faces/ag-ui/"] },
+  { place: "a2a.ts", imports: ["faces/a2a/"] },
   { place: "client.ts", imports: ["client/"] },
   { place: "http.ts", imports: ["faces/acp/", "http/"] },
   { place: "testing.ts", imports: ["testing/", "stores/contract/"], node: true },

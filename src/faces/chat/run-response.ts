@@ -18,6 +18,8 @@ export interface RunResponse {
   readonly headers: Readonly<Record<string, string>>;
   /** Whether the client has begun or resumed the run, and so is one whose leaving may cancel it. */
   readonly isMine: boolean;
+  /** Where the response ends: where the run rests, or with the end of the run. Default: `rest`. */
+  readonly until?: "rest" | "end";
   /**
    * Begins another run once this one rests. Its events follow. Undefined: it begins none. A client that leaves before that
    * has begun it all the same.
@@ -37,12 +39,12 @@ export async function respond(
       reader.leave();
       return begun;
     }
-    const { run_id, after, format, headers, isMine, goOn } = begun;
+    const { run_id, after, format, headers, isMine, until = "rest", goOn } = begun;
     const { disconnects } = service;
     const leave: Leave = isMine ? disconnects.enter(caller, run_id) : disconnects.follow(caller, run_id);
     reader.join({ tenant: caller.tenant, run_id });
     const eventsOf = (id: string, from: number): EventSource => {
-      const options = { after: from, until: "rest", detail: true } as const;
+      const options = { after: from, until, detail: true } as const;
       return visibleEvents(caller, caller.scope.events(id, options) as EventStream);
     };
     const first = { events: eventsOf(run_id, after), leave };
