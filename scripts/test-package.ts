@@ -34,6 +34,7 @@ const NODE_FREE = new Set([
   "store",
   "ai-sdk",
   "ag-ui",
+  "mcp",
   "client",
   "client/react",
   "otel",
