@@ -346,7 +346,7 @@ describe("a message that is no request of MCP", () => {
     const taskId = await begin(ada, "ask");
     await desk.clock.settle();
     expect((await ada.ask("prompts/list")).error?.code).toBe(-32601);
-    expect((await ada.ask("tools/call", { name: "nobody" })).error?.code).toBe(-32602);
+    expect((await ada.ask("tools/call", { name: "missing" })).error?.code).toBe(-32602);
     const unknown = "00000000-0000-4000-8000-000000000000";
     for (const other of [of("blue", "bob"), of("red", "ada")])
       for (const method of ["tasks/get", "tasks/update", "tasks/cancel"]) {

@@ -30,7 +30,7 @@ async function runnerStatus(...args: readonly string[]): Promise<number> {
 }
 
 if ((await runnerStatus("--version")) !== 0) {
-  process.stdout.write(`${"npm could not install the conformance runner of MCP with Node 22: it is skipped."}\n`);
+  process.stdout.write("npm could not install the conformance runner of MCP with Node 22: it is skipped.\n");
 } else {
   const server = spawn(process.execPath, ["--import", "tsx", join(here, "server.ts")], {
     stdio: ["pipe", "pipe", "inherit"],
@@ -38,7 +38,7 @@ if ((await runnerStatus("--version")) !== 0) {
   const lines = createInterface({ input: server.stdout });
   const [url] = (await once(lines, "line")) as [string];
   for (const revision of ["2026-07-28", "2025-11-25"]) {
-    process.stdout.write(`${`The required set of ${revision}:`}\n`);
+    process.stdout.write(`The required set of ${revision}:\n`);
     const expected = join(here, `expected-${revision}.yml`);
     const status = await runnerStatus(
       "server",
