@@ -35,6 +35,7 @@ const NODE_FREE = new Set([
   "ai-sdk",
   "ag-ui",
   "a2a",
+  "mcp",
   "client",
   "client/react",
   "otel",

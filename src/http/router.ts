@@ -16,7 +16,7 @@ export function answerRequest<Settings extends HttpSettings, Who>(
   service: Service<Settings, Who>,
   request: WireRequest,
 ): Promise<WireResponse> {
-  const cors = corsHeaders(request, service.settings);
+  const cors = corsHeaders(request, service.settings, service.face.headers);
   const answer = settle(service, request);
   if (cors === undefined) return answer;
   return answer.then((response) => {
@@ -35,7 +35,7 @@ async function settle<Settings extends HttpSettings, Who>(
     checkHost(request, settings);
     checkOrigin(request, settings);
     if (request.method === "OPTIONS" && settings.cors && request.header("origin") !== undefined)
-      return { status: 204, headers: preflightHeaders(face), body: "" };
+      return { status: 204, headers: preflightHeaders(face.routes, face.headers), body: "" };
     const { segments, query } = splitUrl(request, settings.basePath);
     const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;

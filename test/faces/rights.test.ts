@@ -6,6 +6,7 @@ import type { Grant, Handler } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
+import { createMcpHandler } from "cadenza/mcp";
 import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
@@ -69,6 +70,7 @@ async function open(grant: Grant, question = "approval") {
     acp: createAcpHandler(runtime, { ...options, extensions: true }),
     chat: createChatHandler(runtime, options),
     agUi: createAgUiHandler(runtime, options),
+    mcp: createMcpHandler(runtime, options),
     inspector: createInspectorHandler(runtime, { authorize: () => grant as InspectorGrant }),
   };
   return { runtime, things, faces, records };
@@ -76,14 +78,14 @@ async function open(grant: Grant, question = "approval") {
 
 type Face = keyof Awaited<ReturnType<typeof open>>["faces"];
 
-async function send(handler: Handler, [method, path, body]: Asked) {
-  const headers = { "content-type": "application/json" };
+async function send(handler: Handler, [method, path, body, more]: Asked) {
+  const headers = { "content-type": "application/json", ...more };
   const init = { method, headers, body: body === undefined ? null : JSON.stringify(body) };
   const response = await handler(new Request(`http://service${path}`, init));
   return { status: response.status, headers: [...response.headers], text: await response.text() };
 }
 
-type Asked = readonly [method: string, path: string, body?: unknown];
+type Asked = readonly [method: string, path: string, body?: unknown, headers?: Record<string, string>];
 type Needs = "to see" | "to write" | "to answer";
 
 interface Row {
@@ -101,6 +103,20 @@ const act = (name: string, needs: Needs, body: object = {}): Row =>
 
 const said = (id: string, text: string) => ({ id, role: "user", content: text, parts: [{ type: "text", text }] });
 const approved = { await_resume: { approved: true }, mode: "async" };
+
+const _meta = {
+  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+  "io.modelcontextprotocol/clientCapabilities": {
+    elicitation: {},
+    extensions: { "io.modelcontextprotocol/tasks": {} },
+  },
+};
+/** A request about a task, as MCP sends it. */
+const ofTask = (method: string, taskId: string, params: object = {}): Asked => {
+  const headers = { "mcp-protocol-version": "2026-07-28", "mcp-method": method, "mcp-name": taskId };
+  return ["POST", "/", { jsonrpc: "2.0", id: 1, method, params: { taskId, ...params, _meta } }, headers];
+};
+const accepted = { action: "accept", content: { answer: "yes" } };
 
 const rows: readonly Row[] = [
   row("acp", "a run", "to see", ({ run_id }) => ["GET", `/runs/${run_id}`]),
@@ -125,6 +141,15 @@ const rows: readonly Row[] = [
     const resume = [{ interruptId: `${run_id}/ask#1`, status: "resolved", payload: { ok: true } }];
     return ["POST", "/desk", { threadId: chat, runId: "r1", messages: [], resume }];
   }),
+  row("mcp", "a task", "to see", ({ run_id }) => ofTask("tasks/get", run_id)),
+  row("mcp", "an answer to a task", "to answer", ({ run_id }) =>
+    ofTask("tasks/update", run_id, { inputResponses: { "ask#1": accepted } }),
+  ),
+  row("mcp", "a cancel of a task", "to write", ({ run_id }) => ofTask("tasks/cancel", run_id)),
+  row("mcp", "an answer from before 2026-07-28", "to answer", ({ run_id }) => [
+    ...(["POST", "/"] as const),
+    { jsonrpc: "2.0", id: `${run_id}/ask#1`, result: accepted },
+  ]),
   row("inspector", "a log", "to see", ({ run_id }) => ["GET", `/api/log?run_id=${run_id}&tenant=${tenant}`]),
   row("inspector", "a cassette", "to see", ({ run_id }) => ["GET", `/api/cassette?run_id=${run_id}&tenant=${tenant}`]),
   act("answer", "to answer", { await_id: "ask#1", answer: { ok: true } }),
