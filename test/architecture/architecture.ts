@@ -188,7 +188,7 @@ const RULES: readonly Rule[] = [
 const SYSTEM = [
   "runtime/log/system.ts",
   "client/machine.ts",
-  "faces/mcp/machine.ts",
+  "http/machine.ts",
   "inspector-page/",
   "cli/operate.ts",
 ];

@@ -132,9 +132,10 @@ describe.each(Object.keys(modes) as Mode[])("with the official client that finds
     await desk.clock.settle();
     abort.abort();
     await expect(call).rejects.toThrow();
-    await desk.clock.settle();
-    await desk.clock.settle();
-    expect((await desk.runtime.listRuns()).map(({ status }) => status)).toEqual(["cancelled"]);
+    const [run] = await desk.runtime.listRuns();
+    const types: string[] = [];
+    for await (const { type } of desk.runtime.events(run?.run_id ?? "", { until: "end" })) types.push(type);
+    expect(types.at(-1)).toBe("run.cancelled");
   });
 });
 
@@ -314,15 +315,15 @@ describe("a message that is no request of MCP", () => {
   const raw = () => new RawMcp(new Desk().runtime, { secret: SECRET });
 
   it.each([
-    ["no JSON", "{", -32700],
-    ["a list", [], -32600],
-    ["no version of JSON-RPC", { id: 1, method: "ping" }, -32600],
-    ["an id that is an object", { jsonrpc: "2.0", id: {}, method: "ping" }, -32600],
-    ["a response without a result", { jsonrpc: "2.0", id: 1 }, -32600],
-    ["params that are a list", { jsonrpc: "2.0", id: 1, method: "ping", params: [] }, -32600],
-  ] as const)("%s", async (_title, body, code) => {
+    ["no JSON", "{", -32700, null],
+    ["a list", [], -32600, null],
+    ["no version of JSON-RPC", { id: 1, method: "ping" }, -32600, 1],
+    ["an id that is an object", { jsonrpc: "2.0", id: {}, method: "ping" }, -32600, null],
+    ["a response without a result", { jsonrpc: "2.0", id: 1 }, -32600, 1],
+    ["params that are a list", { jsonrpc: "2.0", id: 1, method: "ping", params: [] }, -32602, 1],
+  ] as const)("%s", async (_title, body, code, id) => {
     const { status, messages } = await raw().post(body);
-    expect([status, messages[0]]).toMatchObject([400, { id: null, error: { code } }]);
+    expect([status, messages[0]]).toMatchObject([400, { id, error: { code } }]);
   });
 
   it.each([

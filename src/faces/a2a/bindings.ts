@@ -1,14 +1,23 @@
 import type { Logger } from "../../core/ports.ts";
 import { readJson } from "../../http/body.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
+import type { RpcId, RpcRequest } from "../../http/json-rpc.ts";
+import {
+  answered,
+  INTERNAL_ERROR,
+  INVALID_REQUEST,
+  METHOD_NOT_FOUND,
+  RpcError,
+  readMessage,
+  refused,
+} from "../../http/json-rpc.ts";
 import { askAbout, takeBody } from "../../http/service.ts";
 import type { WireRequest, WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
-import type { JsonObject, JsonValue } from "../../protocol/json.ts";
+import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { VERSION } from "./card.ts";
-import type { Fault } from "./errors.ts";
 import { faultOf, refusal } from "./errors.ts";
 import type { Binding, Operation } from "./operations.ts";
 import { operations } from "./operations.ts";
@@ -17,31 +26,26 @@ import type { A2aCall } from "./options.ts";
 /** `POST /{name}`: an operation in JSON-RPC. */
 export async function postJsonRpc(given: A2aCall): Promise<WireResponse> {
   const { service, request } = given;
-  let id: JsonValue = null;
+  let id: RpcId | null = null;
   try {
-    const body = readJson(await takeBody(given), service.settings.limits);
-    if (!isJsonObject(body)) throw refusal("invalid_request", "Expected a request of JSON-RPC 2.0, with an id.");
-    const { jsonrpc, method, params = {} } = body;
-    const isId = typeof body["id"] === "string" || typeof body["id"] === "number";
-    if (isId) id = body["id"] as JsonValue;
-    if (jsonrpc !== "2.0" || typeof method !== "string" || !isId)
-      throw refusal("invalid_request", "Expected a request of JSON-RPC 2.0, with an id.");
+    const message = readMessage(readJson(await takeBody(given), service.settings.limits));
+    if (message.type !== "request") throw new RpcError(INVALID_REQUEST, "Expected a request, with an id.");
+    ({ id } = message);
     checkVersion(given);
-    const operation: Operation | undefined = Object.hasOwn(operations, method)
-      ? operations[method as keyof typeof operations]
-      : undefined;
-    if (operation === undefined) throw refusal("method_not_found", "No such method.");
-    if (!isJsonObject(params)) throw unfitAt(["params"], "expected an object");
+    const { method, params } = message;
+    if (!Object.hasOwn(operations, method)) throw new RpcError(METHOD_NOT_FOUND, "No such method.");
+    const operation: Operation = operations[method as keyof typeof operations];
     const named = inCamelCase(params);
-    return await operation.run(await asked(given, operation, named), named, jsonRpc(id));
+    return await operation.run(await asked(given, operation, named), named, jsonRpc(message));
   } catch (error) {
+    if (error instanceof RpcError) return refused(error.id ?? id, { code: error.code, message: error.message });
     // The host refuses before any envelope, and a body that was not read has no envelope.
     if (error instanceof WireError && outside.has(error.status)) throw error;
     service.refusals.note(error, () => {
       return { action: "read", agent_name: given.parameter, headers: request.headers(), request: request.raw };
     });
-    const fault = faultOf(error, service.logger);
-    return json(200, { jsonrpc: "2.0", id, error: errorOf(fault) }, { ...fault.headers });
+    const { code, message, details, headers } = faultOf(error, service.logger);
+    return refused(id, { code, message, ...(details.length > 0 && { data: details }) }, 200, headers);
   }
 }
 
@@ -66,17 +70,12 @@ function inCamelCase(params: JsonObject): JsonObject {
   return Object.fromEntries(entries);
 }
 
-function jsonRpc(id: JsonValue): Binding {
-  const inside = (result: object): object => ({ jsonrpc: "2.0", id, result });
+function jsonRpc(request: RpcRequest): Binding {
   return {
-    result: (value) => json(200, inside(value)),
-    item: inside,
-    failure: (message) => ({ jsonrpc: "2.0", id, error: { code: -32603, message } }),
+    result: (value) => answered(request, value),
+    item: (result) => ({ jsonrpc: "2.0", id: request.id, result }),
+    failure: (message) => ({ jsonrpc: "2.0", id: request.id, error: { code: INTERNAL_ERROR, message } }),
   };
-}
-
-function errorOf({ code, message, details }: Fault): object {
-  return details.length === 0 ? { code, message } : { code, message, data: details };
 }
 
 /** The handler of an operation in REST that has its parameters in the path and the query. Those without a value are absent. */

@@ -12,12 +12,14 @@ export interface Fault {
   readonly name: string;
   readonly message: string;
   readonly details: readonly object[];
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers: Record<string, string>;
 }
 
-type Row = readonly [code: number, status: number, name: string, reason?: string];
+/** `message`: sent instead of the error's own one, which names the run, the agent or the session. */
+type Row = readonly [code: number, status: number, name: string, reason?: string, message?: string];
 
-const notFound: Row = [-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND"];
+const noTaskMessage = "The task does not exist.";
+const notFound: Row = [-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", noTaskMessage];
 const unsupported: Row = [-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"];
 const contentType: Row = [-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"];
 
@@ -25,6 +27,7 @@ const contentType: Row = [-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUP
 const rows: Readonly<Record<string, Row>> = {
   run_not_found: notFound,
   agent_not_found: notFound,
+  session_not_found: [-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "The context does not exist."],
   task_not_cancelable: [-32002, 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"],
   push_not_supported: [-32003, 400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED"],
   unsupported_operation: unsupported,
@@ -36,8 +39,6 @@ const rows: Readonly<Record<string, Row>> = {
   content_type_not_supported: contentType,
   version_not_supported: [-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"],
   malformed_body: [-32700, 400, "INVALID_ARGUMENT"],
-  invalid_request: [-32600, 400, "INVALID_ARGUMENT"],
-  method_not_found: [-32601, 404, "UNIMPLEMENTED"],
 };
 
 const invalid: Row = [-32602, 400, "INVALID_ARGUMENT"];
@@ -69,16 +70,14 @@ export function noTask(): WireError {
   return new WireError(404, "run_not_found", noTaskMessage);
 }
 
-const noTaskMessage = "The task does not exist.";
-
 /** What a client is told about an error. One that is no refusal is logged, and the client gets a fixed text. */
 export function faultOf(error: unknown, logger: Logger): Fault {
   const { status: http, message, data, headers } = refusalOf(error, logger);
   const row = rows[String(data.reason)] ?? byStatus(http);
-  const [code, status, name, reason] = row;
+  const [code, status, name, reason, instead = message] = row;
   return {
     ...{ code, status, name, headers },
-    message: row === notFound ? noTaskMessage : message,
+    message: instead,
     details: reason === undefined ? violations(data["issues"] as readonly Issue[] | undefined) : [errorInfo(reason)],
   };
 }

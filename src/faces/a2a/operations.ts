@@ -150,8 +150,8 @@ async function answer(call: A2aCall, request: SendRequest): Promise<Taken> {
     type: "message",
     message: messageOf(request),
   };
-  // A message that is sent again is the same answer.
-  const key = idempotencyKey(call) ?? keyOf(run_id, "answer", request.messageId);
+  // A message that is sent again is the same answer. Its id alone does not say so: clients use ids again.
+  const key = idempotencyKey(call) ?? keyOf(run_id, "answer", JSON.stringify([request.messageId, await_resume]));
   await resumeFor(call.caller, { run_id, await_resume, mode: "async" }, { idempotencyKey: key });
   return { details, isAnswered: status === "awaiting" };
 }

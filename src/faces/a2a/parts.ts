@@ -3,7 +3,7 @@ import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
-import { isJsonPart, isWebAddress, jsonOf, thoughtIn } from "../chat/parts.ts";
+import { isJsonPart, isWebAddress, joined, jsonOf, textPart, thoughtIn } from "../chat/parts.ts";
 import type { A2aPart } from "./objects.ts";
 
 /** A part as clients of A2A see it. */
@@ -33,35 +33,10 @@ function metadataOf(part: MessagePart): JsonObject | undefined {
   return { [kind]: rest as JsonObject };
 }
 
-/** Parts of which neighbouring texts are joined. */
-export function joined(parts: readonly A2aPart[]): readonly A2aPart[] {
-  const result: A2aPart[] = [];
-  let texts: string[] = [];
-  const endText = (): void => {
-    const last = result.at(-1);
-    if (last !== undefined && texts.length > 1) result[result.length - 1] = { ...last, text: texts.join("") };
-    texts = [];
-  };
-  for (const part of parts) {
-    const text = textIn(part);
-    const isNext = text !== undefined && texts.length > 0 && result.at(-1)?.mediaType === part.mediaType;
-    if (!isNext) {
-      endText();
-      result.push(part);
-    }
-    if (text !== undefined) texts.push(text);
-  }
-  endText();
-  return result.length === 0 ? [noText] : result;
+/** Parts as clients of A2A see them, of which neighbouring texts are one. Lists of parts are not empty. */
+export function shownParts(parts: readonly MessagePart[]): readonly A2aPart[] {
+  return (parts.length === 0 ? [textPart("")] : joined(parts)).map(shownPart);
 }
-
-/** The text of a part that says nothing else. */
-function textIn({ text, filename, metadata }: A2aPart): string | undefined {
-  return filename === undefined && metadata === undefined ? text : undefined;
-}
-
-/** In the place of no parts: lists of parts are not empty. */
-const noText: A2aPart = { text: "", mediaType: "text/plain" };
 
 type Path = readonly (string | number)[];
 

@@ -159,8 +159,8 @@ export function whole(
 }
 
 function flag(from: JsonObject, name: string, ...path: string[]): boolean {
-  const value = String(from[name] ?? "");
-  if (value === "true") return true;
-  if (value === "" || value === "false") return false;
+  const value = from[name] ?? "";
+  if (value === true || value === "true") return true;
+  if (value === false || value === "" || value === "false") return false;
   throw unfitAt([...path, name], "expected true or false");
 }

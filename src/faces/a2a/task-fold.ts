@@ -1,13 +1,13 @@
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject } from "../../protocol/json.ts";
-import type { Message } from "../../protocol/message.ts";
+import type { Message, MessagePart } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
 import type { AwaitRequest, Run } from "../../protocol/run.ts";
 import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
 import { idOf, textPart } from "../chat/parts.ts";
 import { messageOf, toolOf } from "../chat/questions.ts";
-import type { A2aMessage, A2aPart, Artifact, StreamItem, Task, TaskState, TaskStatus } from "./objects.ts";
-import { joined, shownPart } from "./parts.ts";
+import type { A2aMessage, Artifact, StreamItem, Task, TaskState, TaskStatus } from "./objects.ts";
+import { shownPart, shownParts } from "./parts.ts";
 
 /** What a task is, beside what its run does. */
 export interface TaskOf {
@@ -25,10 +25,15 @@ export interface TaskView {
   readonly withoutArtifacts?: boolean;
 }
 
+interface Piece {
+  readonly event: number;
+  readonly part: MessagePart;
+}
+
 /** Output of one message of the agent. */
 interface Output {
   readonly artifactId: string;
-  pieces: readonly { readonly event: number; readonly part: A2aPart }[];
+  pieces: Piece[];
 }
 
 /** Folds the events of a run, with their details and from the first one on, into the task that they make. */
@@ -86,7 +91,7 @@ export class TaskFold {
         this.#messages += 1;
         return [];
       case "message.part":
-        return [this.#addPart(event.id, shownPart(event.part))];
+        return [this.#addPart({ event: event.id, part: event.part })];
       case "generic":
         return [this.#statusUpdate({ generic: event.generic as JsonObject })];
       case "run.awaiting":
@@ -114,13 +119,13 @@ export class TaskFold {
     }
   }
 
-  #addPart(event: number, part: A2aPart): StreamItem {
+  #addPart(piece: Piece): StreamItem {
     const artifactId = `output-${this.#messages}`;
     const last = this.#outputs.at(-1);
     const isNew = last?.artifactId !== artifactId;
-    if (isNew) this.#outputs.push({ artifactId, pieces: [{ event, part }] });
-    else (last.pieces as { event: number; part: A2aPart }[]).push({ event, part });
-    const artifact = { artifactId, parts: [part] };
+    if (isNew) this.#outputs.push({ artifactId, pieces: [piece] });
+    else last.pieces.push(piece);
+    const artifact = { artifactId, parts: [shownPart(piece.part)] };
     return { artifactUpdate: { ...this.#ids(), artifact, ...(!isNew && { append: true as const }) } };
   }
 
@@ -193,7 +198,7 @@ export class TaskFold {
     return {
       messageId: idOf(message) ?? messageId,
       role: message.role === "user" ? "ROLE_USER" : "ROLE_AGENT",
-      parts: joined(message.parts.map(shownPart)),
+      parts: shownParts(message.parts),
       ...this.#ids(),
     };
   }
@@ -208,5 +213,5 @@ export class TaskFold {
 }
 
 function artifactOf({ artifactId, pieces }: Output): Artifact {
-  return { artifactId, parts: joined(pieces.map(({ part }) => part)) };
+  return { artifactId, parts: shownParts(pieces.map(({ part }) => part)) };
 }

@@ -1,7 +1,7 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { notCounted } from "../../http/disconnects.ts";
 import { unfitAt } from "../../http/errors.ts";
-import { checkAgent } from "../../http/visibility.ts";
+import { checkAgent, runIdIn } from "../../http/visibility.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
@@ -24,9 +24,7 @@ export async function checkKnown({ caller, parameter: name }: A2aCall): Promise<
 /** The run of a task. Refuses the run of another agent, and what is no id, as it refuses a task that does not exist. */
 export async function findTask(call: A2aCall, id: unknown): Promise<RunDetails> {
   checkAgent(call.caller, call.parameter);
-  const read = runIdSchema.safeParse(id);
-  if (!read.success) throw noTask();
-  const details = await call.caller.scope.details(read.data);
+  const details = await call.caller.scope.details(runIdIn(id));
   if (details.agent_name !== call.parameter) throw noTask();
   return details;
 }
@@ -78,7 +76,7 @@ export async function taskOf(
   const leave = until === "rest" ? service.disconnects.enter(caller, run_id) : notCounted;
   const stopListening = request.onLeave(() => leave(false));
   try {
-    await forEachEvent(call, run_id, (event) => void fold.take(event), until);
+    await forEachEvent(call, run_id, (event) => fold.take(event), until);
   } finally {
     stopListening();
     leave(true);

@@ -71,7 +71,7 @@ export async function runsOf(
 export async function forEachEvent(
   { caller, service, request }: Pick<Call<HttpSettings>, "caller" | "service" | "request">,
   run_id: string,
-  take: (event: DetailedEvent) => void,
+  take: (event: DetailedEvent) => unknown,
   until: "now" | "rest" = "now",
 ): Promise<void> {
   const events = visibleEvents(caller, caller.scope.events(run_id, { until, detail: true }) as EventStream);
@@ -91,7 +91,10 @@ export async function forEachEvent(
 const EVENTS_A_TURN = 1_000;
 
 /** Cancels runs, those that have not ended meanwhile. */
-export async function cancelRuns({ caller }: Call, runs: readonly RunSummary[]): Promise<void> {
+export async function cancelRuns(
+  { caller }: Pick<Call, "caller">,
+  runs: readonly { readonly run_id: string }[],
+): Promise<void> {
   for (const { run_id } of runs) {
     try {
       await caller.scope.cancel(run_id);

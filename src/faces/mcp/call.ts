@@ -1,25 +1,25 @@
 import { inBackground } from "../../core/background.ts";
 import { createRunFor } from "../../http/claims.ts";
-import { streamHeaders, textOptions, visibleEvents } from "../../http/event-stream.ts";
-import { EventText } from "../../http/event-text.ts";
+import { Interjected } from "../../http/interjected.ts";
+import type { RpcRequest } from "../../http/json-rpc.ts";
+import { answered, RpcError } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
 import { checkAgent, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse, WireStream } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import type { EventStream } from "../../runtime/log/event-stream.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
-import { CallSource, CallText, lineFrame, sseFrame } from "./call-text.ts";
+import { cancelRuns, keyOf } from "../chat/chat.ts";
+import { respond } from "../chat/run-response.ts";
+import { CallText } from "./call-text.ts";
 import { failure, resultOf } from "./content.ts";
 import { elicitationOf } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
 import { holderOf, needsCapability, textIn } from "./peer.ts";
-import { cancelRun, refusedAnswer, responsesIn } from "./replies.ts";
-import { answered, complete } from "./results.ts";
-import type { RpcRequest } from "./rpc.ts";
-import { RpcError, unfit } from "./rpc.ts";
+import { refusedAnswer, responsesIn } from "./replies.ts";
+import { complete, unfit } from "./responses.ts";
 import { createdTask } from "./tasks.ts";
 import { inputOf } from "./tools.ts";
 
@@ -33,7 +33,7 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
   if (!isJsonObject(values)) throw unfit("arguments: expected an object.");
   const input = inputOf(agent, values);
   const state = peer.isModern ? params["requestState"] : undefined;
-  if (state !== undefined) return goOn(given, peer, request, String(state));
+  if (state !== undefined) return goOn(given, peer, request, typeof state === "string" ? state : "");
   const call = await askAbout(given, { action: "create", agent_name: name });
   checkAgent(call.caller, name);
   const options = { idempotencyKey: callKey(peer, id) };
@@ -44,11 +44,8 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
 
 /** Under which key a client from before `2026-07-28` finds the run of its call again, to cancel it. */
 export function callKey({ session }: Peer, id: unknown): string | undefined {
-  const key = session === undefined ? undefined : `mcp ${session} ${JSON.stringify(id)}`;
-  return key === undefined || key.length > MAX_KEY_LENGTH ? undefined : key;
+  return session === undefined ? undefined : keyOf(session, "call", JSON.stringify(id));
 }
-
-const MAX_KEY_LENGTH = 255;
 
 /** What a client from `2026-07-28` on keeps of a call that waits for answers. */
 interface CallState {
@@ -124,44 +121,44 @@ async function follow(
   after: number,
 ): Promise<WireResponse> {
   const { service, caller } = call;
-  const { settings } = service;
-  const frame = settings.isStdio ? lineFrame : sseFrame;
-  const reader = service.readers.enter(caller.tenant);
-  try {
-    reader.join({ tenant: caller.tenant, run_id });
-    const cancel = (): void => inBackground(service.logger, giveUp(call, run_id));
-    const text = new CallText(frame, request, run_id, peer.isModern ? undefined : peer.elicits, cancel);
-    const until = peer.isModern ? "rest" : "end";
-    const events = visibleEvents(caller, caller.scope.events(run_id, { after, until, detail: true }) as EventStream);
-    const source = new CallSource(service.logger, events, async () => {
-      text.result = await resultNow(call, peer, run_id, text);
-    });
-    const shown = new Map<string, (reason: string) => void>();
-    text.onQuestion = (question) => {
-      const key = `${caller.tenant}/${run_id}/${question.await_id}`;
-      const again = (reason: string): void => source.repeat(text.again(question, reason));
-      shown.set(key, again);
-      settings.asking.set(key, again);
-    };
-    const left = peer.isModern ? undefined : service.disconnects.enter(caller, run_id);
-    const leave = (done: boolean): void => {
-      for (const [key, again] of shown) if (settings.asking.get(key) === again) settings.asking.delete(key);
-      if (left !== undefined) left(done);
-      // Until the client has the response, its leaving is a cancel.
-      else if (!text.isAnswered) cancel();
-    };
-    const body = new EventText(source, text, textOptions(service, reader, run_id, leave));
-    // The response begins with its first message, or after a while: an error that comes alone has a status of its own.
-    const stopListening = call.request.onLeave(() => body.return());
-    const first = await body.next();
-    stopListening();
-    const headers = { ...streamHeaders, "run-id": run_id };
-    if (peer.isModern && text.isAlone && text.result instanceof RpcError) throw text.result;
-    return { status: 200, headers, body: beginningWith(first, body) };
-  } catch (error) {
-    reader.leave();
-    throw error;
-  }
+  const { asking, frame } = service.settings;
+  const cancel = (): void => inBackground(service.logger, giveUp(call, run_id));
+  const asks = peer.isModern ? undefined : peer.elicits;
+  const text = new CallText(frame, request, run_id, asks, cancel);
+  const key = callOf(call, run_id);
+  const response = await respond(call, async () => ({
+    ...{ run_id, after, format: text, headers: {}, isMine: true, until: peer.isModern ? "rest" : "end" },
+    tell: (events) => {
+      const source = new Interjected(service.logger, events, async () => {
+        text.result = await resultNow(call, peer, run_id, text);
+      });
+      asking.set(key, (question, reason) => source.add(text.again(question, reason)));
+      return source;
+    },
+    enter: () => {
+      const left = peer.isModern ? undefined : service.disconnects.enter(caller, run_id);
+      return (done) => {
+        asking.delete(key);
+        if (left !== undefined) left(done);
+        // Until the client has the response, its leaving is a cancel.
+        else if (!text.isAnswered) cancel();
+      };
+    },
+  }));
+  const body = response.body as WireStream;
+  // The response begins with its first message, or after a while: an error that comes alone has a status of its own.
+  const stopListening = call.request.onLeave(() => body.return());
+  const first = await body.next();
+  stopListening();
+  if (!peer.isModern || !text.isAlone || !(text.result instanceof RpcError))
+    return { ...response, body: beginningWith(first, body) };
+  body.return();
+  throw text.result;
+}
+
+/** The name of the stream of a call, among those that are open in this process. */
+export function callOf({ caller }: McpCall, run_id: string): string {
+  return `${caller.tenant}/${run_id}`;
 }
 
 function beginningWith(first: IteratorResult<string, undefined>, rest: WireStream): WireStream {
@@ -194,5 +191,5 @@ const UNASKED = "The tool asks its user a question, and this client shows none. 
 
 /** Cancels a run that its client has given up. One that may only answer cancels nothing by leaving. */
 async function giveUp(call: McpCall, run_id: string): Promise<void> {
-  if (!call.caller.isReader) await cancelRun(call, run_id);
+  if (!call.caller.isReader) await cancelRuns(call, [{ run_id }]);
 }

@@ -2,7 +2,7 @@ import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
-import { isJsonPart, jsonOf, shownText } from "../chat/parts.ts";
+import { isJsonPart, joined, jsonOf, shownText } from "../chat/parts.ts";
 
 /** Who reads a result: a revision before `2026-07-28` has only objects as structured content. */
 export interface Reader {
@@ -30,26 +30,19 @@ function structuredIn(output: readonly Message[]): JsonValue | undefined {
   return part?.content === undefined ? undefined : jsonOf(part.content);
 }
 
-/** Neighbouring texts are one. */
+/** Neighbouring texts are one, whatever is said about them. */
 function contentOf(output: readonly Message[]): readonly JsonObject[] {
-  const content: JsonObject[] = [];
-  let isText = false;
-  for (const part of output.flatMap(({ parts }) => parts)) {
-    const text = shownText(part);
-    const last = content.at(-1);
-    if (text !== undefined && isText && last !== undefined)
-      content[content.length - 1] = { type: "text", text: `${last["text"]}${text}` };
-    else {
-      const block = text === undefined ? blockOf(part) : { type: "text", text };
-      if (block === undefined) continue;
-      content.push(block);
-    }
-    isText = text !== undefined;
-  }
-  return content;
+  const parts = output.flatMap((message) => message.parts.map(bare)).filter((part) => shownText(part) !== "");
+  return joined(parts)
+    .map(blockOf)
+    .filter((block) => block !== undefined);
 }
 
-/** The content of a part that is not shown as text. Undefined: it has none. */
+function bare({ metadata: _, ...part }: MessagePart): MessagePart {
+  return part;
+}
+
+/** The content of a part. Undefined: it has none. */
 function blockOf({
   name,
   content_type: mimeType,

@@ -3,7 +3,7 @@ import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Reply } from "../chat/questions.ts";
 import { declined, replyOf, schemaOf, wordsOf } from "../chat/questions.ts";
-import { unfit } from "./rpc.ts";
+import { unfit } from "./responses.ts";
 
 /** The field that holds an answer which is no object. */
 const ANSWER = "answer";

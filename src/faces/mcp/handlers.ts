@@ -9,7 +9,7 @@ import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
 import { postMessage } from "./messages.ts";
 import type { McpOptions, McpSettings } from "./options.ts";
 import { readMcpOptions } from "./options.ts";
-import { refuseRpc } from "./rpc.ts";
+import { refuseRpc } from "./responses.ts";
 
 /**
  * The agents of a runtime as tools of MCP, for clients of `2026-07-28` and of the revisions before it, for Hono, Next.js,

@@ -2,19 +2,17 @@ import { inBackground } from "../../core/background.ts";
 import type { Logger } from "../../core/ports.ts";
 import { notCounted } from "../../http/disconnects.ts";
 import { streamHeaders, textOptions } from "../../http/event-stream.ts";
-import type { EventFormat, EventSource } from "../../http/event-text.ts";
+import type { EventSource } from "../../http/event-text.ts";
 import { EventText } from "../../http/event-text.ts";
+import type { RpcRequest } from "../../http/json-rpc.ts";
+import { RpcText } from "../../http/rpc-text.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { DetailedEvent, EventStream } from "../../runtime/log/event-stream.ts";
-import type { Frame } from "./call-text.ts";
-import { broken, framed, lineFrame, respond, sseFrame } from "./call-text.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
-import { complete } from "./results.ts";
-import type { RpcRequest } from "./rpc.ts";
-import { unfit } from "./rpc.ts";
+import { complete, unfit } from "./responses.ts";
 import { admitTask, taskNow } from "./tasks.ts";
 
 /** How many tasks one subscription may name. */
@@ -35,10 +33,9 @@ export async function listen(given: McpCall, peer: Peer, request: RpcRequest): P
     tasks.push({ call, run_id, after: last_event_id });
   }
   const { service, caller } = given;
-  const frame = service.settings.isStdio ? lineFrame : sseFrame;
   const reader = service.readers.enter(caller.tenant);
   const source = new TaskSource(service.logger, peer, tasks);
-  const text = new SubscriptionText(given, request, frame, tasks);
+  const text = new SubscriptionText(given, request, tasks);
   const body = new EventText(source, text, textOptions(service, reader, "", notCounted));
   return { status: 200, headers: streamHeaders, body };
 }
@@ -96,7 +93,7 @@ class TaskSource implements EventSource {
       for (const task of this.#changed) {
         this.#changed.delete(task);
         const generic = await taskNow(task.call, this.#peer, task.run_id);
-        const text = JSON.stringify(generic);
+        const text = JSON.stringify({ ...generic, lastUpdatedAt: "" });
         if (this.#told.get(task) === text) continue;
         this.#told.set(task, text);
         return { done: false, value: { type: "generic", generic, id: 0 } };
@@ -119,42 +116,32 @@ class TaskSource implements EventSource {
 const changing = /^(run|question)\./;
 
 /** Writes the states of tasks as notifications, and at their end the response to the subscription. */
-class SubscriptionText implements EventFormat {
+class SubscriptionText extends RpcText {
   readonly begin: string;
-  readonly heartbeat: string | undefined;
   readonly #call: McpCall;
-  readonly #request: RpcRequest;
-  readonly #frame: Frame;
 
-  constructor(call: McpCall, request: RpcRequest, frame: Frame, tasks: readonly WatchedTask[]) {
+  constructor(call: McpCall, request: RpcRequest, tasks: readonly WatchedTask[]) {
+    super(call.service.settings.frame, request);
     this.#call = call;
-    this.#request = request;
-    this.#frame = frame;
-    this.heartbeat = frame.heartbeat;
     const notifications = tasks.length > 0 ? { taskIds: tasks.map(({ run_id }) => run_id) } : {};
-    this.begin = framed(frame, this.#notification("subscriptions/acknowledged", { notifications }));
+    this.begin = this.text(this.#notification("subscriptions/acknowledged", { notifications }));
   }
 
   write(event: DetailedEvent, out: EventText): void {
-    const { before, after } = this.#frame;
-    if (event.type === "generic") out.put(before, this.#notification("tasks", event.generic), after);
+    if (event.type === "generic") this.put(out, this.#notification("tasks", event.generic));
   }
 
   end(): string {
-    const { _meta: meta, ...result } = complete(this.#call, {});
-    return respond(this.#frame, this.#request, {
-      result: { ...result, _meta: { ...(meta as JsonObject), ...this.#meta } },
-    });
+    return this.respond({ result: this.#ofSubscription(complete(this.#call, {})) });
   }
-
-  readonly failure = (error: unknown): string => respond(this.#frame, this.#request, { error: broken(error) });
 
   #notification(name: string, params: JsonObject): JsonObject {
-    return { jsonrpc: "2.0", method: `notifications/${name}`, params: { ...params, _meta: this.#meta } };
+    return { method: `notifications/${name}`, params: this.#ofSubscription(params) };
   }
 
-  get #meta(): JsonObject {
-    return { "io.modelcontextprotocol/subscriptionId": this.#request.id };
+  #ofSubscription(content: JsonObject): JsonObject {
+    const meta = { ...(content["_meta"] as JsonObject), "io.modelcontextprotocol/subscriptionId": this.request.id };
+    return { ...content, _meta: meta };
   }
 }
 

@@ -1,18 +1,19 @@
 import { readJson } from "../../http/body.ts";
+import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
+import { answered, METHOD_NOT_FOUND, RpcError, readMessage } from "../../http/json-rpc.ts";
 import { askAbout, takeBody } from "../../http/service.ts";
-import { checkChange, checkRun } from "../../http/visibility.ts";
+import { checkChange, checkRun, runIdIn } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { questionOfCall } from "../chat/call-ids.ts";
-import { callKey, callTool } from "./call.ts";
+import { cancelRuns } from "../chat/chat.ts";
+import { callKey, callOf, callTool } from "./call.ts";
 import { listen } from "./listen.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
 import { legacyVersion, modernVersions, peerOf, sessionToken, TASKS } from "./peer.ts";
-import { cancelRun, refusedAnswer } from "./replies.ts";
-import { answered, complete } from "./results.ts";
-import type { RpcMessage, RpcRequest } from "./rpc.ts";
-import { METHOD_NOT_FOUND, noteRequest, RpcError, readMessage, unfit } from "./rpc.ts";
+import { refusedAnswer } from "./replies.ts";
+import { complete, completed, noteRequest, unfit } from "./responses.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
 import { toolOf } from "./tools.ts";
 
@@ -60,7 +61,7 @@ async function discover(call: McpCall, _peer: Peer, request: RpcRequest): Promis
     ...(instructions !== undefined && { instructions }),
     ...cacheOf(call),
   };
-  return answered(request, complete(call, found));
+  return completed(call, request, found);
 }
 
 /** `initialize`: begins a session of a client from before `2026-07-28`. */
@@ -105,7 +106,7 @@ async function takeNotification(
   const { run_id, agent_name } = run;
   const call = await askAbout(given, { action: "cancel", run_id, agent_name });
   await checkChange(call.caller, run_id);
-  await cancelRun(call, run_id);
+  await cancelRuns(call, [{ run_id }]);
   return accepted;
 }
 
@@ -116,7 +117,8 @@ async function takeAnswer(
 ): Promise<WireResponse> {
   const asked = typeof id === "string" ? questionOfCall(id) : undefined;
   if (asked === undefined) throw unfit("id: expected the id of a question that was asked.");
-  const { run_id, await_id } = asked;
+  const { await_id } = asked;
+  const run_id = runIdIn(asked.run_id);
   const call = await askAbout(given, { action: "read", run_id });
   await checkRun(call.caller, run_id);
   const { await_requests } = await call.caller.scope.details(run_id);
@@ -125,8 +127,8 @@ async function takeAnswer(
   // A client that answers with an error could not ask.
   const reason = await refusedAnswer(call, run_id, question, result ?? { action: "decline" });
   if (reason === undefined) return accepted;
-  const again = call.service.settings.asking.get(`${call.caller.tenant}/${run_id}/${await_id}`);
+  const again = call.service.settings.asking.get(callOf(call, run_id));
   if (again === undefined) throw unfit(reason);
-  again(reason);
+  again(question, reason);
   return accepted;
 }

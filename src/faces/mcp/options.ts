@@ -1,7 +1,10 @@
 import type { HttpOptions, HttpSettings } from "../../http/options.ts";
-import { amounts, bad, checkKeys, readHttpOptions } from "../../http/options.ts";
+import { amounts, bad, checkKeys, isTexts, readHttpOptions } from "../../http/options.ts";
+import type { Frame } from "../../http/rpc-text.ts";
+import { sseFrame } from "../../http/rpc-text.ts";
+import { Seal } from "../../http/seal.ts";
 import type { Call } from "../../http/service.ts";
-import { Seal } from "./seal.ts";
+import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 
 /** How agents are served as tools of MCP. Every property may be left out. */
 export interface McpOptions extends HttpOptions {
@@ -34,11 +37,8 @@ export interface McpOptions extends HttpOptions {
 /** The options with their defaults. */
 export interface McpSettings extends HttpSettings {
   readonly seal: Seal;
-  /**
-   * The questions that streams of older clients show in this process, and how each is shown again: such a client answers in
-   * another request.
-   */
-  readonly asking: Map<string, (reason: string) => void>;
+  /** How the open streams of calls show a question again. A client from before `2026-07-28` answers in another request. */
+  readonly asking: Map<string, (question: OpenQuestionDetails, reason: string) => void>;
   /** Undefined: the durable agents. */
   readonly tasks: boolean | readonly string[] | undefined;
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string };
@@ -46,8 +46,8 @@ export interface McpSettings extends HttpSettings {
   readonly ttlMs: number;
   readonly stateTtlMs: number;
   readonly pollIntervalMs: number;
-  /** Whether messages are lines of a stream, without headers. */
-  readonly isStdio: boolean;
+  /** How the messages of a response are told apart. Those in lines have no headers. */
+  readonly frame: Frame;
 }
 
 /** A request of MCP while it is answered. */
@@ -60,12 +60,12 @@ const timeDefaults = { ttlMs: 60_000, stateTtlMs: DAY_MS, pollIntervalMs: 1_000 
 const names = ["secret", "tasks", "serverInfo", "instructions", "ttlMs", "stateTtlMs", "pollIntervalMs"];
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
-export function readMcpOptions(options: McpOptions, isStdio = false): McpSettings {
+export function readMcpOptions(options: McpOptions, frame = sseFrame): McpSettings {
   const settings = readHttpOptions(options, names);
   const { secret = [], tasks, serverInfo = { name: "cadenza", version: "1.0.0" }, instructions } = options;
   const { ttlMs, stateTtlMs, pollIntervalMs } = options;
   const secrets = typeof secret === "string" ? [secret] : secret;
-  if (!Array.isArray(secrets) || !secrets.every((one) => typeof one === "string" && one.length >= MIN_SECRET_LENGTH))
+  if (!isTexts(secrets) || secrets.some(({ length }) => length < MIN_SECRET_LENGTH))
     throw bad("secret", `a text of at least ${MIN_SECRET_LENGTH} characters, or a list of them`);
   if (tasks !== undefined && typeof tasks !== "boolean" && !isTexts(tasks))
     throw bad("tasks", "true, false or a list of names of agents");
@@ -75,16 +75,12 @@ export function readMcpOptions(options: McpOptions, isStdio = false): McpSetting
   if (instructions !== undefined && typeof instructions !== "string") throw bad("instructions", "a text");
   return {
     ...settings,
-    seal: new Seal(secrets),
+    seal: new Seal("mcp", secrets),
     asking: new Map(),
     tasks,
     serverInfo: { name, version, ...(title !== undefined && { title }) },
     instructions,
     ...amounts("options", timeDefaults, { ttlMs, stateTtlMs, pollIntervalMs }),
-    isStdio,
+    frame,
   };
-}
-
-function isTexts(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every((item) => typeof item === "string");
 }

@@ -1,18 +1,12 @@
 import { userOf } from "../../core/user.ts";
+import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
+import { INVALID_PARAMS, INVALID_REQUEST, RpcError } from "../../http/json-rpc.ts";
+import { randomId } from "../../http/machine.ts";
+import { lineFrame } from "../../http/rpc-text.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import { randomId } from "./machine.ts";
 import type { McpCall } from "./options.ts";
-import type { RpcMessage, RpcRequest } from "./rpc.ts";
-import {
-  HEADER_MISMATCH,
-  INVALID_PARAMS,
-  INVALID_REQUEST,
-  MISSING_CAPABILITY,
-  RpcError,
-  UNSUPPORTED_VERSION,
-  unfit,
-} from "./rpc.ts";
+import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unfit } from "./responses.ts";
 
 /* The two eras of MCP: from 2026-07-28 on each request says all that is known of its client; before, `initialize` did. */
 
@@ -28,7 +22,8 @@ export function legacyVersion(asked: JsonValue | undefined): string {
 }
 
 export const TASKS = "io.modelcontextprotocol/tasks";
-const META = "io.modelcontextprotocol/";
+const VERSION = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
 
 /** The client of a request, as far as the request or its session says. */
 export interface Peer {
@@ -40,47 +35,45 @@ export interface Peer {
   readonly session: string | undefined;
 }
 
+/** A client from before `2026-07-28` that has declared nothing. */
+const undeclared: Peer = { isModern: false, elicits: false, hasTasks: false, session: undefined };
+
 /** The client of a message. Refuses a message that does not say what its era demands. */
 export async function peerOf(call: McpCall, message: RpcMessage): Promise<Peer> {
   const header = call.request.header("mcp-protocol-version");
   const meta = message.type === "response" ? undefined : message.params["_meta"];
-  const claim = isJsonObject(meta) ? meta[`${META}protocolVersion`] : undefined;
+  const claim = isJsonObject(meta) ? meta[VERSION] : undefined;
   const isModern = claim !== undefined || modernVersions.includes(header ?? "");
   if (!isModern) return legacyPeer(call, header);
-  if (message.type !== "request") return { isModern, elicits: false, hasTasks: false, session: undefined };
+  if (message.type !== "request") return { ...undeclared, isModern };
   return modernPeer(call, message, isJsonObject(meta) ? meta : {});
 }
 
 function modernPeer(call: McpCall, request: RpcRequest, meta: JsonObject): Peer {
-  const claim = meta[`${META}protocolVersion`];
-  const capabilities = meta[`${META}clientCapabilities`];
-  if (typeof claim !== "string") throw missing(`${META}protocolVersion`);
+  const { [VERSION]: claim, [CAPABILITIES]: capabilities } = meta;
+  if (typeof claim !== "string") throw missing(VERSION);
   checkHeader(call, "mcp-protocol-version", claim);
   if (!modernVersions.includes(claim)) throw unserved(UNSUPPORTED_VERSION, modernVersions, claim);
   checkHeader(call, "mcp-method", request.method);
-  if (!isJsonObject(capabilities)) throw missing(`${META}clientCapabilities`);
-  const named = nameIn(request);
-  if (named !== undefined) checkHeader(call, "mcp-name", named);
+  if (!isJsonObject(capabilities)) throw missing(CAPABILITIES);
+  const named = request.params[names.get(request.method) ?? ""];
+  if (typeof named === "string") checkHeader(call, "mcp-name", named);
   const { extensions } = capabilities;
-  return {
-    isModern: true,
-    elicits: hasForms(capabilities),
-    hasTasks: isJsonObject(extensions) && isJsonObject(extensions[TASKS]),
-    session: undefined,
-  };
+  const hasTasks = isJsonObject(extensions) && isJsonObject(extensions[TASKS]);
+  return { ...undeclared, isModern: true, elicits: hasForms(capabilities), hasTasks };
 }
 
-/** What the header `Mcp-Name` has to repeat. */
-function nameIn({ method, params }: RpcRequest): string | undefined {
-  const named = method === "tools/call" ? params["name"] : ofTasks.has(method) ? params["taskId"] : undefined;
-  return typeof named === "string" ? named : undefined;
-}
-
-const ofTasks: ReadonlySet<string> = new Set(["tasks/get", "tasks/update", "tasks/cancel"]);
+/** The parameter that the header `Mcp-Name` has to repeat, by the method. */
+const names: ReadonlyMap<string, string> = new Map([
+  ["tools/call", "name"],
+  ["tasks/get", "taskId"],
+  ["tasks/update", "taskId"],
+  ["tasks/cancel", "taskId"],
+]);
 
 /** Refuses a request whose header does not repeat what its body says. Over stdio there are no headers. */
 function checkHeader({ request, service }: McpCall, name: string, expected: string): void {
-  if (service.settings.isStdio) return;
+  if (service.settings.frame === lineFrame) return;
   const header = request.header(name);
   if (header !== undefined && decoded(header) === expected) return;
   const message = `The header ${name} has to repeat what the body says.`;
@@ -119,11 +112,10 @@ async function legacyPeer(call: McpCall, version: string | undefined): Promise<P
   if (version !== undefined && !LEGACY.some((known) => known === version))
     throw unserved(INVALID_REQUEST, LEGACY, version);
   const token = call.request.header("mcp-session-id");
-  const none: Peer = { isModern: false, elicits: false, hasTasks: false, session: undefined };
-  if (token === undefined) return none;
+  if (token === undefined) return undeclared;
   const session = await call.service.settings.seal.open("session", holderOf(call), token);
   if (session === undefined) throw new RpcError(INVALID_REQUEST, "There is no such session.", undefined, 404);
-  return { ...none, elicits: session["elicits"] === true, session: String(session["id"]) };
+  return { ...undeclared, elicits: session["elicits"] === true, session: String(session["id"]) };
 }
 
 /** The id of the session that a client from before `2026-07-28` begins. It holds what the client has declared. */

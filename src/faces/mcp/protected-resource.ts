@@ -1,4 +1,5 @@
-import { bad, checkKeys } from "../../http/options.ts";
+import { bad, checkKeys, isTexts } from "../../http/options.ts";
+import { isWebAddress } from "../chat/parts.ts";
 
 /** Which authorization servers give tokens for a service. */
 export interface ProtectedResourceOptions {
@@ -44,12 +45,11 @@ export interface ProtectedResource {
 export function protectedResource(options: ProtectedResourceOptions): ProtectedResource {
   checkKeys("options", options, ["resource", "authorizationServers", "scopes"]);
   const { resource, authorizationServers, scopes } = options;
-  if (!isUrl(resource) || /[#"]/.test(resource))
+  if (typeof resource !== "string" || !isWebAddress(resource) || /[#"]/.test(resource))
     throw bad("resource", "an absolute http or https URL without a fragment");
-  if (!Array.isArray(authorizationServers) || authorizationServers.length === 0 || !authorizationServers.every(isUrl))
+  if (!isTexts(authorizationServers) || authorizationServers.length === 0 || !authorizationServers.every(isWebAddress))
     throw bad("authorizationServers", "a list of at least one absolute URL");
-  if (scopes !== undefined && (!Array.isArray(scopes) || !scopes.every((scope) => typeof scope === "string")))
-    throw bad("scopes", "a list of texts");
+  if (scopes !== undefined && !isTexts(scopes)) throw bad("scopes", "a list of texts");
   const { origin, pathname } = new URL(resource);
   const path = `/.well-known/oauth-protected-resource${pathname === "/" ? "" : pathname}`;
   const metadata = {
@@ -64,8 +64,4 @@ export function protectedResource(options: ProtectedResourceOptions): ProtectedR
     headers: { "www-authenticate": `Bearer resource_metadata="${origin}${path}"` },
     handler: () => Response.json(metadata, { headers: { "access-control-allow-origin": "*" } }),
   };
-}
-
-function isUrl(value: unknown): value is string {
-  return typeof value === "string" && /^https?:\/\//i.test(value) && URL.canParse(value);
 }

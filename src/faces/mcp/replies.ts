@@ -1,11 +1,12 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { resumeFor } from "../../http/claims.ts";
+import { RpcError } from "../../http/json-rpc.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { replyIn } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
-import { RpcError, unfit } from "./rpc.ts";
+import { unfit } from "./responses.ts";
 
 /** Gives an answer, unless its question has been settled. The result says why it was refused; undefined: it was not. */
 export async function refusedAnswer(
@@ -47,13 +48,4 @@ export function responsesIn(params: JsonObject): JsonObject {
   const { inputResponses = {} } = params;
   if (isJsonObject(inputResponses)) return inputResponses;
   throw unfit("inputResponses: expected an object.");
-}
-
-/** Cancels a run. One that has ended stays as it is. */
-export async function cancelRun({ caller }: McpCall, run_id: string): Promise<void> {
-  try {
-    await caller.scope.cancel(run_id);
-  } catch (error) {
-    if (!CadenzaError.is(error) || error.code !== "run_finished") throw error;
-  }
 }

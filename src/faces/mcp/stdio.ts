@@ -1,7 +1,8 @@
-import { endOf, inBackground, listen } from "../../core/background.ts";
+import { endOf, inBackground } from "../../core/background.ts";
 import type { Grant } from "../../http/options.ts";
 import { bad } from "../../http/options.ts";
 import { answerRequest } from "../../http/router.ts";
+import { lineFrame } from "../../http/rpc-text.ts";
 import type { Service } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
 import type { WireRequest, WireStream } from "../../http/wire.ts";
@@ -27,9 +28,8 @@ export interface StdioStreams {
 
 /** What is used of a stream to which messages are written. */
 export interface StdioOutput {
-  write(text: string): boolean;
-  on(event: "drain" | "close", listener: () => void): unknown;
-  removeListener(event: "drain" | "close", listener: () => void): unknown;
+  /** `done` is called when the text is written, or cannot be. */
+  write(text: string, done: () => void): unknown;
 }
 
 /**
@@ -54,7 +54,7 @@ export async function serveStdio(
 ): Promise<void> {
   const { grant, ...others } = options;
   if (grant !== undefined && (typeof grant !== "object" || grant === null)) throw bad("grant", "an object");
-  const settings = readMcpOptions({ ...others, ...(grant !== undefined && { authorize: () => grant }) }, true);
+  const settings = readMcpOptions({ ...others, ...(grant !== undefined && { authorize: () => grant }) }, lineFrame);
   await new StdioConnection(runtimeService(runtime, mcp, settings), stdout).serve(stdin);
 }
 
@@ -109,21 +109,12 @@ class StdioConnection {
   }
 
   #write(text: string): Promise<void> {
-    const { logger } = this.#service;
     const before = this.#written;
     const write = async (): Promise<void> => {
       await before;
-      if (this.#output.write(`${text}\n`)) return;
-      await new Promise<void>((resolve) => {
-        const stops = (["drain", "close"] as const).map((event) =>
-          listen(logger, this.#output, event, () => {
-            for (const stop of stops) stop();
-            resolve();
-          }),
-        );
-      });
+      await new Promise<void>((resolve) => this.#output.write(`${text}\n`, resolve));
     };
-    this.#written = endOf(logger, write());
+    this.#written = endOf(this.#service.logger, write());
     return this.#written;
   }
 }

@@ -1,19 +1,20 @@
 import { isLibraryCode } from "../../http/errors.ts";
+import type { RpcRequest } from "../../http/json-rpc.ts";
+import { INTERNAL_ERROR } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
-import { checkChange, checkVisibleRun } from "../../http/visibility.ts";
+import { checkChange, checkVisibleRun, runIdIn } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
+import { cancelRuns } from "../chat/chat.ts";
 import { failure, resultOf } from "./content.ts";
 import { elicitationOf } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
 import { needsCapability, TASKS, textIn } from "./peer.ts";
-import { cancelRun, reply, responsesIn } from "./replies.ts";
-import { answered, complete } from "./results.ts";
-import type { RpcRequest } from "./rpc.ts";
-import { INTERNAL_ERROR, unfit } from "./rpc.ts";
+import { reply, responsesIn } from "./replies.ts";
+import { complete, completed } from "./responses.ts";
 
 /* A run is a task: any process of its store knows it by its id. */
 
@@ -28,7 +29,7 @@ export async function createdTask(call: McpCall, run_id: string): Promise<JsonOb
 /** `tasks/get`: a task as it is now. */
 export async function getTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
   const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "read");
-  return answered(request, complete(call, await taskNow(call, peer, run_id)));
+  return completed(call, request, await taskNow(call, peer, run_id));
 }
 
 /** `tasks/update`: answers questions of a task. Ids of no open question are left out. */
@@ -40,15 +41,15 @@ export async function updateTask(given: McpCall, peer: Peer, request: RpcRequest
     const { await_id } = question;
     if (Object.hasOwn(responses, await_id)) await reply(call, run_id, question, responses[await_id]);
   }
-  return answered(request, complete(call, {}));
+  return completed(call, request, {});
 }
 
 /** `tasks/cancel`: cancels a task. One that has ended stays as it is. */
 export async function cancelTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
   const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "cancel");
   await checkChange(call.caller, run_id);
-  await cancelRun(call, run_id);
-  return answered(request, complete(call, {}));
+  await cancelRuns(call, [{ run_id }]);
+  return completed(call, request, {});
 }
 
 /**
@@ -62,13 +63,11 @@ export async function admitTask(
   action: "read" | "cancel",
 ): Promise<{ readonly call: McpCall; readonly run_id: string }> {
   if (!peer.hasTasks) throw needsCapability({ extensions: { [TASKS]: {} } });
-  if (!runId.test(taskId)) throw unfit(`There is no run ${taskId}.`, { reason: "run_not_found" });
-  const call = await askAbout(given, { action, run_id: taskId });
-  checkVisibleRun(call.caller, await call.caller.scope.getRun(taskId));
-  return { call, run_id: taskId };
+  const run_id = runIdIn(taskId);
+  const call = await askAbout(given, { action, run_id });
+  checkVisibleRun(call.caller, await call.caller.scope.getRun(run_id));
+  return { call, run_id };
 }
-
-const runId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A task with what it asks for, and what has come of it. */
 export async function taskNow(call: McpCall, { elicits }: Pick<Peer, "elicits">, run_id: string): Promise<JsonObject> {
@@ -103,16 +102,16 @@ const statuses: Readonly<Record<RunDetails["status"], string>> = {
 
 /** What every task says. */
 function taskFields(call: McpCall, details: RunDetails): JsonObject {
-  const { run_id, status, created_at, started_at, finished_at, await_requests } = details;
-  const asked = await_requests.map(({ message }) => message.created_at);
-  const times = [created_at, started_at, finished_at, ...asked].filter((time) => typeof time === "string");
+  const { run_id, status, created_at, finished_at, await_requests } = details;
+  const { clock, settings } = call.service;
   return {
     taskId: run_id,
     status: statuses[status],
     createdAt: created_at,
-    lastUpdatedAt: times.toSorted().at(-1) ?? created_at,
+    // A run at work changes at any time.
+    lastUpdatedAt: finished_at ?? await_requests.at(-1)?.message.created_at ?? new Date(clock.now()).toISOString(),
     ttlMs: null,
-    pollIntervalMs: call.service.settings.pollIntervalMs,
+    pollIntervalMs: settings.pollIntervalMs,
     ...(status === "cancelling" && { statusMessage: "The run is being cancelled." }),
   };
 }

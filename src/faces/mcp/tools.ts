@@ -4,7 +4,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
 import { textPart } from "../chat/parts.ts";
-import { unfit } from "./rpc.ts";
+import { unfit } from "./responses.ts";
 
 /** The argument of an agent without a schema: what the user says. */
 const MESSAGE = "message";

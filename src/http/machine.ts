@@ -1,4 +1,4 @@
-/* What MCP needs of the machine. */
+/* What protocols need of the machine. */
 
 /** The cryptography of the web. */
 export const { subtle } = crypto;
