@@ -341,6 +341,21 @@ describe.each(["JSONRPC", "HTTP+JSON"] as const)("over %s", (binding) => {
     expect((await client.call("ListTasks", { status: "TASK_STATE_AUTH_REQUIRED" })).body["totalSize"]).toBe(0);
   });
 
+  it("a message with the id of an earlier one is an answer of its own", async () => {
+    const client = new A2a(binding, async function* (_input, { ask }) {
+      for (const question of ["Who?", "Where?"]) yield ((await ask(question)) as Message).parts[0]?.content ?? "";
+    });
+    const { id } = await client.send("hi");
+    const answer = (words: string): Promise<Task> => client.send(words, { taskId: id, messageId: "again" });
+    expect((await answer("Ada")).status.state).toBe("TASK_STATE_INPUT_REQUIRED");
+    // The same once more is the answer to the first question still.
+    expect((await answer("Ada")).status.state).toBe("TASK_STATE_INPUT_REQUIRED");
+    expect(await answer("Paris")).toMatchObject({
+      status: { state: "TASK_STATE_COMPLETED" },
+      artifacts: [{ parts: [{ text: "Ada" }] }, { parts: [{ text: "Paris" }] }],
+    });
+  });
+
   it("an idempotency key begins one task", async () => {
     const client = new A2a(binding);
     const key = { "idempotency-key": "k1" };

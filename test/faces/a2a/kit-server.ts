@@ -1,11 +1,12 @@
 import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { Message } from "cadenza";
 import { AgentError, AgentRuntime, defineAgent } from "cadenza";
 import { createA2aNodeListener } from "cadenza/a2a";
 
 /*
  * The server that the official compatibility kit of A2A tests. What the agent does is said by the beginning of the id of
- * the message, as the scenarios of the kit have it.
+ * the message, as the scenarios of the kit have it. It prints its address, and serves until its input is closed.
  */
 
 const file = { name: "output.txt", content_type: "text/plain" };
@@ -45,4 +46,7 @@ function idOf(message: Message | undefined): string {
 }
 
 const server = createServer(createA2aNodeListener(new AgentRuntime({ agents: [tested] }), { root: "tck" }));
-server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => {});
+server.listen(0, "127.0.0.1", () => {
+  process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`);
+});
+process.stdin.on("end", () => process.exit(0)).resume();
