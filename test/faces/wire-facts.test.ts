@@ -93,7 +93,8 @@ describe("A2A 1.0", () => {
           (await client.rest("GET", path, undefined, more)).status;
         expect(await status("/echo/tasks", { "a2a-version": "1.0.7" })).toBe(200);
         expect(await status("/echo/tasks?A2A-Version=1.0", {})).toBe(200);
-        for (const wrong of ["0.3", "1", "2.0"]) expect(await status("/echo/tasks", { "a2a-version": wrong })).toBe(400);
+        for (const wrong of ["0.3", "1", "2.0"])
+          expect(await status("/echo/tasks", { "a2a-version": wrong })).toBe(400);
         expect(errorOf(await client.rest("GET", "/echo/tasks", undefined, {}))["details"]).toMatchObject([
           { reason: "VERSION_NOT_SUPPORTED", domain: "a2a-protocol.org" },
         ]);
