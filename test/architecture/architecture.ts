@@ -185,13 +185,7 @@ const RULES: readonly Rule[] = [
  * The files that may use the machine's time, timers and random numbers: that of the runtime, of its client and of MCP, the page
  * that runs in a browser, and a command that waits.
  */
-const SYSTEM = [
-  "runtime/log/system.ts",
-  "client/machine.ts",
-  "http/machine.ts",
-  "inspector-page/",
-  "cli/operate.ts",
-];
+const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "http/machine.ts", "inspector-page/", "cli/operate.ts"];
 const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */
