@@ -419,6 +419,10 @@ describe("what an agent emits or a client sends ends no process", () => {
 
   it.each<[string, object]>([
     ["a file with half of an emoji", { name: "note.txt", content: half }],
+    [
+      "a file whose name has half of an emoji",
+      { name: "\ud800", content_type: "a/b", content: "aGk=", content_encoding: "base64" },
+    ],
     ["JSON that is none", { name: "data", content_type: "application/json", content: "{" }],
     ["JSON that is nested too deeply", { name: "data", content_type: "application/json", content: "[".repeat(20_000) }],
     ["an address", { content_url: "https://example.com/a.png", content_type: "image/png" }],

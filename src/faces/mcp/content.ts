@@ -56,8 +56,7 @@ function blockOf({
   if (content_encoding === "plain") return { type: "text", text: content };
   const media = /^(image|audio)\//.exec(mimeType)?.[1];
   if (media !== undefined) return { type: media, data: content, mimeType };
-  return {
-    type: "resource",
-    resource: { uri: `part:${encodeURIComponent(name ?? "output")}`, mimeType, blob: content },
-  };
+  // An address has no halves of characters.
+  const named = encodeURIComponent((name ?? "output").replace(/\p{Surrogate}/gu, "\ufffd"));
+  return { type: "resource", resource: { uri: `part:${named}`, mimeType, blob: content } };
 }
