@@ -11,6 +11,7 @@ export const demos: Readonly<Record<string, readonly [path: string, ...args: str
   chat: ["examples/chat/main.ts"],
   desk: ["examples/desk/server.ts"],
   cluster: ["examples/cluster/main.ts"],
+  mcp: ["examples/mcp-approval/demo.ts"],
 };
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -34,6 +34,8 @@ const NODE_FREE = new Set([
   "store",
   "ai-sdk",
   "ag-ui",
+  "a2a",
+  "mcp",
   "client",
   "client/react",
   "otel",

@@ -8,6 +8,7 @@ import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { WireError } from "./errors.ts";
 import type { Action, Authorize, AuthorizeRequest, Denial, Grant, RequestedObjects } from "./options.ts";
+import { isTexts } from "./options.ts";
 import { markRefused } from "./refusals.ts";
 
 /** The client of a request, and what exists for it. */
@@ -181,7 +182,7 @@ export function answering(answers: Grant["answers"], isReader: boolean, logger: 
 }
 
 function isChoice(value: unknown): boolean {
-  return typeof value === "function" || (Array.isArray(value) && value.every((item) => typeof item === "string"));
+  return typeof value === "function" || isTexts(value);
 }
 
 /** A function of the host that fails, or answers with anything but true or false, refuses the request. */

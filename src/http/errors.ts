@@ -66,6 +66,11 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   crash_loop: broken,
 };
 
+/** Whether a text is one of the library's own codes. An agent may have declared any other one. */
+export function isLibraryCode(code: unknown): boolean {
+  return typeof code === "string" && Object.hasOwn(rows, code);
+}
+
 /** After how many seconds a client may try again. */
 const RETRY_AFTER_SECONDS = 1;
 

@@ -236,6 +236,11 @@ const names = [
   ...["heartbeatMs", "stallMs", "limits"],
 ];
 
+/** Whether a value is a list of texts. */
+export function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
+}
+
 /**
  * Reads the options of a handler. `others`: the names of the options of its protocol. `standard`: the limits for
  * which its protocol has other defaults. Throws `invalid_argument` for an invalid one.

@@ -16,7 +16,7 @@ export function answerRequest<Settings extends HttpSettings, Who>(
   service: Service<Settings, Who>,
   request: WireRequest,
 ): Promise<WireResponse> {
-  const cors = corsHeaders(request, service.settings);
+  const cors = corsHeaders(request, service.settings, service.face.headers);
   const answer = settle(service, request);
   if (cors === undefined) return answer;
   return answer.then((response) => {
@@ -35,7 +35,7 @@ async function settle<Settings extends HttpSettings, Who>(
     checkHost(request, settings);
     checkOrigin(request, settings);
     if (request.method === "OPTIONS" && settings.cors && request.header("origin") !== undefined)
-      return { status: 204, headers: preflightHeaders(face.routes), body: "" };
+      return { status: 204, headers: preflightHeaders(face.routes, face.headers), body: "" };
     const { segments, query } = splitUrl(request, settings.basePath);
     const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;
@@ -122,8 +122,10 @@ function findRoute<Settings extends HttpSettings, Who>(
   for (const found of all) {
     if (!fits(found.segments, segments)) continue;
     if (found.method === wanted) {
-      const [parameter, second] = segments.filter((_, index) => isName(found.segments[index]));
-      return { found, parameter: decode(parameter), second: decode(second) };
+      const [parameter, second] = found.segments.flatMap((name, index) =>
+        isName(name) ? [decode(segments[index]?.slice(0, -suffixOf(name).length || undefined))] : [],
+      );
+      return { found, parameter: parameter ?? "", second: second ?? "" };
     }
     others.push(found.method);
   }
@@ -135,7 +137,15 @@ function findRoute<Settings extends HttpSettings, Who>(
 
 function fits(pattern: readonly string[], segments: readonly string[]): boolean {
   if (pattern.length !== segments.length) return false;
-  return pattern.every((name, index) => isName(name) || name === segments[index]);
+  return pattern.every((name, index) => {
+    const segment = segments[index] ?? "";
+    return isName(name) ? segment.endsWith(suffixOf(name)) : name === segment;
+  });
+}
+
+/** What follows the name in braces, such as `:cancel` in `{run_id}:cancel`. */
+function suffixOf(name: string): string {
+  return name.slice(name.indexOf("}") + 1);
 }
 
 function isName(segment = ""): boolean {
@@ -154,7 +164,10 @@ function noSuchPath(): WireError {
   return new WireError(404, "path_not_found", "There is no endpoint at this path.");
 }
 
-/** Makes a route. A name in braces matches any part of a path. `asks`: the parameters of the query that name objects. */
+/**
+ * Makes a route. A name in braces matches any part of a path. With a text behind it, it matches a part that ends with
+ * the text. `asks`: the parameters of the query that name objects.
+ */
 export function route<Settings extends HttpSettings, Who>(
   method: Route<Settings, Who>["method"],
   path: string,
@@ -163,5 +176,6 @@ export function route<Settings extends HttpSettings, Who>(
   asks: Route<Settings, Who>["asks"] = {},
 ): Route<Settings, Who> {
   const segments = path.split("/");
-  return { method, segments, names: segments.filter(isName), action, asks, handle };
+  const names = segments.filter(isName).map((name) => name.slice(0, name.indexOf("}") + 1));
+  return { method, segments, names, action, asks, handle };
 }

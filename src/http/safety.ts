@@ -32,23 +32,31 @@ function isFollowedLink(request: WireRequest): boolean {
   return request.method === "GET" && mode === "navigate" && dest === "document";
 }
 
-/** The CORS headers of a response; undefined where there are none. */
-export function corsHeaders(request: WireRequest, settings: HttpSettings): Record<string, string> | undefined {
+/** The CORS headers of a response; undefined where there are none. `others`: the headers of its protocol. */
+export function corsHeaders(
+  request: WireRequest,
+  settings: HttpSettings,
+  others: readonly string[] = [],
+): Record<string, string> | undefined {
   if (!settings.cors) return undefined;
   const origin = request.header("origin");
   if (origin === undefined || !settings.allowedOrigins.has(origin)) return { vary: "Origin" };
   return {
     vary: "Origin",
     "access-control-allow-origin": origin,
-    "access-control-expose-headers": "Run-ID, Retry-After",
+    "access-control-expose-headers": ["Run-ID", "Retry-After", ...others].join(", "),
   };
 }
 
 /** The further headers of the answer to a preflight request. */
-export function preflightHeaders(routes: readonly { readonly method: string }[]): Record<string, string> {
+export function preflightHeaders(
+  routes: readonly { readonly method: string }[],
+  others: readonly string[] = [],
+): Record<string, string> {
+  const all = ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", ...others];
   return {
     "access-control-allow-methods": [...new Set(routes.map(({ method }) => method))].sort().join(", "),
-    "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
+    "access-control-allow-headers": all.join(", "),
     "access-control-max-age": "600",
   };
 }

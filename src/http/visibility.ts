@@ -1,4 +1,5 @@
 import { CadenzaError, noSession, notFound } from "../core/errors.ts";
+import { runIdSchema } from "../protocol/identifier.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Session } from "../runtime/runs/requests.ts";
 import type { Caller } from "./caller.ts";
@@ -16,6 +17,13 @@ export function checkAgent(client: Caller, name: string): void {
   if (sees === undefined || sees(name)) return;
   const message = `There is no agent ${JSON.stringify(name)}.`;
   throw markRefused(new CadenzaError("agent_not_found", message, { agent_name: name }), { client });
+}
+
+/** The id of a run, as a client gives it. What is no id is refused as a run that does not exist. */
+export function runIdIn(id: unknown): string {
+  const read = runIdSchema.safeParse(id);
+  if (read.success) return read.data;
+  throw notFound(typeof id === "string" ? id : "");
 }
 
 /** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */

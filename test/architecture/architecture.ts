@@ -83,6 +83,16 @@ const RULES: readonly Rule[] = [
     imports: ["faces/chat/", "http/", "core/error", "protocol/"],
     types: ["core/", "runtime/"],
   },
+  {
+    place: "faces/a2a/",
+    imports: ["faces/chat/", "http/", "core/background", "core/error", "protocol/", "runtime/agent/uuid"],
+    types: ["core/", "runtime/"],
+  },
+  {
+    place: "faces/mcp/",
+    imports: ["faces/chat/", "http/", "core/background", "core/error", "core/user", "protocol/"],
+    types: ["core/", "runtime/"],
+  },
   // It runs in a browser, and has the types of what the server tells it.
   {
     place: "inspector-page/",
@@ -157,6 +167,8 @@ const RULES: readonly Rule[] = [
   { place: "index.ts", imports: ["runtime/", "stores/memory/", "core/", "protocol/"] },
   { place: "ai-sdk.ts", imports: ["ai-sdk/", "faces/ui-stream/"] },
   { place: "ag-ui.ts", imports: ["faces/ag-ui/"] },
+  { place: "a2a.ts", imports: ["faces/a2a/"] },
+  { place: "mcp.ts", imports: ["faces/mcp/"] },
   { place: "client.ts", imports: ["client/"] },
   { place: "http.ts", imports: ["faces/acp/", "http/"] },
   { place: "testing.ts", imports: ["testing/", "stores/contract/"], node: true },
@@ -171,10 +183,10 @@ const RULES: readonly Rule[] = [
 ];
 
 /**
- * The files that may use the machine's time, timers and random numbers: that of the runtime, that of its client, the page
+ * The files that may use the machine's time, timers and random numbers: that of the runtime, of its client and of MCP, the page
  * that runs in a browser, and a command that waits.
  */
-const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "inspector-page/", "cli/operate.ts"];
+const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "http/machine.ts", "inspector-page/", "cli/operate.ts"];
 const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */

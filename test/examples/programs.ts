@@ -27,6 +27,15 @@ export const examplePrograms: Readonly<Record<string, ExampleProgram>> = {
     prints: [/before: {}/, /failed: A die/, /avg_run_tokens: 42/, /success_rate: 75/, /cancelled: 1/],
   },
   "schedule.ts": { prints: [/next: \[/, /The figures of .*Z\./, /The figures of .*Z\./] },
+  "faces.ts": {
+    prints: [
+      /useChat +I have found your order\..*\nuseChat +asks: Refund 40 €\?\nACP +the run is awaiting\n/,
+      /A2A +the task is TASK_STATE_INPUT_REQUIRED, and is answered\n/,
+      /AG-UI +I wait for the bank\..*\n/,
+      /MCP +cancels the task\n/,
+      /ACP +the run is cancelled\n/,
+    ],
+  },
   "licence-audit/main.ts": { args: ["--yes"], prints: [/Looked at \d+ of \d+/, /yes \(--yes\)/, /success_rate +100/] },
   "durable-approval/main.ts": {
     args: ["booking.db"],

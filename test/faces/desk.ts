@@ -23,7 +23,7 @@ class Gate {
 
 /** An agent that does what its input says, on a server that may be started again. */
 export class Desk {
-  readonly clock = new FakeClock();
+  readonly clock: FakeClock;
   readonly store: Store;
   /** Lets the input `slow` go on. */
   gate = new Gate();
@@ -32,11 +32,17 @@ export class Desk {
   readonly host: Pick<HttpOptions, "authorize">;
   readonly #options: RuntimeOptions;
 
-  constructor(options: RuntimeOptions = {}, host: Desk["host"] = {}) {
+  constructor(options: RuntimeOptions = {}, host: Desk["host"] = {}, beside?: Desk) {
     this.#options = options;
     this.host = host;
-    this.store = lastingStore(this.clock);
+    this.clock = beside?.clock ?? new FakeClock();
+    this.store = beside?.store ?? lastingStore(this.clock);
     this.runtime = this.#start();
+  }
+
+  /** Another process of the same store. */
+  another(): Desk {
+    return new Desk(this.#options, this.host, this);
   }
 
   /** A server that dies, and another one that takes its place. */
@@ -66,6 +72,12 @@ export class Desk {
           yield "Looking. ";
           const { approved } = await ask("Refund 40 €?", { name: "approval", kind: "approval", schema: approval });
           yield approved ? "Refunded." : "Refused.";
+          return;
+        }
+        case "several": {
+          const asked = ["Refund 40 €?", "Send a letter?"].map((words) => ask(words, { schema: approval }));
+          const [refund, letter] = await Promise.all(asked);
+          yield `${refund?.approved ? "Refunded" : "Refused"}, ${letter?.approved ? "sent" : "not sent"}.`;
           return;
         }
         case "words":

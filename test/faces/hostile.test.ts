@@ -45,6 +45,7 @@ const odd: readonly unknown[] = [
     {},
     [[]],
     { type: 1 },
+    { toString: 1 },
   ],
   ...[{ type: "text" }, { type: "text", text: 1 }, { type: "file", url: "data:,", mediaType: "" }, { type: "data-" }],
   ...[
@@ -103,7 +104,7 @@ function runInputFrom(random: Random, serial: number): unknown {
     runId: `run ${serial}`,
     messages: [message, message],
     ...(random.chance(0.2) && { resume: [entry, { ...entry, status: random.pick(["cancelled", "other"]) }] }),
-    ...{ state: random.pick(odd), tools: [], context: [], forwardedProps: random.pick(odd) },
+    ...{ state: random.pick(odd), tools: [{ name: "locate" }], context: [], forwardedProps: random.pick(odd) },
   });
 }
 
@@ -183,6 +184,15 @@ it(
   },
   LONG_MS,
 );
+
+it("a tool of a host whose name is no text is none", async () => {
+  const { runtime, send } = open(createAgUiHandler);
+  const messages = [{ id: "m1", role: "user", content: "hi" }];
+  const input = { threadId: "c1", runId: "r1", messages, tools: [{ name: { toString: 1 } }, { name: null }] };
+  const response = await send("POST", "echo", input);
+  expect([response.status, await response.text()]).toEqual([200, expect.stringContaining("RUN_FINISHED")]);
+  await runtime.close();
+});
 
 it("what belongs to another tenant does not exist", async () => {
   const { runtime, send } = open();

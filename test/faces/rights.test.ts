@@ -1,11 +1,13 @@
 import type { AuditRecord } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
+import { createA2aHandler } from "cadenza/a2a";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
 import type { Grant, Handler } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
+import { createMcpHandler } from "cadenza/mcp";
 import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
@@ -69,6 +71,8 @@ async function open(grant: Grant, question = "approval") {
     acp: createAcpHandler(runtime, { ...options, extensions: true }),
     chat: createChatHandler(runtime, options),
     agUi: createAgUiHandler(runtime, options),
+    a2a: createA2aHandler(runtime, options),
+    mcp: createMcpHandler(runtime, options),
     inspector: createInspectorHandler(runtime, { authorize: () => grant as InspectorGrant }),
   };
   return { runtime, things, faces, records };
@@ -76,14 +80,14 @@ async function open(grant: Grant, question = "approval") {
 
 type Face = keyof Awaited<ReturnType<typeof open>>["faces"];
 
-async function send(handler: Handler, [method, path, body]: Asked) {
-  const headers = { "content-type": "application/json" };
+async function send(handler: Handler, [method, path, body, more]: Asked) {
+  const headers = { "content-type": "application/json", ...more };
   const init = { method, headers, body: body === undefined ? null : JSON.stringify(body) };
   const response = await handler(new Request(`http://service${path}`, init));
   return { status: response.status, headers: [...response.headers], text: await response.text() };
 }
 
-type Asked = readonly [method: string, path: string, body?: unknown];
+type Asked = readonly [method: string, path: string, body?: unknown, headers?: Record<string, string>];
 type Needs = "to see" | "to write" | "to answer";
 
 interface Row {
@@ -101,6 +105,32 @@ const act = (name: string, needs: Needs, body: object = {}): Row =>
 
 const said = (id: string, text: string) => ({ id, role: "user", content: text, parts: [{ type: "text", text }] });
 const approved = { await_resume: { approved: true }, mode: "async" };
+
+const ofA2a = { "a2a-version": "1.0" };
+/** A request of A2A in JSON-RPC. */
+const inJsonRpc = (method: string, params: object): Asked => [
+  ...(["POST", "/desk"] as const),
+  { jsonrpc: "2.0", id: 1, method, params },
+  ofA2a,
+];
+const answering = (taskId: string): object => ({
+  message: { messageId: "m1", role: "ROLE_USER", taskId, parts: [{ data: { ok: true } }] },
+  configuration: { returnImmediately: true },
+});
+
+const _meta = {
+  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+  "io.modelcontextprotocol/clientCapabilities": {
+    elicitation: {},
+    extensions: { "io.modelcontextprotocol/tasks": {} },
+  },
+};
+/** A request about a task, as MCP sends it. */
+const ofTask = (method: string, taskId: string, params: object = {}): Asked => {
+  const headers = { "mcp-protocol-version": "2026-07-28", "mcp-method": method, "mcp-name": taskId };
+  return ["POST", "/", { jsonrpc: "2.0", id: 1, method, params: { taskId, ...params, _meta } }, headers];
+};
+const accepted = { action: "accept", content: { answer: "yes" } };
 
 const rows: readonly Row[] = [
   row("acp", "a run", "to see", ({ run_id }) => ["GET", `/runs/${run_id}`]),
@@ -125,6 +155,40 @@ const rows: readonly Row[] = [
     const resume = [{ interruptId: `${run_id}/ask#1`, status: "resolved", payload: { ok: true } }];
     return ["POST", "/desk", { threadId: chat, runId: "r1", messages: [], resume }];
   }),
+  row("a2a", "a task", "to see", ({ run_id }) => ["GET", `/desk/tasks/${run_id}`, undefined, ofA2a]),
+  row("a2a", "a task in JSON-RPC", "to see", ({ run_id }) => inJsonRpc("GetTask", { id: run_id })),
+  row("a2a", "the tasks of a context", "to see", ({ chat }) => [
+    ...(["GET", `/desk/tasks?contextId=${encodeURIComponent(chat)}`, undefined] as const),
+    ofA2a,
+  ]),
+  {
+    ...row("a2a", "a stream that broke off", "to see", ({ run_id }) => [
+      ...(["GET", `/desk/tasks/${run_id}:subscribe`, undefined] as const),
+      { ...ofA2a, "last-event-id": "1" },
+    ]),
+    isEnded: true,
+  },
+  row("a2a", "an answer", "to answer", ({ run_id }) => ["POST", "/desk/message:send", answering(run_id), ofA2a]),
+  row("a2a", "an answer in JSON-RPC", "to answer", ({ run_id }) => inJsonRpc("SendMessage", answering(run_id))),
+  row("a2a", "a cancel", "to write", ({ run_id }) => ["POST", `/desk/tasks/${run_id}:cancel`, undefined, ofA2a]),
+  row("a2a", "a cancel in JSON-RPC", "to write", ({ run_id }) => inJsonRpc("CancelTask", { id: run_id })),
+  row("mcp", "a task", "to see", ({ run_id }) => ofTask("tasks/get", run_id)),
+  row("mcp", "an answer to a task", "to answer", ({ run_id }) =>
+    ofTask("tasks/update", run_id, { inputResponses: { "ask#1": accepted } }),
+  ),
+  row("mcp", "a cancel of a task", "to write", ({ run_id }) => ofTask("tasks/cancel", run_id)),
+  {
+    ...row("mcp", "the states of a task", "to see", ({ run_id }) => {
+      const params = { notifications: { taskIds: [run_id] }, _meta };
+      const headers = { "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen" };
+      return ["POST", "/", { jsonrpc: "2.0", id: 1, method: "subscriptions/listen", params }, headers];
+    }),
+    isEnded: true,
+  },
+  row("mcp", "an answer from before 2026-07-28", "to answer", ({ run_id }) => [
+    ...(["POST", "/"] as const),
+    { jsonrpc: "2.0", id: `${run_id}/ask#1`, result: accepted },
+  ]),
   row("inspector", "a log", "to see", ({ run_id }) => ["GET", `/api/log?run_id=${run_id}&tenant=${tenant}`]),
   row("inspector", "a cassette", "to see", ({ run_id }) => ["GET", `/api/cassette?run_id=${run_id}&tenant=${tenant}`]),
   act("answer", "to answer", { await_id: "ask#1", answer: { ok: true } }),
@@ -224,15 +288,22 @@ describe("a new run", () => {
       }
   });
 
-  it.each(["chat", "agUi"] as const)("over %s, in words", async (face) => {
+  it.each(["chat", "agUi", "a2a"] as const)("over %s, in words", async (face) => {
     for (const kind of kinds)
       for (const whose of ["theirs", "missing"] as const) {
         const { faces, things, runtime } = await open(grants[kind], "input");
         const { chat } = things[whose];
         const message = said("m9", "Hello");
-        const body =
-          face === "chat" ? { id: chat, messages: [message] } : { threadId: chat, runId: "r1", messages: [message] };
-        const { status } = await send(faces[face], ["POST", "/desk", body]);
+        const asked: Readonly<Record<typeof face, Asked>> = {
+          chat: ["POST", "/desk", { id: chat, messages: [message] }],
+          agUi: ["POST", "/desk", { threadId: chat, runId: "r1", messages: [message] }],
+          a2a: [
+            ...(["POST", "/desk/message:send"] as const),
+            { message: { messageId: "m9", role: "ROLE_USER", contextId: chat, parts: [{ text: "Hello" }] } },
+            ofA2a,
+          ],
+        };
+        const { status } = await send(faces[face], asked[face]);
         // Over a chat the words answer the question of a run that the client sees. Over AG-UI an open question refuses them.
         const expected = may(kind, "to write") ? (kind === "owner" && whose === "theirs" ? 404 : 200) : 403;
         if (!(face === "agUi" && whose === "theirs" && sees(kind, whose)))

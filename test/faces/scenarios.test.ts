@@ -1,20 +1,27 @@
 import * as six from "ai";
 import { describe, expect, it } from "vitest";
+import { a2aClients } from "./a2a-visitor.ts";
 import { acpClient } from "./acp-visitor.ts";
 import { agUiHost } from "./ag-ui-visitor.ts";
 import { loadSdk, versions } from "./ai-sdk/versions.ts";
 import type { ChatModule } from "./chat-visitor.ts";
 import { chatPage } from "./chat-visitor.ts";
 import { Desk } from "./desk.ts";
+import { mcpCalls, mcpTasks } from "./mcp-chat-visitor.ts";
 import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
 
 /** What happens in a chat, on one device unless the scenario opens more. */
 interface Scenario {
   readonly name: string;
-  play(user: Visitor, desk: Desk, visit: () => Visitor): Promise<Visitor | undefined>;
+  play(user: Visitor, desk: Desk, visit: (at?: Desk) => Visitor): Promise<Visitor | undefined>;
   readonly sees: Partial<View>;
-  /** What all devices together send and get: so many requests, and so many parts or events in their responses. */
-  readonly traffic: Readonly<Record<FaceUnderTest["kind"], readonly [requests: number, items: number]>>;
+  /** What a client sees that gets the text only when the run has ended, if that is something else. */
+  readonly seesInSilence?: Partial<View>;
+  /**
+   * What all devices together send and get: so many requests, and so many parts or events in their responses. Null: the
+   * protocol has no words for it.
+   */
+  readonly traffic: Readonly<Record<FaceUnderTest["kind"], readonly [requests: number, items: number] | null>>;
 }
 
 const scenarios: readonly Scenario[] = [
@@ -22,13 +29,30 @@ const scenarios: readonly Scenario[] = [
     name: "a stream",
     play: async (user) => void (await user.say("stream")),
     sees: { text: "One two three." },
-    traffic: { page: [1, 9], chatOptions: [1, 9], agUi: [1, 7], acp: [1, 8] },
+    traffic: {
+      page: [1, 9],
+      chatOptions: [1, 9],
+      agUi: [1, 7],
+      acp: [1, 8],
+      a2a: [1, 6],
+      mcpCall: [1, 4],
+      mcpTask: [2, 4],
+    },
   },
   {
     name: "a question",
     play: async (user) => void (await user.say("ask")),
     sees: { text: "Looking. ", question: "Refund 40 €?" },
-    traffic: { page: [1, 8], chatOptions: [1, 8], agUi: [1, 5], acp: [1, 6] },
+    seesInSilence: { question: "Refund 40 €?" },
+    traffic: {
+      page: [1, 8],
+      chatOptions: [1, 8],
+      agUi: [1, 5],
+      acp: [1, 6],
+      a2a: [1, 4],
+      mcpCall: [1, 2],
+      mcpTask: [2, 3],
+    },
   },
   {
     name: "an answer",
@@ -38,7 +62,60 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Looking. Refunded." },
-    traffic: { page: [2, 16], chatOptions: [2, 16], agUi: [2, 10], acp: [2, 11] },
+    traffic: {
+      page: [2, 16],
+      chatOptions: [2, 16],
+      agUi: [2, 10],
+      acp: [2, 11],
+      a2a: [2, 8],
+      mcpCall: [2, 4],
+      mcpTask: [4, 7],
+    },
+  },
+  {
+    name: "several questions",
+    play: async (user) => {
+      await user.say("several");
+      expect(user.view.question).toBe("Refund 40 €?");
+      await user.answer({ approved: true });
+      expect(user.view.question).toBe("Send a letter?");
+      await user.answer({ approved: false });
+      return undefined;
+    },
+    sees: { text: "Refunded, not sent." },
+    // A client of AG-UI answers all of them at once.
+    traffic: {
+      page: [2, 18],
+      chatOptions: [2, 18],
+      agUi: null,
+      acp: [3, 10],
+      a2a: [3, 10],
+      mcpCall: [3, 4],
+      mcpTask: [6, 9],
+    },
+  },
+  {
+    name: "an answer at another process",
+    play: async (user, desk, visit) => {
+      await user.say("ask");
+      const phone = visit(desk.another());
+      await phone.open();
+      await phone.answer({ approved: true });
+      await desk.clock.settle();
+      await user.open();
+      expect(user.view).toEqual(phone.view);
+      return undefined;
+    },
+    sees: { text: "Looking. Refunded." },
+    traffic: {
+      page: [6, 24],
+      chatOptions: [6, 24],
+      agUi: [4, 19],
+      acp: [6, 28],
+      a2a: [4, 8],
+      mcpCall: null,
+      mcpTask: [6, 7],
+    },
   },
   {
     name: "an answer that does not fit, and one that does",
@@ -51,7 +128,15 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Looking. Refused." },
-    traffic: { page: [3, 19], chatOptions: [3, 19], agUi: [3, 12], acp: [3, 11] },
+    traffic: {
+      page: [3, 19],
+      chatOptions: [3, 19],
+      agUi: [3, 12],
+      acp: [3, 11],
+      a2a: [3, 8],
+      mcpCall: [3, 4],
+      mcpTask: [5, 7],
+    },
   },
   {
     name: "a declined answer",
@@ -61,7 +146,15 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Not answered: answer_declined." },
-    traffic: { page: [2, 13], chatOptions: [2, 13], agUi: [2, 7], acp: [2, 8] },
+    traffic: {
+      page: [2, 13],
+      chatOptions: [2, 13],
+      agUi: [2, 7],
+      acp: [2, 8],
+      a2a: null,
+      mcpCall: [2, 3],
+      mcpTask: [4, 7],
+    },
   },
   {
     name: "an answer in words",
@@ -72,7 +165,15 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Hello Ada." },
-    traffic: { page: [2, 12], chatOptions: [2, 12], agUi: [2, 10], acp: [2, 8] },
+    traffic: {
+      page: [2, 12],
+      chatOptions: [2, 12],
+      agUi: [2, 10],
+      acp: [2, 8],
+      a2a: [2, 7],
+      mcpCall: [2, 3],
+      mcpTask: [4, 7],
+    },
   },
   {
     name: "a deadline",
@@ -83,26 +184,52 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Refused in the end." },
-    traffic: { page: [3, 5], chatOptions: [3, 5], agUi: [2, 5], acp: [3, 11] },
+    traffic: {
+      page: [3, 5],
+      chatOptions: [3, 5],
+      agUi: [2, 5],
+      acp: [3, 11],
+      a2a: [2, 3],
+      mcpCall: [2, 2],
+      mcpTask: [3, 3],
+    },
   },
   {
     name: "a failure",
     play: async (user) => void (await user.say("fail")),
     sees: { text: "Half ", error: "The train is full." },
-    traffic: { page: [1, 8], chatOptions: [1, 8], agUi: [1, 5], acp: [1, 5] },
+    seesInSilence: { error: "The train is full." },
+    traffic: {
+      page: [1, 8],
+      chatOptions: [1, 8],
+      agUi: [1, 5],
+      acp: [1, 5],
+      a2a: [1, 4],
+      mcpCall: [1, 2],
+      mcpTask: [2, 4],
+    },
   },
   {
     name: "a stop",
     play: async (user, desk) => {
       const said = user.say("slow");
       await desk.clock.settle();
-      expect(user.view.text).toBe("One ");
+      expectSoFar(user, "One ");
       await user.stop();
       await said;
       return undefined;
     },
     sees: { text: "One " },
-    traffic: { page: [2, 7], chatOptions: [2, 5], agUi: [2, 7], acp: [2, 5] },
+    seesInSilence: {},
+    traffic: {
+      page: [2, 7],
+      chatOptions: [2, 5],
+      agUi: [2, 7],
+      acp: [2, 5],
+      a2a: [2, 4],
+      mcpCall: [1, 1],
+      mcpTask: [3, 4],
+    },
   },
   {
     name: "a lost connection",
@@ -117,7 +244,15 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "One two." },
-    traffic: { page: [3, 15], chatOptions: [4, 21], agUi: [2, 16], acp: [3, 11] },
+    traffic: {
+      page: [3, 15],
+      chatOptions: [4, 21],
+      agUi: [2, 16],
+      acp: [3, 11],
+      a2a: [3, 6],
+      mcpCall: null,
+      mcpTask: [4, 6],
+    },
   },
   {
     name: "a reload while it waits",
@@ -125,12 +260,20 @@ const scenarios: readonly Scenario[] = [
       await user.say("ask");
       const page = visit();
       await page.open();
-      expect(page.view).toEqual({ text: "Looking. ", question: "Refund 40 €?", error: null });
+      expectSoFar(page, "Looking. ", "Refund 40 €?");
       await page.answer({ approved: true });
       return page;
     },
     sees: { text: "Looking. Refunded." },
-    traffic: { page: [4, 24], chatOptions: [4, 24], agUi: [3, 16], acp: [4, 17] },
+    traffic: {
+      page: [4, 24],
+      chatOptions: [4, 24],
+      agUi: [3, 16],
+      acp: [4, 17],
+      a2a: [3, 8],
+      mcpCall: null,
+      mcpTask: [5, 7],
+    },
   },
   {
     name: "a second device",
@@ -140,14 +283,22 @@ const scenarios: readonly Scenario[] = [
       const phone = visit();
       const followed = phone.open();
       await desk.clock.settle();
-      expect(phone.view.text).toBe("One ");
+      expectSoFar(phone, "One ");
       desk.gate.open();
       await Promise.all([said, followed]);
       expect(user.view).toEqual(phone.view);
       return phone;
     },
     sees: { text: "One two." },
-    traffic: { page: [3, 20], chatOptions: [3, 20], agUi: [2, 21], acp: [3, 14] },
+    traffic: {
+      page: [3, 20],
+      chatOptions: [3, 20],
+      agUi: [2, 21],
+      acp: [3, 14],
+      a2a: [3, 8],
+      mcpCall: null,
+      mcpTask: [4, 8],
+    },
   },
   {
     name: "a restart of the server in the middle",
@@ -159,13 +310,21 @@ const scenarios: readonly Scenario[] = [
       const page = visit();
       const followed = page.open();
       await desk.clock.settle();
-      expect(page.view.text).toBe("One ");
+      expectSoFar(page, "One ");
       desk.gate.open();
       await followed;
       return page;
     },
     sees: { text: "One two." },
-    traffic: { page: [3, 16], chatOptions: [3, 16], agUi: [2, 19], acp: [3, 12] },
+    traffic: {
+      page: [3, 16],
+      chatOptions: [3, 16],
+      agUi: [2, 19],
+      acp: [3, 12],
+      a2a: [3, 7],
+      mcpCall: null,
+      mcpTask: [4, 7],
+    },
   },
 ];
 
@@ -174,7 +333,15 @@ const faces: readonly FaceUnderTest[] = [
   ...versions.flatMap(({ name, sdk }) => chatPages(name, sdk)),
   agUiHost,
   acpClient,
+  ...a2aClients,
+  mcpCalls,
+  mcpTasks,
 ];
+
+/** What a visitor sees while the run is open. */
+function expectSoFar({ view, isSilent = false }: Visitor, text: string, question: string | null = null): void {
+  expect(view).toEqual({ text: isSilent ? "" : text, question, error: null });
+}
 
 function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
   return [
@@ -184,18 +351,20 @@ function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
 }
 
 describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name, face) => {
-  it.each(scenarios.map((scenario) => [scenario.name, scenario] as const))("%s", async (_title, scenario) => {
+  const played = scenarios.filter(({ traffic }) => traffic[face.kind] !== null);
+  it.each(played.map((scenario) => [scenario.name, scenario] as const))("%s", async (_title, scenario) => {
     const desk = new Desk();
     const visits: Visitor[] = [];
-    const visit = (): Visitor => {
-      const visitor = face.visit(desk, "chat 17/ä");
+    const visit = (at = desk): Visitor => {
+      const visitor = face.visit(at, "chat 17/ä");
       visits.push(visitor);
       return visitor;
     };
     const first = visit();
     const user = (await scenario.play(first, desk, visit)) ?? first;
     await desk.clock.settle();
-    expect(user.view).toEqual({ text: "", question: null, error: null, ...scenario.sees });
+    const sees = (user.isSilent && scenario.seesInSilence) || scenario.sees;
+    expect(user.view).toEqual({ text: "", question: null, error: null, ...sees });
     expect(trafficOf(visits)).toEqual(scenario.traffic[face.kind]);
     // Left alone, they send nothing more.
     await desk.clock.advance(10_000);
@@ -204,48 +373,68 @@ describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name
 });
 
 const pageOf6 = chatPage("a chat page of ai 6", six as unknown as ChatModule);
-const apart = [pageOf6, agUiHost, acpClient];
+/** Those that find a run by its chat. */
+const inChats = [pageOf6, agUiHost, acpClient, ...a2aClients];
+/** A task is found by its id. The run of a call of MCP is in no chat. */
+const apart = [...inChats, mcpTasks];
 
-it.each(
-  apart.flatMap((begins) =>
-    apart.filter((face) => face !== begins).map((answers) => [begins.name, answers.name, begins, answers] as const),
-  ),
-)(
-  "a run begun over %s, and answered over %s, is watched over the third",
-  async (_begins, _answers, begins, answers) => {
-    const desk = new Desk();
-    const [first, second, third] = [
-      begins,
-      answers,
-      ...apart.filter((face) => face !== begins && face !== answers),
-    ].map((face) => face.visit(desk, "chat 17")) as [Visitor, Visitor, Visitor];
-    await first.say("ask");
-    for (const other of [second, third]) {
-      await other.open();
-      expect(other.view).toEqual({ text: "Looking. ", question: "Refund 40 €?", error: null });
-    }
-    await second.answer({ approved: true });
-    for (const other of [first, third]) await other.open();
-    for (const visitor of [first, second, third])
-      expect(visitor.view).toEqual({ text: "Looking. Refunded.", question: null, error: null });
-  },
+const pairs = inChats.flatMap((begins) =>
+  apart.filter((face) => face !== begins).map((other) => [begins.name, other.name, begins, other] as const),
 );
 
-it.each(
-  apart.flatMap((begins) =>
-    apart.filter((face) => face !== begins).map((watches) => [begins.name, watches.name, begins, watches] as const),
-  ),
-)("a run at work that was begun over %s is followed over %s", async (_begins, _watches, begins, watches) => {
+it.each(pairs)("a run begun over %s, and answered over %s, is watched over all", async (_begins, _answers, ...pair) => {
   const desk = new Desk();
-  const [first, other] = [begins, watches].map((face) => face.visit(desk, "chat 17")) as [Visitor, Visitor];
+  const all = [...pair, ...apart.filter((face) => !pair.includes(face))].map((face) => face.visit(desk, "chat 17"));
+  const [first, second, ...rest] = all as [Visitor, Visitor, ...Visitor[]];
+  await first.say("ask");
+  for (const other of [second, ...rest]) {
+    await other.open();
+    expectSoFar(other, "Looking. ", "Refund 40 €?");
+  }
+  await second.answer({ approved: true });
+  for (const other of [first, ...rest]) await other.open();
+  for (const visitor of all) expect(visitor.view).toEqual({ text: "Looking. Refunded.", question: null, error: null });
+});
+
+it.each(pairs)("a run at work that was begun over %s is followed over %s", async (_begins, _watches, ...pair) => {
+  const desk = new Desk();
+  const [first, other] = pair.map((face) => face.visit(desk, "chat 17")) as [Visitor, Visitor];
   const said = first.say("slow");
   await desk.clock.settle();
   const followed = other.open();
   await desk.clock.settle();
-  expect(other.view.text).toBe("One ");
+  expectSoFar(other, "One ");
   desk.gate.open();
   await Promise.all([said, followed]);
   expect([first.view.text, other.view.text]).toEqual(["One two.", "One two."]);
+});
+
+it.each(pairs)("a run at work that was begun over %s is stopped over %s", async (_begins, _stops, ...pair) => {
+  const desk = new Desk();
+  const [first, other] = pair.map((face) => face.visit(desk, "chat 17")) as [Visitor, Visitor];
+  const said = first.say("slow");
+  await desk.clock.settle();
+  const followed = other.open();
+  await desk.clock.settle();
+  await other.stop();
+  await Promise.all([said, followed]);
+  expect((await desk.runtime.listRuns()).map(({ status }) => status)).toEqual(["cancelled"]);
+  expect([first.view.question, other.view.question]).toEqual([null, null]);
+});
+
+it.each(a2aClients)("a run begun as a task of MCP is answered over $name", async (face) => {
+  const desk = new Desk();
+  const first = mcpTasks.visit(desk, "");
+  await first.say("ask");
+  const [run] = await desk.runtime.listRuns();
+  // The context is the session that the call has begun.
+  const other = face.visit(desk, run?.session_id ?? "");
+  await other.open();
+  expectSoFar(other, "Looking. ", "Refund 40 €?");
+  await other.answer({ approved: true });
+  await first.open();
+  for (const { view } of [first, other])
+    expect(view).toEqual({ text: "Looking. Refunded.", question: null, error: null });
 });
 
 /** How many requests the visitors have sent, and how many parts or events they have got. */

@@ -26,6 +26,8 @@ export interface Visitor {
   /** Shows what is in the chat, and follows its run until it rests. */
   open(): Promise<void>;
   readonly view: View;
+  /** Whether it gets the text only when the run has ended. */
+  readonly isSilent?: boolean;
   /** What it sends and gets. */
   readonly connection: Connection;
 }
@@ -33,7 +35,7 @@ export interface Visitor {
 /** A way to reach agents. */
 export interface FaceUnderTest {
   /** Faces of one kind send and get the same. */
-  readonly kind: "page" | "chatOptions" | "agUi" | "acp";
+  readonly kind: "page" | "chatOptions" | "agUi" | "acp" | "a2a" | "mcpCall" | "mcpTask";
   readonly name: string;
   visit(desk: Desk, chat: string): Visitor;
 }

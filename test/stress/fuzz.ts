@@ -5,6 +5,8 @@ import { runTests } from "../harness/commands/vitest.ts";
 const TESTS = [
   "test/http/fuzz.test.ts",
   "test/faces/hostile.test.ts",
+  "test/faces/hostile-calls.test.ts",
+  "test/faces/broken-streams.test.ts",
   "test/http/event-stream.test.ts",
   "test/http/stalled-readers.test.ts",
   "test/runtime/details.test.ts",

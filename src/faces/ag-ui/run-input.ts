@@ -87,9 +87,14 @@ export function readRunInput(body: unknown, limits: HttpSettings["limits"]): Run
     places: new Map(given.flatMap(({ id }, place) => (typeof id === "string" && id !== "" ? [[id, place]] : []))),
     resume: entries.map((entry, index) => resumeEntry(entry, ["resume", index])),
     isVersioned: typeof body["protocolVersion"] === "string",
-    clientTools: new Set(listIn("tools", tools ?? [], limits.maxMessages).map(({ name }) => String(name))),
+    clientTools: new Set(listIn("tools", tools ?? [], limits.maxMessages).flatMap(({ name }) => textIn(name))),
     handed,
   };
+}
+
+/** What is no text is the name of no tool. */
+function textIn(name: unknown): readonly string[] {
+  return typeof name === "string" ? [name] : [];
 }
 
 const MAX_ID_LENGTH = 255;

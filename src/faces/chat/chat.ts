@@ -64,25 +64,37 @@ export async function runsOf(
   return caller.scope.listRuns({ session_id, agent_name, roots: true, ...which });
 }
 
-/** Goes through the events of a run so far, with details. Other requests get turns of the event loop meanwhile. */
+/**
+ * Goes through the events of a run, with details: those so far, or until it rests or the client leaves. Other requests get
+ * turns of the event loop meanwhile.
+ */
 export async function forEachEvent(
-  { caller, service }: Call,
+  { caller, service, request }: Pick<Call<HttpSettings>, "caller" | "service" | "request">,
   run_id: string,
-  take: (event: DetailedEvent) => void,
+  take: (event: DetailedEvent) => unknown,
+  until: "now" | "rest" = "now",
 ): Promise<void> {
-  const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
-  let count = 0;
-  for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
-    take(next.value);
-    count += 1;
-    if (count % EVENTS_A_TURN === 0) await service.clock.turn();
+  const events = visibleEvents(caller, caller.scope.events(run_id, { until, detail: true }) as EventStream);
+  const stopListening = request.onLeave(() => events.return());
+  try {
+    let count = 0;
+    for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
+      take(next.value);
+      count += 1;
+      if (count % EVENTS_A_TURN === 0) await service.clock.turn();
+    }
+  } finally {
+    stopListening();
   }
 }
 
 const EVENTS_A_TURN = 1_000;
 
 /** Cancels runs, those that have not ended meanwhile. */
-export async function cancelRuns({ caller }: Call, runs: readonly RunSummary[]): Promise<void> {
+export async function cancelRuns(
+  { caller }: Pick<Call, "caller">,
+  runs: readonly { readonly run_id: string }[],
+): Promise<void> {
   for (const { run_id } of runs) {
     try {
       await caller.scope.cancel(run_id);

@@ -37,6 +37,24 @@ export function isJsonPart({ content_type, content_encoding }: MessagePart): boo
 
 const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
+/** Parts of which neighbouring texts are one. A text that has a name or metadata stays as it is. */
+export function joined(parts: readonly MessagePart[]): readonly MessagePart[] {
+  const result: MessagePart[] = [];
+  for (const part of parts) {
+    const last = result.at(-1);
+    if (last !== undefined && isBare(last) && isBare(part) && last.content_type === part.content_type)
+      result[result.length - 1] = { ...last, content: `${last.content}${part.content}` };
+    else result.push(part);
+  }
+  return result;
+}
+
+function isBare(part: MessagePart): boolean {
+  const { name, content, content_encoding, metadata } = part;
+  const isNamed = name !== undefined || metadata !== undefined;
+  return content !== undefined && content_encoding === "plain" && !isNamed && !isJsonPart(part);
+}
+
 /** The value of a JSON text. What is no JSON, or is beyond the limits on JSON in a part, is taken as a string. */
 export function jsonOf(text: string): JsonValue {
   const value = parsedJson(text);

@@ -1,23 +1,28 @@
 import type { Leave } from "../../http/disconnects.ts";
 import { streamHeaders, textOptions, visibleEvents } from "../../http/event-stream.ts";
-import type { EventSource } from "../../http/event-text.ts";
+import type { EventFormat, EventSource } from "../../http/event-text.ts";
 import { EventText } from "../../http/event-text.ts";
 import { Relay } from "../../http/relay.ts";
 import type { Call } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { EventStream } from "../../runtime/log/event-stream.ts";
-import type { ItemFormat } from "./item-format.ts";
 
 /** A run whose events answer a request. */
 export interface RunResponse {
   readonly run_id: string;
   /** The number of the event after which the response begins. */
   readonly after: number;
-  readonly format: ItemFormat;
+  readonly format: EventFormat;
+  /** What is told of the events. Default: they are. */
+  readonly tell?: (events: EventSource) => EventSource;
   /** Headers beside those of all streams. */
   readonly headers: Readonly<Record<string, string>>;
   /** Whether the client has begun or resumed the run, and so is one whose leaving may cancel it. */
   readonly isMine: boolean;
+  /** Counts the client that is told, if its leaving means something else. */
+  readonly enter?: () => Leave;
+  /** Where the response ends: where the run rests, or with the end of the run. Default: `rest`. */
+  readonly until?: "rest" | "end";
   /**
    * Begins another run once this one rests. Its events follow. Undefined: it begins none. A client that leaves before that
    * has begun it all the same.
@@ -37,15 +42,16 @@ export async function respond(
       reader.leave();
       return begun;
     }
-    const { run_id, after, format, headers, isMine, goOn } = begun;
+    const { run_id, after, format, tell = asTheyAre, headers, isMine, until = "rest", goOn } = begun;
     const { disconnects } = service;
-    const leave: Leave = isMine ? disconnects.enter(caller, run_id) : disconnects.follow(caller, run_id);
     reader.join({ tenant: caller.tenant, run_id });
+    const { enter = () => disconnects[isMine ? "enter" : "follow"](caller, run_id) } = begun;
+    const leave = enter();
     const eventsOf = (id: string, from: number): EventSource => {
-      const options = { after: from, until: "rest", detail: true } as const;
+      const options = { after: from, until, detail: true } as const;
       return visibleEvents(caller, caller.scope.events(id, options) as EventStream);
     };
-    const first = { events: eventsOf(run_id, after), leave };
+    const first = { events: tell(eventsOf(run_id, after)), leave };
     const relay =
       goOn &&
       new Relay(service.logger, first, async () => {
@@ -61,4 +67,8 @@ export async function respond(
     reader.leave();
     throw error;
   }
+}
+
+function asTheyAre(events: EventSource): EventSource {
+  return events;
 }

@@ -35,11 +35,16 @@ export async function seenRuns(
     // A run that the user has taken back is in the session no more.
     if (!isInSession && index > 0) continue;
     if (isInSession) history = history.slice(0, history.length - transcript.length);
-    const said = transcript.findIndex(({ role }) => role !== "user");
-    const inputs = transcript.slice(0, said === -1 ? undefined : said);
+    const inputs = inputsOf(transcript);
     seen.unshift({ run_id, isOpen: finished_at === null && !isInSession, isInSession, inputs });
   }
   return { history, runs: seen };
+}
+
+/** What the user said to begin a run, of what was said in it. */
+export function inputsOf(transcript: readonly Message[]): readonly Message[] {
+  const said = transcript.findIndex(({ role }) => role !== "user");
+  return transcript.slice(0, said === -1 ? undefined : said);
 }
 
 /** The events of a run so far, without the parts of interrupted attempts. */

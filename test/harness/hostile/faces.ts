@@ -1,16 +1,18 @@
 import type { AgentRuntime } from "cadenza";
 import { CadenzaError } from "cadenza";
+import { createA2aHandler as createA2a } from "cadenza/a2a";
 import { createAgUiHandler as createAgUi } from "cadenza/ag-ui";
 import { createChatHandler as createChat } from "cadenza/ai-sdk";
 import { ClientError, createClient } from "cadenza/client";
 import { createAcpHandler as createAcp } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
+import { createMcpHandler as createMcp } from "cadenza/mcp";
 import type { Random } from "../random.ts";
 import type { Plan } from "./agents.ts";
 import { inputOf } from "./agents.ts";
 import { GOOD, hostileJson, hostilePart, hostileText, hostileValue } from "./values.ts";
 
-export const faces = ["ACP", "chat", "AG-UI", "inspector", "client", "in process"] as const;
+export const faces = ["ACP", "chat", "AG-UI", "A2A", "MCP", "inspector", "client", "in process"] as const;
 export type FaceName = (typeof faces)[number];
 
 /** What a caller got: an acceptance or a refusal. */
@@ -49,10 +51,42 @@ type Send = (request: Request) => Promise<Response>;
 const base = "http://localhost";
 
 /** A body as a client writes it. A raw text takes the place of one of its values. */
-function post(url: string, body: unknown, raw?: string): Request {
+function post(url: string, body: unknown, raw?: string, more: Record<string, string> = {}): Request {
   const text = JSON.stringify(body) ?? "null";
   const written = raw === undefined ? text : text.replace(RAW, () => raw);
-  return new Request(url, { method: "POST", headers: { "content-type": "application/json" }, body: written });
+  return new Request(url, { method: "POST", headers: { "content-type": "application/json", ...more }, body: written });
+}
+
+const ofA2a = { "a2a-version": "1.0" };
+const REVISION = "2026-07-28";
+
+/** A request of a task client of MCP. */
+function call(method: string, name: string, params: object, raw?: string): Request {
+  const _meta = {
+    "io.modelcontextprotocol/protocolVersion": REVISION,
+    "io.modelcontextprotocol/clientCapabilities": {
+      elicitation: {},
+      extensions: { "io.modelcontextprotocol/tasks": {} },
+    },
+  };
+  const body = { jsonrpc: "2.0", id: 1, method, params: { ...params, _meta } };
+  return post(`${base}/mcp`, body, raw, {
+    ...{ "mcp-protocol-version": REVISION, "mcp-method": method },
+    "mcp-name": name,
+  });
+}
+
+/** The response of MCP: an error in it is a refusal, or a failure of the service. */
+async function toldOfMcp(response: Response): Promise<Told & { readonly result: Record<string, unknown> }> {
+  const text = await response.text();
+  const { result = {}, error } = JSON.parse(text) as {
+    readonly result?: Record<string, unknown>;
+    readonly error?: { readonly code: number };
+  };
+  const { taskId } = result;
+  const run_id = typeof taskId === "string" ? taskId : undefined;
+  const status = error === undefined ? response.status : error.code === -32603 ? 500 : 400;
+  return { status, text, result, run_id };
 }
 
 const HERE = "the raw text comes here";
@@ -75,6 +109,8 @@ export function openFaces(
   const acp = createAcp(runtime, { extensions: true });
   const chat = createChat(runtime, { basePath: "/chat" });
   const agUi = createAgUi(runtime, { basePath: "/ag-ui" });
+  const a2a = createA2a(runtime, { basePath: "/a2a" });
+  const mcp = createMcp(runtime, { basePath: "/mcp", tasks: true });
   const inspector = createInspectorHandler(runtime, {
     basePath: "/inspector",
     refreshMs: 50,
@@ -155,6 +191,46 @@ export function openFaces(
       const runId = `r${random.bits()}`;
       const body = { threadId, runId, messages: [], state: {}, tools: [], context: [], forwardedProps: {}, resume };
       return streamed(agUi, post(`${base}/ag-ui/${agent}`, body, raw));
+    },
+  };
+
+  const overA2a: Face = {
+    begin({ agent, plan, chat: contextId }, sends, random) {
+      const { value, raw } = forBody(random);
+      const parts: unknown[] = [{ text: JSON.stringify(plan) }];
+      if (sends === "hostile") parts.push(a2aPart(random, value));
+      const metadata = sends === "hostile" && random.chance(0.2) ? value : undefined;
+      const message = { messageId: "m1", role: "ROLE_USER", contextId, parts };
+      return streamed(a2a, post(`${base}/a2a/${agent}/message:stream`, { message, metadata }, raw, ofA2a));
+    },
+    answer({ agent }, { run_id: taskId }, sends, random) {
+      const { value, raw } = sends === "good" ? { value: GOOD } : forBody(random);
+      const part = sends === "good" || random.chance(0.6) ? { data: value } : a2aPart(random, value);
+      const message = { messageId: `m${random.bits()}`, role: "ROLE_USER", taskId, parts: [part] };
+      return streamed(a2a, post(`${base}/a2a/${agent}/message:stream`, { message }, raw, ofA2a));
+    },
+  };
+
+  const overMcp: Face = {
+    async begin({ agent, plan }, sends, random) {
+      const { value, raw } = forBody(random);
+      const message = JSON.stringify(plan);
+      const isTyped = agent.startsWith("typed");
+      const good = isTyped ? { input: GOOD } : { message };
+      const hostile = random.pick<object>([{ ...good, other: value }, { ...good, input: value }, { message: value }]);
+      const given = { name: agent, arguments: sends === "good" ? good : isTyped ? { input: value } : hostile };
+      return toldOfMcp(await mcp(call("tools/call", agent, given, raw)));
+    },
+    async answer(_talk, { run_id: taskId, await_id }, sends, random) {
+      const { value, raw } = sends === "good" ? { value: GOOD } : forBody(random);
+      const { result } = await toldOfMcp(await mcp(call("tasks/get", taskId, { taskId })));
+      // A form of one field has the whole answer in it.
+      const { [await_id]: asked } = (result["inputRequests"] ?? {}) as Readonly<Record<string, Elicitation>>;
+      const isOne = Object.hasOwn(asked?.params.requestedSchema.properties ?? {}, "answer");
+      const content = isOne ? { answer: value } : value;
+      const action = sends === "good" || random.chance(0.8) ? "accept" : value;
+      const inputResponses = { [await_id]: { action, content } };
+      return toldOfMcp(await mcp(call("tasks/update", taskId, { taskId, inputResponses }, raw)));
     },
   };
 
@@ -248,6 +324,8 @@ export function openFaces(
       ACP: overAcp,
       chat: overChat,
       "AG-UI": overAgUi,
+      A2A: overA2a,
+      MCP: overMcp,
       inspector: overInspector,
       client: overClient,
       "in process": inProcess,
@@ -262,6 +340,8 @@ export function openFaces(
         get("chat messages", chat, `chat/${agent}/${encodeURIComponent(id)}/messages`),
         get("chat stream", chat, `chat/${agent}/${encodeURIComponent(id)}/stream?run_id=${run_id}`),
         get("AG-UI thread", agUi, `ag-ui/${agent}?threadId=${encodeURIComponent(id)}`),
+        get("A2A task", a2a, `a2a/${agent}/tasks/${run_id}?A2A-Version=1.0`),
+        mcpTask(run_id),
         get("inspector log", inspector, `inspector/api/log?run_id=${run_id}&limit=500`),
         get("inspector cassette", inspector, `inspector/api/cassette?run_id=${run_id}`),
         get("inspector run", inspector, `inspector/api/feed/run?run_id=${run_id}`, true),
@@ -269,6 +349,11 @@ export function openFaces(
       ]);
     },
   };
+
+  async function mcpTask(taskId: string): Promise<Seen> {
+    const { status, text } = await toldOfMcp(await mcp(call("tasks/get", taskId, { taskId })));
+    return { what: "MCP task", status, text };
+  }
 
   async function clientEvents(run_id: string): Promise<Seen> {
     const { status, text } = await toldBy(async () => {
@@ -312,6 +397,22 @@ function chatPart(random: Random, value: unknown): unknown {
     { type: "file", url: `data:${type};base64,${data}`, mediaType, filename },
     { type: "data-x", data: value },
     { type: "source-url", sourceId: content, url: content },
+    value,
+  ]);
+}
+
+interface Elicitation {
+  readonly params: { readonly requestedSchema: { readonly properties?: object } };
+}
+
+function a2aPart(random: Random, value: unknown): unknown {
+  const { content, content_type: mediaType, name: filename } = hostilePart(random).value as Record<string, unknown>;
+  return random.pick([
+    { text: typeof value === "string" ? value : (content ?? "x"), mediaType, filename },
+    { raw: content, mediaType, filename },
+    { url: content, mediaType },
+    { data: value },
+    { text: "x", metadata: value },
     value,
   ]);
 }

@@ -22,6 +22,8 @@ const kinds = ["input", "answer", "message", "output", "schema"] as const;
 /** What a refusal over HTTP may say with a status from 500 on. */
 const busy = /"reason":"(?:limit_reached|answer_pending|run_blocked)"/;
 /** What no client may be told. */
+/** What shows the runs of one chat. */
+const ofChats = ["ACP session", "chat stream", "chat messages", "AG-UI thread"];
 const leaks =
   /password of the database|SQLITE|sqlite|Postgres|postgres|jsonb|invalid byte sequence|unicode escape|\bat (?:async )?[\w.<>#]+ \(|node:internal|Maximum call stack|RangeError|TypeError/;
 
@@ -262,8 +264,7 @@ class Case {
       this.#wrong(`the run's error says ${JSON.stringify(error)}`);
     // A hostile id of a session may have made another one.
     const isInChat = session_id === runtime.sessionId(this.#talk.chat);
-    for (const one of seen)
-      if (isInChat || !["ACP session", "chat stream"].includes(one.what)) this.#lookAt(one, status);
+    for (const one of seen) if (isInChat || !ofChats.includes(one.what)) this.#lookAt(one, status);
   }
 
   #lookAt({ what, status, text }: Seen, run: Run["status"]): void {
@@ -272,7 +273,10 @@ class Case {
     if (status >= 300 && !isMissing) this.#wrong(`${what} is ${status}: ${text}`);
     const { agent, plan } = this.#talk;
     const isShown = run === "completed" && !agent.startsWith("typed") && this.#kind !== "input";
-    const shows = ["ACP run", "ACP events", "chat messages", "AG-UI thread", "inspector log", "client events"];
+    const shows = [
+      ...["ACP run", "ACP events", "chat messages", "AG-UI thread", "A2A task", "MCP task", "inspector log"],
+      "client events",
+    ];
     if (isShown && shows.includes(what) && !text.includes(laterText(plan)))
       this.#wrong(`${what} does not show what came later: ${text.slice(0, 500)}`);
   }

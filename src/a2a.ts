@@ -1,0 +1,1 @@
+export { createA2aHandler, createA2aNodeListener } from "./faces/a2a/handlers.ts";

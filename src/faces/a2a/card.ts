@@ -1,0 +1,71 @@
+import { baseUrl } from "../../http/service.ts";
+import { checkAgent } from "../../http/visibility.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import { jsonText } from "../../http/wire.ts";
+import type { AgentManifest } from "../../protocol/agent.ts";
+import { namedUuid } from "../../runtime/agent/uuid.ts";
+import { noTask } from "./errors.ts";
+import type { A2aCall } from "./options.ts";
+
+/** The version of the protocol, as cards and requests name it. */
+export const VERSION = "1.0";
+
+const BINDINGS = ["JSONRPC", "HTTP+JSON"] as const;
+/** The namespace of the tags of cards. */
+const CARDS = "0f2b6f0e-4c35-4d11-9f0c-6a1f6c0f7a52";
+const MAX_AGE_SECONDS = 300;
+
+/** `GET /{name}/.well-known/agent-card.json`: the card of an agent. */
+export function getCard(call: A2aCall): Promise<WireResponse> {
+  return cardOf(call, call.parameter);
+}
+
+/** `GET /.well-known/agent-card.json`: the card of the agent that is the root. */
+export async function getRootCard(call: A2aCall): Promise<WireResponse> {
+  const { root } = call.service.settings;
+  if (root === undefined) throw noTask();
+  return cardOf(call, root);
+}
+
+async function cardOf(call: A2aCall, name: string): Promise<WireResponse> {
+  const { caller, request, service } = call;
+  checkAgent(caller, name);
+  const manifest = await caller.scope.getAgent(name);
+  const text = JSON.stringify({ ...cardFrom(manifest, `${baseUrl(call)}/${name}`), ...service.settings.card });
+  const etag = `"${namedUuid(CARDS, text)}"`;
+  const whose = service.settings.authorize === undefined ? "public" : "private";
+  const headers = {
+    "cache-control": `${whose}, max-age=${MAX_AGE_SECONDS}`,
+    "last-modified": new Date(service.settings.since).toUTCString(),
+    etag,
+  };
+  const isKnown = request
+    .header("if-none-match")
+    ?.split(/\s*,\s*/)
+    .some((tag) => tag.replace(/^W\//, "") === etag);
+  return isKnown === true ? { status: 304, headers, body: "" } : jsonText(200, text, headers);
+}
+
+function cardFrom(
+  { name, description, input_content_types, output_content_types, metadata }: AgentManifest,
+  url: string,
+) {
+  const { links = [], tags = [] } = metadata ?? {};
+  const link = links.find(({ type }) => type === "documentation") ?? links.find(({ type }) => type === "homepage");
+  const about = description === "" ? name : description;
+  return {
+    name,
+    description: about,
+    version: "1.0.0",
+    supportedInterfaces: BINDINGS.map((protocolBinding) => ({ url, protocolBinding, protocolVersion: VERSION })),
+    capabilities: { streaming: true, pushNotifications: false, extendedAgentCard: false },
+    defaultInputModes: modes(input_content_types),
+    defaultOutputModes: modes(output_content_types),
+    skills: [{ id: name, name, description: about, tags: tags.length > 0 ? tags : [name] }],
+    ...(link && { documentationUrl: link.url }),
+  };
+}
+
+function modes(types: readonly string[]): readonly string[] {
+  return types.includes("*/*") ? ["text/plain", "application/json"] : types;
+}

@@ -1,0 +1,252 @@
+import { newController } from "../../core/background.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { checkMayWrite } from "../../http/caller.ts";
+import { createRunFor, resumeFor } from "../../http/claims.ts";
+import { WireError } from "../../http/errors.ts";
+import { lastEventId } from "../../http/event-stream.ts";
+import type { Action } from "../../http/options.ts";
+import { markRefused } from "../../http/refusals.ts";
+import { askAbout, idempotencyKey } from "../../http/service.ts";
+import { checkSession } from "../../http/visibility.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { Run } from "../../protocol/run.ts";
+import type { ListRunsQuery, ResumeRequest, RunDetails } from "../../runtime/runs/requests.ts";
+import { inChat, keyOf } from "../chat/chat.ts";
+import { ItemFormat } from "../chat/item-format.ts";
+import { respond } from "../chat/run-response.ts";
+import { refusal } from "./errors.ts";
+import type { Task } from "./objects.ts";
+import type { A2aCall } from "./options.ts";
+import { checkType } from "./parts.ts";
+import type { ListRequest, Place, SendRequest } from "./requests.ts";
+import { changeOf, readList, readSend, statusesOf, tokenOf, whole } from "./requests.ts";
+import { checkContext, checkKnown, findTask, foldOf, GIVEN, sessionOf, taskOf, unlessDeleted } from "./tasks.ts";
+import type { Begin, Envelope } from "./teller.ts";
+import { TaskTeller } from "./teller.ts";
+
+/** How a binding answers. */
+export interface Binding extends Envelope {
+  result(value: object): WireResponse;
+}
+
+/** An operation of A2A, in any binding. */
+export interface Operation {
+  /** What the host is asked for at first. */
+  readonly action: Action;
+  run(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse>;
+}
+
+const push: Operation = { action: "read", run: noPush };
+
+/** The operations by the names that they have in JSON-RPC. */
+export const operations = {
+  // The body says whether it talks or answers.
+  SendMessage: { action: "read", run: send },
+  SendStreamingMessage: { action: "read", run: stream },
+  GetTask: { action: "read", run: getTask },
+  ListTasks: { action: "list", run: listTasks },
+  CancelTask: { action: "cancel", run: cancelTask },
+  SubscribeToTask: { action: "read", run: subscribe },
+  GetExtendedAgentCard: { action: "read", run: noExtendedCard },
+  // All that concerns push notifications is refused alike.
+  CreateTaskPushNotificationConfig: push,
+  GetTaskPushNotificationConfig: push,
+  ListTaskPushNotificationConfigs: push,
+  DeleteTaskPushNotificationConfig: push,
+} satisfies Readonly<Record<string, Operation>>;
+
+async function send(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+  const request = readSend(params, call.service.settings.limits);
+  const { details } = await take(call, request);
+  return binding.result({ task: await taskOf(call, details, request, request.returnImmediately ? "now" : "rest") });
+}
+
+async function stream(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+  const request = readSend(params, call.service.settings.limits);
+  return follow(call, binding, true, async () => {
+    const { details, isAnswered } = await take(call, request);
+    const known = isAnswered === undefined ? 1 : details.last_event_id;
+    return { details, begin: { ...request, known, isAnswered: isAnswered ?? false } };
+  });
+}
+
+async function getTask(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+  const historyLength = whole(params, "historyLength", 0);
+  return binding.result(await taskOf(call, await findTask(call, params["id"]), { historyLength }));
+}
+
+async function subscribe(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+  const header = call.request.header("last-event-id") ?? "";
+  const last = header === "" ? undefined : lastEventId(header);
+  const details = await findTask(call, params["id"]);
+  const { finished_at, last_event_id } = details;
+  // A stream that broke off is read to its end.
+  if (finished_at !== null && (last === undefined || last >= last_event_id))
+    throw refusal("unsupported_operation", "The task has ended.");
+  const known = Math.max(1, Math.min(last ?? last_event_id, last_event_id));
+  return follow(call, binding, false, async () => ({ details, begin: { known } }));
+}
+
+/** Answers with the stream of a task until it rests. */
+function follow(
+  call: A2aCall,
+  binding: Binding,
+  isMine: boolean,
+  start: () => Promise<{ readonly details: RunDetails; readonly begin: Begin }>,
+): Promise<WireResponse> {
+  return respond(call, async () => {
+    const { details, begin } = await start();
+    const teller = new TaskTeller(await foldOf(call, details, begin), begin, binding);
+    // Who follows a task that waits wants to see what comes of it.
+    const until = !isMine && details.status === "awaiting" ? "end" : "rest";
+    return { run_id: details.run_id, after: 0, format: new ItemFormat(teller, ""), headers: {}, isMine, until };
+  });
+}
+
+/** What has come of a message. */
+interface Taken {
+  /** The run, as it was before an answer. */
+  readonly details: RunDetails;
+  /** Whether the run waited for the answer. Undefined: the message has begun it. */
+  readonly isAnswered?: boolean;
+}
+
+/** Takes a message of the client: it begins a task, or answers one. */
+async function take(call: A2aCall, request: SendRequest): Promise<Taken> {
+  const readable = await checkKnown(call);
+  const { wantsPush, role, taskId, parts } = request;
+  if (wantsPush) throw noPushError();
+  if (role !== "user" && !call.caller.speaksAs(role)) {
+    const message = "Expected ROLE_USER.";
+    throw markRefused(new WireError(403, "role_not_allowed", message), { client: call.caller });
+  }
+  if (taskId !== "") return answer(call, request);
+  for (const part of parts) checkType(part, readable);
+  const { run_id } = await begin(call, request);
+  return { details: await call.caller.scope.details(run_id) };
+}
+
+async function begin(given: A2aCall, request: SendRequest): Promise<Run> {
+  const { contextId, handed } = request;
+  const agent_name = given.parameter;
+  const key = idempotencyKey(given);
+  const session_id = contextId === "" ? undefined : sessionOf(given, contextId);
+  const call = session_id === undefined ? given : inChat(given, contextId, session_id);
+  const { caller } = await askAbout(call, { action: "create", agent_name });
+  if (session_id !== undefined) await checkSession(caller, session_id);
+  const kept = contextId === "" || contextId === session_id ? handed : { ...handed, contextId };
+  const metadata = Object.keys(kept).length === 0 ? undefined : { [GIVEN]: kept };
+  const input = [messageOf(request)];
+  return createRunFor(caller, { agent_name, input, session_id, mode: "async" }, { idempotencyKey: key, metadata });
+}
+
+async function answer(call: A2aCall, request: SendRequest): Promise<Taken> {
+  const details = await findTask(call, request.taskId);
+  const { run_id, status } = details;
+  checkContext(call, request.contextId, details);
+  const await_resume: ResumeRequest["await_resume"] = request.answer ?? {
+    type: "message",
+    message: messageOf(request),
+  };
+  // A message that is sent again is the same answer. Its id alone does not say so: clients use ids again.
+  const key = idempotencyKey(call) ?? keyOf(run_id, "answer", JSON.stringify([request.messageId, await_resume]));
+  await resumeFor(call.caller, { run_id, await_resume, mode: "async" }, { idempotencyKey: key });
+  return { details, isAnswered: status === "awaiting" };
+}
+
+function messageOf({ role, parts }: SendRequest): Message {
+  return { role, parts } as Message;
+}
+
+/** How long a request to cancel waits for the end of the task, in milliseconds. */
+const CANCEL_WAIT_MS = 1_000;
+
+async function cancelTask(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+  const { caller, service } = call;
+  const details = await findTask(call, params["id"]);
+  checkMayWrite(caller);
+  const controller = newController(service.logger);
+  const stop = service.clock.setTimeout(() => controller.abort(), CANCEL_WAIT_MS);
+  try {
+    await caller.scope.cancel(details.run_id, { wait: true, signal: controller.signal });
+  } catch (error) {
+    const hasEnded = CadenzaError.is(error) && error.code === "run_finished";
+    if (hasEnded && details.status !== "cancelled") throw refusal("task_not_cancelable", "The task has ended.");
+    if (!hasEnded && !controller.signal.aborted) throw error;
+  } finally {
+    stop();
+  }
+  return binding.result(await taskOf(call, details, {}));
+}
+
+async function listTasks(given: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+  const request = readList(params);
+  const { contextId, pageSize, after } = request;
+  const call = contextId === "" ? given : inChat(given, contextId, sessionOf(given, contextId));
+  await checkKnown(call);
+  const all = await placesOf(call, request);
+  const from = after === undefined ? 0 : indexBehind(after, all);
+  const page = all.slice(from, from + pageSize);
+  const tasks: Task[] = [];
+  for (const { run_id } of page) {
+    const task = await unlessDeleted(async () => taskOf(call, await call.caller.scope.details(run_id), request));
+    // The client knows the context by this name.
+    if (task !== undefined) tasks.push(contextId === "" ? task : { ...task, contextId });
+  }
+  const last = page.at(-1);
+  const isEnd = last === undefined || from + page.length >= all.length;
+  return binding.result({ tasks, nextPageToken: isEnd ? "" : tokenOf(last), pageSize, totalSize: all.length });
+}
+
+const RUNS_A_PAGE = 1_000;
+
+/** The tasks that a client lists, those first that have changed last. */
+async function placesOf(call: A2aCall, request: ListRequest): Promise<readonly Place[]> {
+  const { scope } = call.caller;
+  const { contextId, state, since } = request;
+  const session_id = contextId === "" ? undefined : sessionOf(call, contextId);
+  const query: ListRunsQuery = { agent_name: call.parameter, session_id, status: statusesOf(state), roots: true };
+  const places: Place[] = [];
+  for (let after: string | undefined; ; ) {
+    const runs = await scope.listRuns({ ...query, limit: RUNS_A_PAGE, after });
+    for (const run of runs) {
+      const changed = changeOf(run);
+      if (changed >= since && (await isIn(call, run, state))) places.push({ changed, run_id: run.run_id });
+    }
+    if (runs.length < RUNS_A_PAGE) break;
+    after = runs.at(-1)?.run_id;
+  }
+  // Equal ones stay in the order in which they were created.
+  return places.sort((a, b) => (a.changed === b.changed ? 0 : b.changed - a.changed));
+}
+
+/** Whether a run with one of the statuses of a state has the state. */
+async function isIn({ caller }: A2aCall, run: Omit<Run, "output">, state: ListRequest["state"]): Promise<boolean> {
+  if (state === "TASK_STATE_FAILED" || state === "TASK_STATE_REJECTED")
+    return (run.error?.data?.["reason"] === "rejected") === (state === "TASK_STATE_REJECTED");
+  if (state !== "TASK_STATE_INPUT_REQUIRED" && state !== "TASK_STATE_AUTH_REQUIRED") return true;
+  const details = await unlessDeleted(() => caller.scope.details(run.run_id));
+  return (details?.await_requests[0]?.kind === "auth") === (state === "TASK_STATE_AUTH_REQUIRED");
+}
+
+/** Where the tasks begin that come behind the last one of the page before, which may have changed since. */
+function indexBehind({ changed, run_id }: Place, all: readonly Place[]): number {
+  const last = all.findIndex((one) => one.run_id === run_id && one.changed === changed);
+  if (last !== -1) return last + 1;
+  const next = all.findIndex((one) => one.changed < changed);
+  return next === -1 ? all.length : next;
+}
+
+async function noExtendedCard(): Promise<WireResponse> {
+  throw refusal("unsupported_operation", "No extended card.");
+}
+
+async function noPush(): Promise<WireResponse> {
+  throw noPushError();
+}
+
+function noPushError(): WireError {
+  return refusal("push_not_supported", "No push notifications.");
+}

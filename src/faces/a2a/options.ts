@@ -1,0 +1,53 @@
+import type { HttpOptions, HttpSettings } from "../../http/options.ts";
+import { bad, MIB, readHttpOptions } from "../../http/options.ts";
+import type { Call } from "../../http/service.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+
+/** How agents are served over A2A. Every property may be left out. */
+export interface A2aOptions extends HttpOptions {
+  /**
+   * The agent whose card is also at `/.well-known/agent-card.json` below the base path, where clients look that know the
+   * host alone. Default: none.
+   */
+  readonly root?: string | undefined;
+  /**
+   * Fields of all agent cards beside those that are made of the agents: for example `version`, `provider`, `iconUrl`,
+   * `securitySchemes` and `securityRequirements`. Default: none.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   * import { createA2aHandler } from "cadenza/a2a";
+   *
+   * const securitySchemes = { token: { httpAuthSecurityScheme: { scheme: "Bearer" } } };
+   * const securityRequirements = [{ schemes: { token: { list: [] } } }];
+   * const handler = createA2aHandler(new AgentRuntime(), { card: { securitySchemes, securityRequirements } });
+   * console.log(typeof handler); // → function
+   * ```
+   */
+  readonly card?: JsonObject | undefined;
+}
+
+/** The options with their defaults. */
+export interface A2aSettings extends HttpSettings {
+  readonly root: string | undefined;
+  readonly card: JsonObject;
+  /** When the handler was made, in milliseconds since 1970: since then its cards are as they are. */
+  readonly since: number;
+}
+
+/** A request of A2A while it is answered. Its first parameter is the name of the agent. */
+export type A2aCall = Call<A2aSettings>;
+
+/** Clients send files in their messages. */
+const limits = { maxBodyBytes: 10 * MIB };
+
+/** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
+export function readA2aOptions(options: A2aOptions, since: number): A2aSettings {
+  const settings = readHttpOptions(options, ["root", "card"], limits);
+  const { root, card = {} } = options;
+  if (root !== undefined && (typeof root !== "string" || root === "")) throw bad("root", "the name of an agent");
+  if (!isJsonObject(card)) throw bad("card", "an object");
+  return { ...settings, root, card, since };
+}

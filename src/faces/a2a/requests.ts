@@ -1,0 +1,166 @@
+import { unfitAt } from "../../http/errors.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { MessagePart } from "../../protocol/message.ts";
+import type { Run, RunStatus } from "../../protocol/run.ts";
+import { checkMetadata, checkParts, messageIdIn, withId } from "../chat/parts.ts";
+import type { TaskState } from "./objects.ts";
+import type { A2aSettings } from "./options.ts";
+import { readPart, textAt } from "./parts.ts";
+import type { TaskView } from "./task-fold.ts";
+
+/** What a client sends. */
+export interface SendRequest extends TaskView {
+  readonly messageId: string;
+  /** `agent` for a client that speaks for one. */
+  readonly role: "user" | "agent";
+  /** At least one. The first has the id of the message. */
+  readonly parts: readonly MessagePart[];
+  /** The object that is an answer by itself. Undefined: the message is the answer. */
+  readonly answer: JsonObject | undefined;
+  /** Empty if the client names none. */
+  readonly contextId: string;
+  /** Empty if the client begins a task. */
+  readonly taskId: string;
+  readonly returnImmediately: boolean;
+  readonly wantsPush: boolean;
+  /** What the agent is handed, and nothing here reads. */
+  readonly handed: JsonObject;
+}
+
+/** Reads what a client sends. Refuses anything else, with what was wrong and where. */
+export function readSend(params: JsonObject, limits: A2aSettings["limits"]): SendRequest {
+  const { message, configuration, metadata } = params;
+  if (!isJsonObject(message)) throw unfitAt(["message"], "expected an object");
+  const { messageId, role, parts } = message;
+  if ((messageId || "") === "") throw unfitAt(["message", "messageId"], "expected an id");
+  if (role !== "ROLE_USER" && role !== "ROLE_AGENT") throw unfitAt(["message", "role"], "expected ROLE_USER");
+  if (!Array.isArray(parts) || parts.length === 0) throw unfitAt(["message", "parts"], "expected parts");
+  checkParts([{ parts }], limits.maxParts);
+  const read = parts.map((part: unknown, index) => readPart(part, ["message", "parts", index]));
+  const data = parts.find((part: unknown) => isJsonObject(part) && isJsonObject(part["data"])) as
+    | JsonObject
+    | undefined;
+  const config = configuration ?? {};
+  if (!isJsonObject(config)) throw unfitAt(["configuration"], "expected an object");
+  const { metadata: messageMetadata, extensions, referenceTaskIds } = message;
+  const { acceptedOutputModes } = config;
+  const handed = given({ metadata, messageMetadata, extensions, referenceTaskIds, acceptedOutputModes });
+  checkMetadata(["metadata", "message", "configuration"], handed, limits);
+  const id = messageIdIn(messageId, ["message"]);
+  return {
+    ...{ messageId: id, role: role === "ROLE_USER" ? "user" : "agent", handed },
+    parts: withId(read as [MessagePart, ...MessagePart[]], id).parts,
+    answer: data?.["data"] as JsonObject | undefined,
+    contextId: text(message, "contextId", "message"),
+    taskId: text(message, "taskId", "message"),
+    historyLength: whole(config, "historyLength", 0, Number.MAX_SAFE_INTEGER, "configuration"),
+    returnImmediately: flag(config, "returnImmediately", "configuration"),
+    wantsPush: (config["taskPushNotificationConfig"] ?? null) !== null,
+  };
+}
+
+/** The fields that have a value. */
+function given(fields: Readonly<Record<string, JsonValue | undefined>>): JsonObject {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => (value ?? null) !== null)) as JsonObject;
+}
+
+/** Which tasks a client lists. */
+export interface ListRequest extends TaskView {
+  /** Empty: of all. */
+  readonly contextId: string;
+  /** Undefined: in any state. */
+  readonly state: TaskState | "TASK_STATE_UNSPECIFIED" | undefined;
+  /** Only tasks that changed then or later, in milliseconds since 1970. */
+  readonly since: number;
+  readonly pageSize: number;
+  /** Where the page begins. Undefined: at the task that has changed last. */
+  readonly after: Place | undefined;
+}
+
+/** A place in a list: a task, and when it had changed. */
+export interface Place {
+  readonly changed: number;
+  readonly run_id: string;
+}
+
+/** The statuses of a run in each state. */
+const statuses: Readonly<Record<TaskState | "TASK_STATE_UNSPECIFIED", readonly RunStatus[]>> = {
+  TASK_STATE_UNSPECIFIED: [],
+  TASK_STATE_SUBMITTED: ["created"],
+  TASK_STATE_WORKING: ["in-progress", "cancelling"],
+  TASK_STATE_INPUT_REQUIRED: ["awaiting"],
+  TASK_STATE_AUTH_REQUIRED: ["awaiting"],
+  TASK_STATE_COMPLETED: ["completed"],
+  TASK_STATE_FAILED: ["failed"],
+  TASK_STATE_CANCELED: ["cancelled"],
+  TASK_STATE_REJECTED: ["failed"],
+};
+
+/** The statuses of runs whose tasks may be in a state. Undefined: all. */
+export function statusesOf(state: ListRequest["state"]): readonly RunStatus[] | undefined {
+  return state && statuses[state];
+}
+
+/** Reads which tasks a client lists. */
+export function readList(params: JsonObject): ListRequest {
+  const state = text(params, "status");
+  if (state !== "" && !Object.hasOwn(statuses, state)) throw unfitAt(["status"], "expected a state");
+  const since = text(params, "statusTimestampAfter");
+  const from = since === "" ? Number.NEGATIVE_INFINITY : Date.parse(since);
+  if (Number.isNaN(from)) throw unfitAt(["statusTimestampAfter"], "expected a time");
+  return {
+    contextId: text(params, "contextId"),
+    state: state === "" ? undefined : (state as ListRequest["state"]),
+    since: from,
+    pageSize: whole(params, "pageSize", 1, 100) ?? 50,
+    after: placeIn(text(params, "pageToken")),
+    historyLength: whole(params, "historyLength", 0),
+    withoutArtifacts: !flag(params, "includeArtifacts"),
+  };
+}
+
+function placeIn(token: string): Place | undefined {
+  if (token === "") return undefined;
+  const match = /^(\d{1,15}|w)\.([0-9a-f-]{36})$/.exec(token);
+  if (match === null) throw unfitAt(["pageToken"], "expected a token");
+  return { changed: match[1] === "w" ? Number.POSITIVE_INFINITY : Number(match[1]), run_id: String(match[2]) };
+}
+
+/** A place as a token. */
+export function tokenOf({ changed, run_id }: Place): string {
+  return `${changed === Number.POSITIVE_INFINITY ? "w" : changed}.${run_id}`;
+}
+
+/** When a task has changed last. A task at work may change at any time, and counts as changed last. */
+export function changeOf({ status, created_at, finished_at, await_request }: Omit<Run, "output">): number {
+  if (status === "in-progress" || status === "cancelling") return Number.POSITIVE_INFINITY;
+  return Date.parse(finished_at ?? await_request?.message.created_at ?? created_at);
+}
+
+/** A text of a body or a query; empty if the client gives none. */
+function text(from: JsonObject, name: string, ...path: string[]): string {
+  return textAt(from[name], [...path, name]);
+}
+
+/** A number of a body or a query. Undefined: the client gives none. */
+export function whole(
+  from: JsonObject,
+  name: string,
+  least: number,
+  most: number = Number.MAX_SAFE_INTEGER,
+  ...path: string[]
+): number | undefined {
+  const value = from[name] ?? "";
+  if (value === "") return undefined;
+  const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;
+  if (typeof number === "number" && Number.isInteger(number) && number >= least && number <= most) return number;
+  throw unfitAt([...path, name], `expected a whole number from ${least} to ${most}`);
+}
+
+function flag(from: JsonObject, name: string, ...path: string[]): boolean {
+  const value = from[name] ?? "";
+  if (value === true || value === "true") return true;
+  if (value === false || value === "" || value === "false") return false;
+  throw unfitAt([...path, name], "expected true or false");
+}

@@ -1,0 +1,109 @@
+import type { EventText } from "../../http/event-text.ts";
+import type { RpcRequest } from "../../http/json-rpc.ts";
+import { RpcError } from "../../http/json-rpc.ts";
+import type { Frame } from "../../http/rpc-text.ts";
+import { RpcText } from "../../http/rpc-text.ts";
+import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { MessagePart } from "../../protocol/message.ts";
+import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
+import { questionCallId } from "../chat/call-ids.ts";
+import { shownText } from "../chat/parts.ts";
+import { elicitationOf } from "./elicitation.ts";
+import { errorOf } from "./responses.ts";
+
+/** By how much the progress rises with each text. The numbers of an agent are larger, and stay what they are. */
+const TEXT_PROGRESS = 2 ** -10;
+
+/** Writes the events of a run as progress and questions, and then the response to the call. */
+export class CallText extends RpcText {
+  readonly begin = "";
+  /** The result of the call, or its error, once the run rests. */
+  result: JsonObject | RpcError | undefined;
+  /** Whether the response has been written. */
+  isAnswered = false;
+  /** Whether the response is all that was written. */
+  isAlone = true;
+  /** Whether a question could not be shown. */
+  isUnasked = false;
+  readonly #runId: string;
+  readonly #asks: boolean | undefined;
+  readonly #cancel: () => void;
+  readonly #reasons = new Map<string, string>();
+  #progress = 0;
+
+  /**
+   * `asks`: whether questions are asked within the response, as before `2026-07-28`; false: its client shows none. Undefined:
+   * the response says what is asked. `cancel`: cancels the run.
+   */
+  constructor(frame: Frame, request: RpcRequest, runId: string, asks: boolean | undefined, cancel: () => void) {
+    super(frame, request);
+    this.#runId = runId;
+    this.#asks = asks;
+    this.#cancel = cancel;
+  }
+
+  /** The event that shows a question again. */
+  again(question: OpenQuestionDetails, reason: string): DetailedEvent {
+    this.#reasons.set(question.await_id, reason);
+    return { type: "question.asked", position: 0, at: "", question };
+  }
+
+  write(event: DetailedEvent, out: EventText): void {
+    if (event.type === "question.asked") this.#ask(event.question, out);
+    else this.#tell(event, out);
+  }
+
+  #ask(question: OpenQuestionDetails, out: EventText): void {
+    if (this.#asks === undefined) return;
+    if (!this.#asks) {
+      this.isUnasked = true;
+      this.#cancel();
+      return;
+    }
+    const { await_id } = question;
+    const id = questionCallId(this.#runId, await_id);
+    this.isAlone = false;
+    this.put(out, { id, ...elicitationOf(question, this.#reasons.get(await_id)) });
+  }
+
+  #tell(event: DetailedEvent, out: EventText): void {
+    const { _meta: meta } = this.request.params;
+    const token = isJsonObject(meta) ? meta["progressToken"] : undefined;
+    if (token === undefined) return;
+    const told = this.#progressOf(event);
+    if (told === undefined) return;
+    const params = { progressToken: token, ...told };
+    this.isAlone = false;
+    this.put(out, { method: "notifications/progress", params });
+  }
+
+  /** What an event says of the progress. It rises with each notification. Undefined: nothing. */
+  #progressOf(event: DetailedEvent): JsonObject | undefined {
+    if (event.type === "generic") {
+      const { progress, total, message } = event.generic;
+      if (typeof progress !== "number" || progress <= this.#progress) return undefined;
+      this.#progress = progress;
+      const isText = typeof message === "string";
+      return { progress, ...(typeof total === "number" && { total }), ...(isText && { message }) };
+    }
+    const message = event.type === "message.part" ? progressText(event.part) : undefined;
+    if (message === undefined) return undefined;
+    this.#progress += TEXT_PROGRESS;
+    return { progress: this.#progress, message };
+  }
+
+  end(): string {
+    this.isAnswered = true;
+    const { result = {} } = this;
+    return this.respond(result instanceof RpcError ? { error: errorOf(result) } : { result });
+  }
+}
+
+/** What a part says of the progress: its text, or the name of the tool that is used. */
+function progressText(part: MessagePart): string | undefined {
+  const { metadata } = part;
+  if (metadata?.kind === "trajectory" && typeof metadata.tool_name === "string") return metadata.tool_name;
+  return shownText(part) || undefined;
+}

@@ -1,0 +1,125 @@
+import { isLibraryCode } from "../../http/errors.ts";
+import type { RpcRequest } from "../../http/json-rpc.ts";
+import { INTERNAL_ERROR } from "../../http/json-rpc.ts";
+import { askAbout } from "../../http/service.ts";
+import { checkChange, checkVisibleRun, runIdIn } from "../../http/visibility.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import type { Run } from "../../protocol/run.ts";
+import type { RunDetails } from "../../runtime/runs/requests.ts";
+import { cancelRuns } from "../chat/chat.ts";
+import { failure, resultOf } from "./content.ts";
+import { elicitationOf } from "./elicitation.ts";
+import type { McpCall } from "./options.ts";
+import type { Peer } from "./peer.ts";
+import { needsCapability, TASKS, textIn } from "./peer.ts";
+import { reply, responsesIn } from "./replies.ts";
+import { complete, completed } from "./responses.ts";
+
+/* A run is a task: any process of its store knows it by its id. */
+
+/** The result of a call that has become a task. Undefined: calls of this agent become none. */
+export async function createdTask(call: McpCall, run_id: string): Promise<JsonObject | undefined> {
+  const { tasks } = call.service.settings;
+  const details = await call.caller.scope.details(run_id);
+  const isTask = typeof tasks === "object" ? tasks.includes(details.agent_name) : (tasks ?? details.durable);
+  return isTask ? complete(call, { resultType: "task", ...taskFields(call, details) }) : undefined;
+}
+
+/** `tasks/get`: a task as it is now. */
+export async function getTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
+  const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "read");
+  return completed(call, request, await taskNow(call, peer, run_id));
+}
+
+/** `tasks/update`: answers questions of a task. Ids of no open question are left out. */
+export async function updateTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
+  const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "read");
+  const responses = responsesIn(request.params);
+  const { await_requests } = await call.caller.scope.details(run_id);
+  for (const question of await_requests) {
+    const { await_id } = question;
+    if (Object.hasOwn(responses, await_id)) await reply(call, run_id, question, responses[await_id]);
+  }
+  return completed(call, request, {});
+}
+
+/** `tasks/cancel`: cancels a task. One that has ended stays as it is. */
+export async function cancelTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
+  const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "cancel");
+  await checkChange(call.caller, run_id);
+  await cancelRuns(call, [{ run_id }]);
+  return completed(call, request, {});
+}
+
+/**
+ * Asks the host about a task. Refuses a client that has not declared the extension, and a task that does not exist for it,
+ * whatever its id is.
+ */
+export async function admitTask(
+  given: McpCall,
+  peer: Peer,
+  taskId: string,
+  action: "read" | "cancel",
+): Promise<{ readonly call: McpCall; readonly run_id: string }> {
+  if (!peer.hasTasks) throw needsCapability({ extensions: { [TASKS]: {} } });
+  const run_id = runIdIn(taskId);
+  const call = await askAbout(given, { action, run_id });
+  checkVisibleRun(call.caller, await call.caller.scope.getRun(run_id));
+  return { call, run_id };
+}
+
+/** A task with what it asks for, and what has come of it. */
+export async function taskNow(call: McpCall, { elicits }: Pick<Peer, "elicits">, run_id: string): Promise<JsonObject> {
+  const { scope } = call.caller;
+  const details = await scope.details(run_id);
+  const fields = taskFields(call, details);
+  if (details.status === "awaiting") {
+    // A client that shows no forms leaves the questions to others.
+    const shown = elicits ? details.await_requests : [];
+    return {
+      ...fields,
+      inputRequests: Object.fromEntries(shown.map((question) => [question.await_id, elicitationOf(question)])),
+    };
+  }
+  if (details.finished_at === null || details.status === "cancelled") return fields;
+  const run = await scope.getRun(run_id);
+  const error = run.status === "failed" ? errorIn(run) : undefined;
+  if (error !== undefined) return { ...fields, status: "failed", error };
+  const result = run.status === "failed" ? failure(run.error.message) : resultOf(run, { isModern: true });
+  return { ...fields, status: "completed", result: complete(call, result) };
+}
+
+const statuses: Readonly<Record<RunDetails["status"], string>> = {
+  created: "working",
+  "in-progress": "working",
+  cancelling: "working",
+  awaiting: "input_required",
+  completed: "completed",
+  failed: "failed",
+  cancelled: "cancelled",
+};
+
+/** What every task says. */
+function taskFields(call: McpCall, details: RunDetails): JsonObject {
+  const { run_id, status, created_at, finished_at, await_requests } = details;
+  const { clock, settings } = call.service;
+  return {
+    taskId: run_id,
+    status: statuses[status],
+    createdAt: created_at,
+    // A run at work changes at any time.
+    lastUpdatedAt: finished_at ?? await_requests.at(-1)?.message.created_at ?? new Date(clock.now()).toISOString(),
+    ttlMs: null,
+    pollIntervalMs: settings.pollIntervalMs,
+    ...(status === "cancelling" && { statusMessage: "The run is being cancelled." }),
+  };
+}
+
+/** The error of a task. Undefined: the agent has declared it, and so it is the result of the call. */
+function errorIn({ error }: Extract<Run, { readonly status: "failed" }>): JsonObject | undefined {
+  const reason = error.data?.["reason"];
+  return isLibraryCode(reason)
+    ? { code: INTERNAL_ERROR, message: error.message, data: { reason: String(reason) } }
+    : undefined;
+}

@@ -1,0 +1,60 @@
+import type { AgentManifest } from "../../protocol/agent.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { MessagePart } from "../../protocol/message.ts";
+import { jsonPart } from "../../protocol/message.ts";
+import { textPart } from "../chat/parts.ts";
+import { unfit } from "./responses.ts";
+
+/** The argument of an agent without a schema: what the user says. */
+const MESSAGE = "message";
+/** The argument that holds the input of an agent whose schema is not that of an object. */
+const INPUT = "input";
+
+const anyMessage = {
+  type: "object",
+  properties: { [MESSAGE]: { type: "string", description: "What the agent is told." } },
+  required: [MESSAGE],
+};
+
+/** The tool that an agent is. `isModern`: whether its output may be of any type. */
+export function toolOf(agent: AgentManifest, isModern: boolean): JsonObject {
+  const { name, description, metadata } = agent;
+  const title = metadata?.annotations?.beeai_ui?.display_name;
+  const output = schemaIn(agent, "output");
+  const isShown = output !== undefined && (isModern || isObjectSchema(output));
+  return {
+    name,
+    ...(typeof title === "string" && { title }),
+    description: description === "" ? `The agent ${name}.` : description,
+    inputSchema: inputSchemaOf(agent),
+    ...(isShown && { outputSchema: output }),
+  };
+}
+
+/** The schema of the arguments of a tool. */
+function inputSchemaOf(agent: AgentManifest): JsonObject {
+  const input = schemaIn(agent, "input");
+  if (input === undefined) return anyMessage;
+  return isObjectSchema(input) ? input : { type: "object", properties: { [INPUT]: input }, required: [INPUT] };
+}
+
+/** The input of a run for the arguments of a call. */
+export function inputOf(agent: AgentManifest, values: JsonObject): MessagePart {
+  const input = schemaIn(agent, "input");
+  if (input !== undefined) return jsonPart(isObjectSchema(input) ? values : (values[INPUT] ?? null));
+  const message = values[MESSAGE];
+  if (typeof message !== "string") throw unfit(`arguments.${MESSAGE}: expected a string.`);
+  return textPart(message);
+}
+
+/** A schema that an agent declares, from its manifest. */
+function schemaIn({ metadata }: AgentManifest, name: "input" | "output"): JsonObject | undefined {
+  const schemas = metadata?.annotations?.["cadenza"];
+  const schema = isJsonObject(schemas) ? schemas[name] : undefined;
+  return isJsonObject(schema) ? schema : undefined;
+}
+
+function isObjectSchema({ type }: JsonObject): boolean {
+  return type === "object";
+}

@@ -1,0 +1,465 @@
+import type { AgentRuntime } from "cadenza";
+import { defineAgent } from "cadenza";
+import { createMcpHandler } from "cadenza/mcp";
+import { describe, expect, it } from "vitest";
+import * as z from "zod";
+import { nextTurn } from "../harness/promises.ts";
+import { setUp } from "../harness/runtimes.ts";
+import { Desk } from "./desk.ts";
+import type { Filled, Form, Mode } from "./mcp-visitor.ts";
+import { McpVisitor, modes, RawMcp, said } from "./mcp-visitor.ts";
+
+const SECRET = "a secret of at least thirty-two characters";
+/** The id of the question of `ask` and `deadline`, which has a name. */
+const QUESTION = "ask#1";
+
+function handlerOf(desk: Desk) {
+  return () => createMcpHandler(desk.runtime, { basePath: "/mcp", secret: SECRET, ...desk.host });
+}
+
+function visit(desk: Desk, mode: Mode, fill?: (form: Form) => Filled | Promise<Filled>): Promise<McpVisitor> {
+  let handler: ReturnType<ReturnType<typeof handlerOf>> | undefined;
+  let runtime: AgentRuntime | undefined;
+  return new McpVisitor(
+    () => {
+      if (handler === undefined || runtime !== desk.runtime) handler = handlerOf(desk)();
+      runtime = desk.runtime;
+      return handler;
+    },
+    mode,
+    fill,
+  ).connect();
+}
+
+/** The run of a call, which may wait for the cryptography of the machine before it begins. */
+async function begunRun({ runtime }: Desk): Promise<string> {
+  for (;;) {
+    const [run] = await runtime.listRuns();
+    if (run !== undefined) return run.run_id;
+    await nextTurn();
+  }
+}
+
+const accept =
+  (content: Record<string, unknown>): (() => Filled) =>
+  () => ({ action: "accept", content });
+
+describe.each(Object.keys(modes) as Mode[])("with the official client that finds the revision %s", (mode) => {
+  it("lists agents as tools, with their schemas", async () => {
+    const { runtime } = setUp();
+    const input = z.object({ amount: z.number() });
+    const output = z.object({ paid: z.boolean() });
+    runtime.register(
+      defineAgent("refund", { description: "Refunds.", input, output }).run(({ amount }) => ({ paid: amount > 0 })),
+    );
+    runtime.register("echo", (input) => input);
+    const handler = createMcpHandler(runtime, { basePath: "/mcp" });
+    const { client } = await new McpVisitor(() => handler, mode).connect();
+    const { tools } = await client.listTools();
+    expect(tools.map(({ name, description }) => [name, description])).toEqual([
+      ["refund", "Refunds."],
+      ["echo", "The agent echo."],
+    ]);
+    expect(tools[0]?.inputSchema).toMatchObject({ type: "object", required: ["amount"] });
+    expect(tools[0]?.outputSchema).toMatchObject({ type: "object", required: ["paid"] });
+    const result = await client.callTool({ name: "refund", arguments: { amount: 40 } });
+    expect(result).toMatchObject({
+      structuredContent: { paid: true },
+      content: [{ type: "text", text: '{"paid":true}' }],
+    });
+    await client.close();
+  });
+
+  it("a stream is progress, and one text in the result", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode);
+    const told: unknown[] = [];
+    const result = await user.call("stream", { onprogress: ({ message }) => told.push(message) });
+    expect(said(result)).toBe("One two three.");
+    expect(told).toEqual(["One ", "two ", "three."]);
+  });
+
+  it("a question is a form", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode, accept({ approved: true }));
+    expect(said(await user.call("ask"))).toBe("Looking. Refunded.");
+    expect(user.forms).toMatchObject([
+      {
+        message: "Refund 40 €?",
+        requestedSchema: { properties: { approved: { type: "boolean" } }, required: ["approved"] },
+      },
+    ]);
+  });
+
+  it("an answer that does not fit is asked for again, with the reason", async () => {
+    const desk = new Desk();
+    const answers = [{ approved: "maybe" }, { approved: false }];
+    const user = await visit(desk, mode, () => ({ action: "accept", content: answers.shift() ?? {} }));
+    expect(said(await user.call("ask"))).toBe("Looking. Refused.");
+    expect(user.forms).toHaveLength(2);
+    expect(user.forms[1]?.message).toMatch(/^Refund 40 €\?\n\n.*approved/s);
+  });
+
+  it("an answer in words is one field", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode, accept({ answer: "Ada" }));
+    expect(said(await user.call("words"))).toBe("Hello Ada.");
+  });
+
+  it.each(["decline", "cancel"] as const)("a user who chooses %s declines", async (action) => {
+    const desk = new Desk();
+    const user = await visit(desk, mode, () => ({ action }));
+    expect(said(await user.call("decline"))).toBe("Not answered: answer_declined.");
+  });
+
+  it("a client without forms is told so, and the run is cancelled", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode);
+    const outcome = await user.call("ask").then(
+      (result) => ({ isError: result.isError }),
+      (error: { code?: number }) => ({ code: error.code }),
+    );
+    expect(outcome).toEqual(mode === "by default" ? { isError: true } : { code: -32021 });
+    await desk.clock.settle();
+    expect((await desk.runtime.listRuns()).map(({ status }) => status)).toEqual(["cancelled"]);
+  });
+
+  it("a failure is a result that says so", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode);
+    expect(await user.call("fail")).toMatchObject({
+      isError: true,
+      content: [{ type: "text", text: "The train is full." }],
+    });
+  });
+
+  it("a call that is given up is cancelled", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode);
+    const abort = new AbortController();
+    const call = user.call("slow", { signal: abort.signal });
+    call.catch(() => {});
+    const run_id = await begunRun(desk);
+    abort.abort();
+    await expect(call).rejects.toThrow();
+    const types: string[] = [];
+    for await (const { type } of desk.runtime.events(run_id, { until: "end" })) types.push(type);
+    expect(types.at(-1)).toBe("run.cancelled");
+  });
+});
+
+const task = { tasks: true, secret: SECRET };
+
+/** A task that was made of a call. */
+async function begin(raw: RawMcp, message: string): Promise<string> {
+  const { result } = await raw.ask("tools/call", { name: "desk", arguments: { message } });
+  expect(result).toMatchObject({ resultType: "task", ttlMs: null });
+  return String(result?.["taskId"]);
+}
+
+describe("a run as a task", () => {
+  it("is readable at once, and tells its result", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, task);
+    const taskId = await begin(raw, "stream");
+    await desk.clock.settle();
+    const { result } = await raw.ask("tasks/get", { taskId });
+    expect(result).toMatchObject({
+      status: "completed",
+      result: { content: [{ type: "text", text: "One two three." }] },
+    });
+  });
+
+  it("waits for an answer through a restart, and is answered at another process", async () => {
+    const desk = new Desk();
+    const taskId = await begin(new RawMcp(desk.runtime, task), "ask");
+    await desk.clock.settle();
+    await desk.restart();
+    const raw = new RawMcp(desk.runtime, task);
+    const { result } = await raw.ask("tasks/get", { taskId });
+    expect(result).toMatchObject({
+      status: "input_required",
+      inputRequests: { [QUESTION]: { method: "elicitation/create" } },
+    });
+    const refused = { [QUESTION]: { action: "accept", content: { approved: 3 } } };
+    expect((await raw.ask("tasks/update", { taskId, inputResponses: refused })).error?.code).toBe(-32602);
+    const given = { [QUESTION]: { action: "accept", content: { approved: true } }, unknown: { action: "accept" } };
+    expect((await raw.ask("tasks/update", { taskId, inputResponses: given })).result).toMatchObject({
+      resultType: "complete",
+    });
+    await desk.clock.settle();
+    expect((await raw.ask("tasks/get", { taskId })).result).toMatchObject({
+      status: "completed",
+      result: { content: [{ type: "text", text: "Looking. Refunded." }] },
+    });
+  });
+
+  it("is cancelled, and stays so", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, task);
+    const taskId = await begin(raw, "slow");
+    await desk.clock.settle();
+    for (let time = 0; time < 2; time++) {
+      expect((await raw.ask("tasks/cancel", { taskId })).result).toMatchObject({ resultType: "complete" });
+      await desk.clock.settle();
+    }
+    expect((await raw.ask("tasks/get", { taskId })).result).toMatchObject({ status: "cancelled" });
+  });
+
+  it("has the failure that its agent has declared as a result", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, task);
+    const taskId = await begin(raw, "fail");
+    await desk.clock.settle();
+    expect((await raw.ask("tasks/get", { taskId })).result).toMatchObject({
+      status: "completed",
+      result: { isError: true },
+    });
+  });
+
+  it("goes on with the default of its question at the deadline", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, task);
+    const taskId = await begin(raw, "deadline");
+    await desk.clock.settle();
+    await desk.clock.advance(60_000);
+    expect((await raw.ask("tasks/get", { taskId })).result).toMatchObject({
+      status: "completed",
+      result: { content: [{ type: "text", text: "Refused in the end." }] },
+    });
+  });
+
+  it("tells a subscriber each of its states, and then ends the subscription", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, task);
+    const taskId = await begin(raw, "ask");
+    await desk.clock.settle();
+    const { body, headers } = raw.request("subscriptions/listen", { notifications: { taskIds: [taskId] } });
+    const told = raw.post(body, headers);
+    await desk.clock.settle();
+    const answer = { [QUESTION]: { action: "accept", content: { approved: true } } };
+    await raw.ask("tasks/update", { taskId, inputResponses: answer });
+    await desk.clock.settle();
+    const { messages } = await told;
+    const id = (body as { id: number }).id;
+    expect(messages.map(({ method, params }) => [method, (params as { status?: string } | undefined)?.status])).toEqual(
+      [
+        ["notifications/subscriptions/acknowledged", undefined],
+        ["notifications/tasks", "input_required"],
+        ["notifications/tasks", "working"],
+        ["notifications/tasks", "completed"],
+        [undefined, undefined],
+      ],
+    );
+    for (const { params, result } of messages)
+      expect(params ?? result).toMatchObject({ _meta: { "io.modelcontextprotocol/subscriptionId": id } });
+    expect(messages.at(-1)).toMatchObject({ id, result: { resultType: "complete" } });
+  });
+
+  it("is refused to a client that has not declared the extension", async () => {
+    const desk = new Desk();
+    const taskId = await begin(new RawMcp(desk.runtime, task), "ask");
+    const raw = new RawMcp(desk.runtime, task, { elicitation: {} });
+    for (const method of ["tasks/get", "tasks/update", "tasks/cancel"])
+      expect((await raw.ask(method, { taskId })).error).toMatchObject({
+        code: -32021,
+        data: { requiredCapabilities: { extensions: { "io.modelcontextprotocol/tasks": {} } } },
+      });
+    expect((await raw.ask("subscriptions/listen", { notifications: { taskIds: [taskId] } })).error?.code).toBe(-32021);
+  });
+});
+
+/** A token with one character changed, or one more or less: all of them. */
+function changesOf(token: string): readonly string[] {
+  const changed = Array.from(token, (character, at) => {
+    return `${token.slice(0, at)}${character === "a" ? "b" : "a"}${token.slice(at + 1)}`;
+  });
+  return [...changed, token.slice(1), token.slice(0, -1), `${token}a`, token.toUpperCase()];
+}
+
+describe("a call that waits for an answer", () => {
+  const ask = { name: "desk", arguments: { message: "ask" } };
+  const answer = { inputResponses: { approval: { action: "accept", content: { approved: true } } } };
+
+  it("goes on at another process, which has the same secret", async () => {
+    const desk = new Desk();
+    const { result } = await new RawMcp(desk.runtime, { secret: SECRET, tasks: false }).ask("tools/call", ask);
+    expect(result).toMatchObject({ resultType: "input_required" });
+    await desk.restart();
+    const raw = new RawMcp(desk.runtime, { secret: ["another secret of thirty-two characters", SECRET], tasks: false });
+    const done = await raw.ask("tools/call", { ...ask, ...answer, requestState: result?.["requestState"] });
+    expect(done.result).toMatchObject({ content: [{ type: "text", text: "Looking. Refunded." }] });
+    const again = await raw.ask("tools/call", { ...ask, ...answer, requestState: result?.["requestState"] });
+    expect(again.result).toMatchObject({ content: [{ type: "text", text: "Looking. Refunded." }] });
+  });
+
+  it("asks again where the answer is missing, or one of no question", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, { secret: SECRET, tasks: false });
+    const { result } = await raw.ask("tools/call", ask);
+    for (const inputResponses of [undefined, {}, { "other#1": { action: "accept" } }]) {
+      const again = await raw.ask("tools/call", { ...ask, inputResponses, requestState: result?.["requestState"] });
+      expect(again.result).toMatchObject({ resultType: "input_required", inputRequests: { approval: {} } });
+    }
+    expect(await desk.runtime.listRuns()).toHaveLength(1);
+  });
+
+  it("is refused with a state that was changed, has expired, or was made for another tool or user", async () => {
+    const desk = new Desk();
+    desk.runtime.register("other", (input) => input);
+    const of = (principal: string) =>
+      new RawMcp(desk.runtime, { secret: SECRET, tasks: false, stateTtlMs: 1_000, authorize: () => ({ principal }) });
+    const ada = of("ada");
+    const { result } = await ada.ask("tools/call", ask);
+    const state = String(result?.["requestState"]);
+    const refused = async (raw: RawMcp, requestState: unknown, call: object = ask) =>
+      expect((await raw.ask("tools/call", { ...call, ...answer, requestState })).error).toMatchObject({
+        code: -32602,
+        data: { reason: "invalid_request_state" },
+      });
+    for (const changed of changesOf(state)) await refused(ada, changed);
+    for (const forged of ["", "a~b", state.slice(1), `${state}A`, 17, null, {}]) await refused(ada, forged);
+    await refused(ada, state, { name: "other", arguments: { message: "ask" } });
+    await refused(of("bob"), state);
+    await desk.clock.advance(1_001);
+    await refused(ada, state);
+    expect((await desk.runtime.listRuns()).map(({ status }) => status)).toEqual(["awaiting"]);
+  });
+});
+
+describe("a message that is no request of MCP", () => {
+  const raw = () => new RawMcp(new Desk().runtime, { secret: SECRET });
+
+  it.each([
+    ["no JSON", "{", -32700, null],
+    ["a list", [], -32600, null],
+    ["no version of JSON-RPC", { id: 1, method: "ping" }, -32600, 1],
+    ["an id that is an object", { jsonrpc: "2.0", id: {}, method: "ping" }, -32600, null],
+    ["a response without a result", { jsonrpc: "2.0", id: 1 }, -32600, 1],
+    ["params that are a list", { jsonrpc: "2.0", id: 1, method: "ping", params: [] }, -32602, 1],
+  ] as const)("%s", async (_title, body, code, id) => {
+    const { status, messages } = await raw().post(body);
+    expect([status, messages[0]]).toMatchObject([400, { id, error: { code } }]);
+  });
+
+  it.each([
+    ["of no revision", { "mcp-protocol-version": "2099-01-01" }, -32600],
+    ["without headers", { "mcp-method": "", "mcp-name": "" }, -32020],
+    ["with the method of another one", { "mcp-method": "tools/list" }, -32020],
+    ["with the name of another tool", { "mcp-name": "other" }, -32020],
+  ] as const)("a request %s", async (title, changed, code) => {
+    const one = raw();
+    const { body, headers } = one.request("tools/call", { name: "desk", arguments: { message: "stream" } });
+    const sent = title === "of no revision" ? { jsonrpc: "2.0", id: 1, method: "ping" } : body;
+    const { status, messages } = await one.post(sent, { ...headers, ...changed });
+    expect([status, messages[0]]).toMatchObject([400, { error: { code } }]);
+  });
+
+  it("an unknown method, tool or task is refused by name, and what belongs to others as if it were unknown", async () => {
+    const desk = new Desk();
+    const of = (tenant: string, principal: string) =>
+      new RawMcp(desk.runtime, { ...task, authorize: () => ({ tenant, principal, owns: true }) });
+    const ada = of("blue", "ada");
+    const taskId = await begin(ada, "ask");
+    await desk.clock.settle();
+    expect((await ada.ask("prompts/list")).error?.code).toBe(-32601);
+    expect((await ada.ask("tools/call", { name: "missing" })).error?.code).toBe(-32602);
+    const unknown = "00000000-0000-4000-8000-000000000000";
+    for (const other of [of("blue", "bob"), of("red", "ada")])
+      for (const method of ["tasks/get", "tasks/update", "tasks/cancel"]) {
+        const [theirs, none] = [await other.ask(method, { taskId }), await other.ask(method, { taskId: unknown })];
+        expect(theirs.error?.code).toBe(-32602);
+        expect(JSON.stringify(theirs.error).replaceAll(taskId, unknown)).toBe(JSON.stringify(none.error));
+      }
+    expect((await ada.ask("tasks/get", { taskId })).result).toMatchObject({ status: "input_required" });
+  });
+
+  it("an answer of another user to a question is refused as that to an unknown one", async () => {
+    const desk = new Desk();
+    const of = (principal: string) =>
+      new RawMcp(desk.runtime, { ...task, authorize: () => ({ principal, owns: true }) });
+    const taskId = await begin(of("ada"), "ask");
+    await desk.clock.settle();
+    const answer = (id: string) =>
+      of("bob").post({ jsonrpc: "2.0", id, result: { action: "accept", content: { approved: true } } });
+    const unknown = "00000000-0000-4000-8000-000000000000";
+    const [theirs, none] = [await answer(`${taskId}/${QUESTION}`), await answer(`${unknown}/${QUESTION}`)];
+    expect(theirs.status).toBe(400);
+    expect(JSON.stringify(theirs).replaceAll(taskId, unknown)).toBe(JSON.stringify(none));
+    expect((await desk.runtime.getRun(taskId)).status).toBe("awaiting");
+  });
+
+  it("the session of another user, or one that was changed, is not found", async () => {
+    const desk = new Desk();
+    const handler = createMcpHandler(desk.runtime, {
+      secret: SECRET,
+      authorize: ({ headers }) => ({ principal: headers["x-user"] ?? "" }),
+    });
+    const post = (user: string, method: string, session?: string) =>
+      handler(
+        new Request("http://localhost/", {
+          method: "POST",
+          headers: {
+            "content-type": "application/json",
+            "x-user": user,
+            ...(session && { "mcp-session-id": session }),
+          },
+          body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: { capabilities: { elicitation: {} } } }),
+        }),
+      );
+    const session = (await post("ada", "initialize")).headers.get("mcp-session-id") ?? "";
+    expect((await post("ada", "ping", session)).status).toBe(200);
+    expect((await post("bob", "ping", session)).status).toBe(404);
+    for (const id of [...changesOf(session), "none"]) expect((await post("ada", "ping", id)).status).toBe(404);
+  });
+});
+
+describe("what an agent emits or a client sends ends no process", () => {
+  const half = `${"long text ".repeat(3)}\ud800y`;
+
+  it.each<[string, object]>([
+    ["a file with half of an emoji", { name: "note.txt", content: half }],
+    [
+      "a file whose name has half of an emoji",
+      { name: "\ud800", content_type: "a/b", content: "aGk=", content_encoding: "base64" },
+    ],
+    ["JSON that is none", { name: "data", content_type: "application/json", content: "{" }],
+    ["JSON that is nested too deeply", { name: "data", content_type: "application/json", content: "[".repeat(20_000) }],
+    ["an address", { content_url: "https://example.com/a.png", content_type: "image/png" }],
+  ])("%s", async (_what, part) => {
+    const { runtime } = setUp();
+    runtime.register("desk", async function* () {
+      yield part;
+    });
+    const { result } = await new RawMcp(runtime).ask("tools/call", { name: "desk", arguments: { message: "" } });
+    expect(result).toMatchObject({ resultType: "complete", content: [{}] });
+  });
+
+  it.each<[string, string]>([
+    ["too many levels", `{"message":${"[".repeat(100)}${"]".repeat(100)}}`],
+    ["a key __proto__", '{"message":"x","__proto__":{"isAdmin":true}}'],
+    ["another type", '{"message":17}'],
+    ["a list", "[]"],
+  ])("arguments with %s", async (_what, written) => {
+    const { runtime } = setUp();
+    runtime.register("desk", (input) => input);
+    const raw = new RawMcp(runtime);
+    const { body, headers } = raw.request("tools/call", { name: "desk", arguments: "HERE" });
+    const { messages } = await raw.post(JSON.stringify(body).replace('"HERE"', written), headers);
+    expect(messages[0]).toMatchObject({ error: { code: expect.any(Number) } });
+    expect(await runtime.listRuns()).toEqual([]);
+  });
+
+  it("a question with a form of fields that have odd names, and one of no form", async () => {
+    const { runtime } = setUp();
+    runtime.register("desk", async (_input, { ask }) => {
+      const flat = z.object({ ["__proto__"]: z.string(), constructor: z.number() });
+      const deep = z.object({ a: z.object({ b: z.string() }) });
+      await Promise.all([ask("Flat?", { schema: flat }), ask("Deep?", { schema: deep })]);
+    });
+    const { result } = await new RawMcp(runtime).ask("tools/call", { name: "desk", arguments: { message: "" } });
+    const forms = Object.values(result?.["inputRequests"] as Record<string, { params: Form }>);
+    expect(forms.map(({ params }) => params.message)).toEqual(["Flat?", "Deep?"]);
+    expect(forms[1]?.params.requestedSchema).toMatchObject({ properties: { answer: { type: "string" } } });
+  });
+});
