@@ -47,7 +47,7 @@ const NODE_FREE = new Set([
 /** What esbuild writes before code of a package. It is not in the page, which is minified. */
 const origin = /\/\/ \S*node_modules\/((?:@[^/\s]+\/)?[^/\s]+)\//g;
 /** The packages of which the inspector's page is made. */
-const OF_THE_PAGE = ["preact", "@preact/signals", "@preact/signals-core"];
+const OF_THE_PAGE = ["lucide", "preact", "@preact/signals", "@preact/signals-core"];
 
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */

@@ -85,7 +85,12 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
   "test/inspector/feeds.test.ts": ["inspector/api"],
   "test/inspector/hostile.test.ts": ["inspector/api"],
   "test/inspector/schema-form.test.ts": ["inspector-page/schema"],
-  "test/inspector/tenants.test.ts": ["inspector/states"],
+  "test/inspector/comparison.test.ts": ["admin/timeline", "inspector-page/comparison/pairs"],
+  "test/inspector/tenants.test.ts": ["inspector/api", "inspector/states"],
+  "test/inspector/waterfall.test.ts": [
+    ...["admin/records", "admin/timeline", "inspector-page/waterfall/rows", "inspector-page/waterfall/scale"],
+    "inspector-page/waterfall/spans",
+  ],
   "test/postgres/operators/feed.test.ts": ["stores/postgres/writes"],
   "test/runtime/events/detailed-events.test.ts": ["protocol/extensions"],
   "test/runtime/limits/active-time.test.ts": ["runtime/log/active-time"],

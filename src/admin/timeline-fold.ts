@@ -160,7 +160,7 @@ export class TimelineFold {
   }
 
   #begin(entry: IntentEntry): void {
-    const { key, attempt, run_id, until, stored } = entry;
+    const { key, attempt, run_id, until, stored, queued_ms } = entry;
     if (stored === true) return;
     // What the runtime records for the session of the run is no step of the agent.
     if (key.startsWith("session.")) return;
@@ -168,7 +168,7 @@ export class TimelineFold {
     const deadline = until === undefined || until === null ? null : isoTime(until);
     if (run_id !== null) {
       this.#open({
-        ...this.#lasting(key),
+        ...this.#lasting(key, queued_ms),
         type: "sub_run",
         agent_name: name,
         run_id,
@@ -177,22 +177,25 @@ export class TimelineFold {
         usage: null,
       });
     } else if (isWait(entry) && isReceive(key)) {
-      this.#receive(key, deadline);
-    } else if (isWait(entry)) this.#open({ ...this.#lasting(key), type: "sleep", until: deadline, how: null });
-    else this.#attempt(key, attempt);
+      this.#receive(key, deadline, queued_ms);
+    } else if (isWait(entry))
+      this.#open({ ...this.#lasting(key, queued_ms), type: "sleep", until: deadline, how: null });
+    else this.#attempt(key, attempt, queued_ms);
   }
 
-  #receive(key: string, until: string | null): ReceiveItem {
+  #receive(key: string, until: string | null, queued_ms?: number): ReceiveItem {
     const rest = { how: null, message: null, issues: null };
-    return this.#open({ ...this.#lasting(key), type: "receive", name: nameIn(key), until, ...rest });
+    return this.#open({ ...this.#lasting(key, queued_ms), type: "receive", name: nameIn(key), until, ...rest });
   }
 
-  #attempt(key: string, attempt: number): void {
+  #attempt(key: string, attempt: number, queued_ms: number | undefined): void {
     const item = this.#stepOf(key);
     const before = item.attempts.at(-1);
     const why = before?.error == null ? "an interruption" : `the error ${JSON.stringify(before.error.message)}`;
     item.last_position = this.position;
-    item.attempts.push({ attempt, started_at: this.#at, ended_at: null, error: null });
+    const queued = queued_ms === undefined ? {} : { queued_ms };
+    item.attempts.push({ attempt, started_at: this.#at, ended_at: null, error: null, ...queued });
+    if (queued_ms !== undefined) item.queued_ms = (item.queued_ms ?? 0) + queued_ms;
     item.waits_for =
       attempt === 1 ? "the result of its first attempt" : `the result of attempt ${attempt}, after ${why}`;
     item.retry_at = null;
@@ -252,9 +255,9 @@ export class TimelineFold {
   }
 
   #ask(entry: AwaitedEntry): void {
-    const { await_id, name = null, kind = "input", parts, deadline, of = null } = entry;
+    const { await_id, name = null, kind = "input", parts, deadline, of = null, queued_ms } = entry;
     this.#open({
-      ...{ ...this.#lasting(await_id), type: "question", name, kind, parts, schema: schemaIn(parts), of },
+      ...{ ...this.#lasting(await_id, queued_ms), type: "question", name, kind, parts, schema: schemaIn(parts), of },
       ...{
         expires_at: deadline === undefined ? null : isoTime(deadline),
         how: null,
@@ -302,8 +305,9 @@ export class TimelineFold {
     return { position: this.position, last_position: this.position, at: this.#at };
   }
 
-  #lasting(key: string): Lasting {
-    return { ...this.#place(), key, ended_at: null };
+  #lasting(key: string, queued_ms?: number): Lasting {
+    const lasting = { ...this.#place(), key, ended_at: null };
+    return queued_ms === undefined ? lasting : { ...lasting, queued_ms };
   }
 }
 

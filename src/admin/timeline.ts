@@ -21,6 +21,11 @@ export interface Lasting extends Placed {
   readonly key: string;
   /** Null: it has not ended. */
   ended_at: string | null;
+  /**
+   * How long the run stood in queues before it, for its slot or for a limit of the step, in milliseconds: just before
+   * `at`, and of a step also before further attempts. Left out for not at all.
+   */
+  queued_ms?: number | undefined;
 }
 
 /** One attempt at a step. */
@@ -31,6 +36,8 @@ export interface StepAttempt {
   ended_at: string | null;
   /** Why it failed; null if it did not, or was interrupted. */
   error: StepFailure | null;
+  /** How long the run stood in queues just before it began, in milliseconds. Left out for not at all. */
+  readonly queued_ms?: number | undefined;
 }
 
 /** A step: a call of a model, a call of a tool that a model has asked for, or another one. */

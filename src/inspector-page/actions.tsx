@@ -1,5 +1,6 @@
 import { useRef, useState } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
+import { CompareWith } from "./comparison/comparison.tsx";
 import { goTo } from "./place.ts";
 import { act, addressOf, ask, messageOf, start } from "./server.ts";
 import { Notice } from "./words.tsx";
@@ -8,6 +9,7 @@ import { Notice } from "./words.tsx";
 export function RunActions({ run }: { readonly run: AdminRun }) {
   const [said, setSaid] = useState<{ readonly kind: "error" | "info"; readonly text: string } | null>(null);
   const [isSending, setSending] = useState(false);
+  const [isComparing, setComparing] = useState(false);
   const [isDeleting, setDeleting] = useState(false);
   const [cassette, setCassette] = useState<string | null>(null);
   const { tenant, run_id, finished_at } = run;
@@ -37,6 +39,9 @@ export function RunActions({ run }: { readonly run: AdminRun }) {
       <p class="buttons">
         <button type="button" onClick={copy}>
           Copy as cassette
+        </button>
+        <button type="button" onClick={() => setComparing(!isComparing)} aria-expanded={isComparing}>
+          Compare with …
         </button>
         {mayWrite && finished_at === null && (
           <>
@@ -87,6 +92,7 @@ export function RunActions({ run }: { readonly run: AdminRun }) {
           <textarea readOnly rows={4} value={cassette} onFocus={({ currentTarget }) => currentTarget.select()} />
         </label>
       )}
+      {isComparing && <CompareWith run={run} onClose={() => setComparing(false)} />}
       {isSending && (
         <MessageForm
           onSend={(name, data) =>

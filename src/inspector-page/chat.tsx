@@ -9,7 +9,8 @@ import { hrefToRun } from "./place.ts";
 import { AnswerForm, isSchema } from "./question.tsx";
 import { SchemaForm } from "./schema-form.tsx";
 import { addressOf, start } from "./server.ts";
-import { Contained, Notice, Status, shownStatus, textOf } from "./words.tsx";
+import { textOf } from "./text-of.ts";
+import { Contained, Notice, Status, shownStatus } from "./words.tsx";
 
 interface Turn {
   readonly run: AdminRun;

@@ -34,7 +34,7 @@ export function FiguresView() {
         {lines.map(({ name, values }) => (
           <li key={name}>
             <b>{shown(values.at(-1) ?? 0)}</b> {name}
-            <Spark values={values} />
+            {values.length > 1 && <Spark values={values} />}
           </li>
         ))}
       </ul>
@@ -60,12 +60,15 @@ function shown(count: number): string {
   return count > 1_000 ? "more than 1,000" : String(count);
 }
 
+/** The columns that hold numbers. */
+const counted = new Set(["Live", "In progress", "Awaiting", "Due", "Waiting", "Held", "Runs"]);
+
 function Heads({ names }: { readonly names: readonly string[] }) {
   return (
     <thead>
       <tr>
         {names.map((name) => (
-          <th key={name} scope="col">
+          <th key={name} scope="col" class={counted.has(name) ? "number" : undefined}>
             {name}
           </th>
         ))}
@@ -153,11 +156,11 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
                   </th>
                   <td>{version}</td>
                   <td>{code}</td>
-                  <td>{shown(total)}</td>
-                  <td>{shown(live["in-progress"])}</td>
-                  <td>{shown(live.awaiting)}</td>
-                  <td>{shown(queue?.due ?? 0)}</td>
-                  <td>{shown(queue?.waiting ?? 0)}</td>
+                  <td class="number">{shown(total)}</td>
+                  <td class="number">{shown(live["in-progress"])}</td>
+                  <td class="number">{shown(live.awaiting)}</td>
+                  <td class="number">{shown(queue?.due ?? 0)}</td>
+                  <td class="number">{shown(queue?.waiting ?? 0)}</td>
                   <td>{queue?.since != null && <Age of={queue.since} />}</td>
                   <td>
                     <PauseButton agent_name={agent_name} version={version} isPaused={isPaused} />
@@ -206,11 +209,11 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
                     <td>{limit !== null && [limit.name, limit.key].filter(Boolean).join(": ")}</td>
                     <td>{tenant}</td>
                     <td title={session_id ?? undefined}>{session_id?.slice(0, 8)}</td>
-                    <td>
+                    <td class="number">
                       {max === null ? "" : `${held} of ${max}`}
                       {rate !== null && ` ${rate.count} in ${duration(rate.per_ms)}`}
                     </td>
-                    <td>{shown(waiting)}</td>
+                    <td class="number">{shown(waiting)}</td>
                     <td>
                       <Age of={since} />
                     </td>
@@ -233,7 +236,7 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
               <tr key={worker}>
                 <th scope="row">{worker}</th>
                 <td>{is_alive ? "alive" : "gone"}</td>
-                <td>{runs}</td>
+                <td class="number">{runs}</td>
                 <td>{until !== null && <Age of={until} />}</td>
               </tr>
             ))}

@@ -9,7 +9,8 @@ import { Json, LongText } from "./json-view.tsx";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
 import { messageOf } from "./server.ts";
-import { Age, duration, Notice, now, Status, shortId, textOf } from "./words.tsx";
+import { textOf } from "./text-of.ts";
+import { Age, duration, Notice, now, Status, shortId } from "./words.tsx";
 
 interface ItemProps<One extends TimelineItem = TimelineItem> {
   readonly item: One;
@@ -60,7 +61,8 @@ export function Item({ item, run, began, onFork }: ItemProps) {
   );
 }
 
-function ForkButton({ onFork, before }: { readonly onFork: ItemProps["onFork"]; readonly before?: string }) {
+/** Forks a run before an operation, after it was told what that does. */
+export function ForkButton({ onFork, before }: { readonly onFork: ItemProps["onFork"]; readonly before?: string }) {
   const [refused, setRefused] = useState<string | null>(null);
   if (onFork === undefined) return null;
   const fork = (): void => void onFork(before).catch((error: unknown) => setRefused(messageOf(error)));
@@ -75,7 +77,8 @@ function ForkButton({ onFork, before }: { readonly onFork: ItemProps["onFork"]; 
   );
 }
 
-function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Element | null {
+/** What is known of an item. */
+export function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Element | null {
   switch (item.type) {
     case "created":
       return (
@@ -240,11 +243,39 @@ function ModelCall({ result }: { readonly result: unknown }) {
   return (
     <>
       {typeof model === "string" && <span class="faint"> {model}</span>}
-      <Folded name="new in the prompt" value={prompt} open />
-      <Folded name="answer" value={answer} open />
+      {Array.isArray(prompt) ? (
+        prompt.map((message, index) => <Message key={String(index)} is={message} />)
+      ) : (
+        <Folded name="new in the prompt" value={prompt} open />
+      )}
+      <Message is={{ role: "answer", content: answer }} />
       {Object.keys(others).length > 0 && <Folded name="more" value={others} />}
     </>
   );
+}
+
+/** A message to a model, or its answer. What is no text is shown as it is. */
+function Message({ is }: { readonly is: unknown }) {
+  const { role, content } = Object(is) as Readonly<Record<string, unknown>>;
+  if (typeof role !== "string") return <Json value={is} />;
+  const parts: readonly unknown[] = Array.isArray(content) ? content : [content];
+  return (
+    <div class={`spoken ${role === "answer" ? "answer" : ""}`}>
+      <span class="faint">{role}</span>
+      {parts.map((part, index) => (
+        <Spoken key={String(index)} part={part} />
+      ))}
+    </div>
+  );
+}
+
+function Spoken({ part }: { readonly part: unknown }) {
+  if (typeof part === "string") return <LongText text={part} />;
+  const { type, text, toolName, input } = Object(part) as Readonly<Record<string, unknown>>;
+  if (type === "text" && typeof text === "string") return <LongText text={text} />;
+  if (type === "tool-call" && typeof toolName === "string")
+    return <Json name={`calls ${toolName}`} value={input} open />;
+  return <Json value={part} />;
 }
 
 function Result({ value }: { readonly value: unknown }) {
@@ -256,7 +287,8 @@ function Result({ value }: { readonly value: unknown }) {
   );
 }
 
-function Question({ item, run }: { readonly item: QuestionItem; readonly run: AdminRun }) {
+/** A question, with its form while it is open, or with its answer. */
+export function Question({ item, run }: { readonly item: QuestionItem; readonly run: AdminRun }) {
   const { key, parts, kind, how, answer, reason, by, expires_at, of, schema } = item;
   const asks = of ?? { run_id: run.run_id, await_id: key };
   return (
@@ -310,7 +342,7 @@ function Said({ by, text }: { readonly by: string; readonly text: string }) {
 }
 
 /** An error with all that is recorded of it. */
-function Failure({ error }: { readonly error: StepFailure }) {
+export function Failure({ error }: { readonly error: StepFailure }) {
   const { name, message, code, data, stack } = error;
   return (
     <div class="failure">

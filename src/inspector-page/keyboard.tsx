@@ -7,6 +7,7 @@ const places: Readonly<Record<string, string>> = {
   q: "#/questions",
   s: "#/stuck",
   n: "#/new",
+  c: "#/schedules",
   f: "#/figures",
 };
 const keys: readonly (readonly [string, string])[] = [
@@ -16,13 +17,22 @@ const keys: readonly (readonly [string, string])[] = [
   ["g q", "questions"],
   ["g s", "stuck runs"],
   ["g n", "a new run"],
+  ["g c", "schedules"],
   ["g f", "figures"],
+  ["← →", "in a picture: close, open a line"],
+  ["+ - 0", "in a picture: less, more, all of the time"],
+  ["[ ]", "in a picture: earlier, later"],
   ["/", "search"],
   ["?", "these keys"],
   ["Esc", "close, or leave a field"],
 ];
 
 const isHelpOpen = signal(false);
+
+/** Shows what the keys do. */
+export function showKeys(): void {
+  isHelpOpen.value = true;
+}
 
 /** Listens to keys, wherever the user is but in a field. */
 export function Keyboard() {
@@ -41,7 +51,7 @@ export function Keyboard() {
       if (to !== undefined) goTo(to);
       else if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
       else if (key === "/") document.querySelector<HTMLElement>("input[type=search]")?.focus();
-      else if (key === "?") isHelpOpen.value = true;
+      else if (key === "?") showKeys();
       else return;
       event.preventDefault();
     };

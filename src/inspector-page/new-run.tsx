@@ -4,7 +4,7 @@ import { goTo, hrefTo, hrefToRun, place } from "./place.ts";
 import { isSchema } from "./question.tsx";
 import { SchemaForm } from "./schema-form.tsx";
 import { act, start } from "./server.ts";
-import { Notice } from "./words.tsx";
+import { Empty, Notice } from "./words.tsx";
 
 export interface Created {
   readonly tenant: string;
@@ -21,17 +21,19 @@ export function NewRunView() {
     <>
       <h1>New run</h1>
       {start.value?.may_write !== true && <Notice kind="info">You may only read here.</Notice>}
-      {agents.length === 0 && <p>This process has no agents.</p>}
+      {agents.length === 0 && (
+        <Empty is="This process has no agents.">
+          Register one with <code>runtime.register(…)</code> in the process that serves this page.
+        </Empty>
+      )}
       <ul class="agents">
         {agents.map((agent) => (
           <li key={agent.agent_name}>
             <a href={hrefTo(["new", agent.agent_name])} aria-current={agent === chosen ? "true" : undefined} data-row>
-              <b>{agent.agent_name}</b> <span class="faint">{agent.version}</span>
+              <b>{agent.agent_name}</b> <span class="faint">{agent.version}</span>{" "}
+              <span class="chip">{agent.durable ? "durable" : "in memory"}</span>
+              {agent.description !== "" && <p class="faint">{agent.description}</p>}
             </a>
-            <span class="faint">
-              {" "}
-              {agent.durable ? "durable" : "in memory"} {agent.description}
-            </span>
           </li>
         ))}
       </ul>

@@ -4,7 +4,8 @@ import { useList } from "./feed.ts";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
 import { addressOf } from "./server.ts";
-import { Age, Contained, Counted, shortId, textOf } from "./words.tsx";
+import { textOf } from "./text-of.ts";
+import { Age, Contained, Counted, shortId } from "./words.tsx";
 
 /** The inbox: the open questions of all tenants, or of one, each with its form. */
 export function QuestionsView() {
@@ -12,7 +13,9 @@ export function QuestionsView() {
   return (
     <>
       <h1>Questions</h1>
-      <Counted list={list} one="open question" none="No run waits for an answer." />
+      <Counted list={list} one="open question" none="No run waits for an answer.">
+        A question of any agent appears here at once, with its form.
+      </Counted>
       <ul class="cards">
         {list.items?.map((question) => (
           <li key={questionItemId(question)} class="card">

@@ -1,84 +1,159 @@
-import { useState } from "preact/hooks";
-import type { AdminRun, AdminTree } from "../admin/records.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { AdminRun } from "../admin/records.ts";
 import type { TimelineItem } from "../admin/timeline.ts";
 import type { RunEvent } from "../inspector/api.ts";
 import { RunActions } from "./actions.tsx";
+import { hrefToComparison } from "./comparison/comparison.tsx";
+import { FamilyView } from "./family.tsx";
 import { useFeed } from "./feed.ts";
-import { Item } from "./items.tsx";
+import { Icon } from "./icons.tsx";
+import { Item, Question } from "./items.tsx";
 import { Json } from "./json-view.tsx";
 import { RawLog } from "./log.tsx";
-import { goTo, hrefTo, hrefToRun } from "./place.ts";
+import { goTo, hrefTo, hrefToRun, place, setQuery } from "./place.ts";
 import { act, addressOf, start } from "./server.ts";
+import type { Reason, Waited } from "./waits-for.ts";
 import { waitsFor } from "./waits-for.ts";
-import { Age, Contained, duration, Notice, now, Status, shortId, shownStatus } from "./words.tsx";
+import { Details, Summary } from "./waterfall/details.tsx";
+import type { Told } from "./waterfall/rows.ts";
+import { Waterfall } from "./waterfall/waterfall.tsx";
+import { Age, Contained, count, duration, Notice, now, Status, shortId, shownStatus } from "./words.tsx";
 
 /** How many lines of a timeline are in the page, until the user asks for earlier ones. */
 const LINES = 150;
+/** How long several events are drawn together, in milliseconds. */
+const DRAWN_MS = 200;
 
 /** What is known of a run. */
-interface Told extends Omit<Extract<RunEvent, { readonly type: "run" }>, "type" | "items"> {
+interface Known extends Omit<Extract<RunEvent, { readonly type: "run" }>, "type" | "items"> {
   /** By their positions, in the order in which they began. */
-  readonly items: ReadonlyMap<number, TimelineItem>;
+  readonly byPosition: Map<number, TimelineItem>;
+  readonly told: Told;
 }
 
 /** A run's page: what it waits for, what it did, and what can be done. */
 export function RunView({ tenant, run_id }: { readonly tenant: string; readonly run_id: string }) {
-  const [told, setTold] = useState<Told | "gone" | null>(null);
-  const [lines, setLines] = useState(LINES);
-  const refused = useFeed<RunEvent>(addressOf("feed/run", { tenant, run_id }), (event) =>
-    setTold((before) => {
-      if (event.type === "gone") return "gone";
-      const known = before === null || before === "gone" || isNew(before, event) ? undefined : before;
-      const items = new Map(known?.items);
-      for (const item of event.items) items.set(item.position, item);
-      return { ...event, tree: event.tree ?? known?.tree, items } as Told;
-    }),
-  );
+  const [known, setKnown] = useState<Known | "gone" | null>(null);
+  const told = useRef<Known | undefined>(undefined);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const refused = useFeed<RunEvent>(addressOf("feed/run", { tenant, run_id }), (event) => {
+    if (event.type === "gone") {
+      setKnown("gone");
+      return;
+    }
+    told.current = withEvent(told.current, event);
+    const show = (): void => {
+      timer.current = undefined;
+      const { current } = told;
+      if (current !== undefined)
+        setKnown({ ...current, told: { run: current.run, items: [...current.byPosition.values()] } });
+    };
+    // The pieces of a long run come faster than they can be drawn.
+    if (known === null) show();
+    else timer.current ??= setTimeout(show, DRAWN_MS);
+  });
   if (refused !== null) return <Notice>{refused}</Notice>;
-  if (told === "gone") return <Notice kind="info">The run was deleted.</Notice>;
-  if (told === null) return <p role="status">Loading …</p>;
-  const { run, lost, tree, usage } = told;
-  const items = [...told.items.values()];
+  if (known === "gone")
+    return (
+      <Notice kind="info">
+        The run was deleted. <a href="#/runs">All runs</a>
+      </Notice>
+    );
+  if (known === null) return <p role="status">Loading …</p>;
+  const { run, lost, usage } = known;
+  const { items } = known.told;
   const status = lost ? "lost" : shownStatus(run);
   const began = items[0]?.at ?? run.created?.at ?? "";
-  const hidden = Math.max(0, items.length - lines);
+  const { query } = place.value;
+  const view = views.find(([name]) => name === query.get("view"))?.[0] ?? "waterfall";
+  const set = (changed: Readonly<Record<string, string>>): void =>
+    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
+  const onFork = forkOf(run);
   return (
     <article>
       <h1>
         {run.created?.agent_name ?? "A run that cannot be read"} <Status is={status} />
       </h1>
       <Facts run={run} usage={usage} began={began} />
-      <Waits reasons={waitsFor(run, lost, items)} />
-      <RunActions run={run} />
-      {tree !== undefined && tree.children.length > 0 && (
-        <section>
-          <h2>Sub-runs</h2>
-          <Tree runs={tree.children} />
-        </section>
-      )}
-      <section>
-        <h2 id="timeline">Timeline</h2>
-        {!told.whole && <p role="status">Loading {told.position.toLocaleString()} entries …</p>}
-        {hidden > 0 && (
-          <button type="button" onClick={() => setLines(lines + LINES)}>
-            Show {Math.min(hidden, LINES)} of {hidden.toLocaleString()} earlier lines
-          </button>
-        )}
-        <ol class="timeline" aria-labelledby="timeline">
-          {items.slice(hidden).map((item) => (
-            <Contained key={item.position}>
-              <Item item={item} run={run} began={began} onFork={forkOf(run)} />
-            </Contained>
+      <Waits run={run} waited={waitsFor(run, lost, items)} hasForms={view !== "tree"} />
+      <div class="heading">
+        <fieldset class="choices" aria-label="View">
+          {views.map(([name, label, icon]) => (
+            <button key={name} type="button" aria-pressed={view === name} onClick={() => set({ view: name })}>
+              <Icon is={icon} />
+              {label}
+            </button>
           ))}
-        </ol>
-      </section>
+        </fieldset>
+        <RunActions run={run} />
+        {!known.whole && <span role="status">Loading {known.position.toLocaleString()} entries …</span>}
+      </div>
+      {view === "waterfall" && (
+        <Waterfall
+          told={known.told}
+          isWhole={known.whole}
+          selected={query.get("at") ?? ""}
+          onSelect={(at) => set({ at })}
+          details={(row) => <Details row={row} onFork={row.run === run ? onFork : undefined} />}
+        >
+          <Summary run={run} items={items} onFork={onFork} />
+        </Waterfall>
+      )}
+      {view === "tree" && <FamilyView run={run} />}
+      {view === "timeline" && <Timeline told={known.told} began={began} onFork={onFork} />}
       <RawLog run={run} />
     </article>
   );
 }
 
+const views = [
+  ["waterfall", "Waterfall", "waterfall"],
+  ["tree", "Tree", "tree"],
+  ["timeline", "Timeline", "list"],
+] as const;
+
+/** What happened, in words, the last lines of it first. */
+function Timeline({
+  told: { run, items },
+  began,
+  onFork,
+}: {
+  readonly told: Told;
+  readonly began: string;
+  readonly onFork: ReturnType<typeof forkOf>;
+}) {
+  const [lines, setLines] = useState(LINES);
+  const hidden = Math.max(0, items.length - lines);
+  return (
+    <>
+      {hidden > 0 && (
+        <button type="button" onClick={() => setLines(lines + LINES)}>
+          Show {Math.min(hidden, LINES)} of {hidden.toLocaleString()} earlier lines
+        </button>
+      )}
+      <ol class="timeline" aria-label="Timeline">
+        {items.slice(hidden).map((item) => (
+          <Contained key={item.position}>
+            <Item item={item} run={run} began={began} onFork={onFork} />
+          </Contained>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+/** What is known of a run after an event. The items are kept in one map: there may be tens of thousands. */
+function withEvent(before: Known | undefined, event: Extract<RunEvent, { readonly type: "run" }>): Known {
+  const { items, type: _, ...rest } = event;
+  const isKnown = before !== undefined && !isNew(before, event);
+  const byPosition = isKnown ? before.byPosition : new Map<number, TimelineItem>();
+  for (const item of items) byPosition.set(item.position, item);
+  return { ...rest, byPosition, told: { run: event.run, items: [] } };
+}
+
 /** Whether an event begins anew, since the feed was connected again. */
-function isNew(before: Told, event: { readonly position: number; readonly whole: boolean }): boolean {
+function isNew(before: Known, event: { readonly position: number; readonly whole: boolean }): boolean {
   return event.position < before.position || (before.whole && !event.whole);
 }
 
@@ -91,7 +166,7 @@ function forkOf(run: AdminRun): ((before?: string) => Promise<void>) | undefined
   };
 }
 
-function Facts({ run, usage, began }: { run: AdminRun; usage: Told["usage"]; began: string }) {
+function Facts({ run, usage, began }: { run: AdminRun; usage: Known["usage"]; began: string }) {
   const { tenant, run_id, created, finished_at, worker, takeovers } = run;
   const lasted = (finished_at === null ? now.value : Date.parse(finished_at)) - Date.parse(began);
   return (
@@ -130,7 +205,13 @@ function Facts({ run, usage, began }: { run: AdminRun; usage: Told["usage"]; beg
       )}
       {created?.origin != null && (
         <Fact is="Fork of">
-          <a href={hrefToRun({ tenant, run_id: created.origin.run_id })}>{shortId(created.origin.run_id)}</a>
+          <a href={hrefToRun({ tenant, run_id: created.origin.run_id })}>{shortId(created.origin.run_id)}</a> ·{" "}
+          <a href={hrefToComparison(run, created.origin.run_id)}>compare</a>
+        </Fact>
+      )}
+      {start.value?.has_schedules === true && scheduleOf(created?.metadata) !== null && (
+        <Fact is="Schedule">
+          <a href="#/schedules">{scheduleOf(created?.metadata)}</a>
         </Fact>
       )}
       {created?.durable === false && <Fact is="Durable">no: it ends with its process</Fact>}
@@ -143,6 +224,12 @@ function Facts({ run, usage, began }: { run: AdminRun; usage: Told["usage"]; beg
   );
 }
 
+/** The schedule that has created a run with this metadata; null for none. */
+function scheduleOf(metadata: unknown): string | null {
+  const { schedule, time } = Object(metadata ?? null) as Readonly<Record<string, unknown>>;
+  return typeof schedule === "string" && typeof time === "string" ? schedule : null;
+}
+
 function Fact({ is, children }: { is: string; children: preact.ComponentChildren }) {
   return (
     <div>
@@ -152,32 +239,53 @@ function Fact({ is, children }: { is: string; children: preact.ComponentChildren
   );
 }
 
-function Waits({ reasons }: { readonly reasons: readonly string[] }) {
-  if (reasons.length === 0) return null;
+function Waits({
+  run,
+  waited: { reasons, questions },
+  hasForms,
+}: {
+  readonly run: AdminRun;
+  readonly waited: Waited;
+  /** Whether the questions are answered here. The tree has them beside it. */
+  readonly hasForms: boolean;
+}) {
+  if (reasons.length + questions.length === 0) return null;
   return (
-    <div class="waits" role="status">
-      <b>Waits for</b>
-      <ul>
-        {reasons.map((reason) => (
-          <li key={reason}>{reason}</li>
+    <div class="waits">
+      <p role="status">
+        <Icon is="queue" /> <b>Waits for</b> {questions.length > 0 && count(questions.length, "answer")}
+        {questions.length > 0 && reasons.length > 0 && ", and "}
+        {reasons.length === 1 && <Because is={reasons[0]} />}
+      </p>
+      {reasons.length > 1 && (
+        <ul>
+          {reasons.map((reason) => (
+            <li key={reason.text}>
+              <Because is={reason} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {hasForms &&
+        questions.map((item) => (
+          <Contained key={item.position}>
+            <Question item={item} run={run} />
+          </Contained>
         ))}
-      </ul>
     </div>
   );
 }
 
-function Tree({ runs }: { readonly runs: readonly AdminTree[] }) {
+function Because({ is }: { readonly is: Reason | undefined }) {
   return (
-    <ul class="tree">
-      {runs.slice(0, 200).map((run) => (
-        <li key={run.run_id}>
-          <a href={hrefToRun(run)} data-row>
-            <Status is={shownStatus(run)} /> {run.created?.agent_name} <span class="faint">{shortId(run.run_id)}</span>
-          </a>
-          {run.children.length > 0 && <Tree runs={run.children} />}
-        </li>
-      ))}
-      {runs.length > 200 && <li class="faint">{runs.length - 200} more</li>}
-    </ul>
+    <>
+      {is?.text}
+      {is?.until != null && (
+        <>
+          {": "}
+          <Age of={is.until} />
+        </>
+      )}
+    </>
   );
 }

@@ -6,7 +6,7 @@ import { useList } from "./feed.ts";
 import { ManyActions } from "./many.tsx";
 import { hrefToRun, place, setQuery } from "./place.ts";
 import { addressOf, start } from "./server.ts";
-import { Age, Counted, Status, shortId, shownStatus } from "./words.tsx";
+import { Age, Counted, Lasted, Status, shortId, shownStatus } from "./words.tsx";
 
 const statuses = ["created", "in-progress", "awaiting", "cancelling", "completed", "failed", "cancelled"] as const;
 /** How many runs are shown at first. More are shown on request, up to what a feed follows. */
@@ -37,10 +37,30 @@ export function RunsView() {
     <>
       <h1>Runs</h1>
       <Filters filters={filters} set={set} />
-      <Counted list={list} one="run" none="No runs." />
+      <Counted list={list} one="run" none="No runs.">
+        {place.value.query.size > 0 ? (
+          <>
+            None matches the filters. <a href="#/runs">Clear the filters</a>, or wait: a run appears here when it begins
+            to match.
+          </>
+        ) : (
+          <>
+            A run appears here as soon as one is created. <a href="#/new">Create a run</a>.
+          </>
+        )}
+      </Counted>
       <ManyActions filters={{ ...filters, id }} items={items ?? []} more={more} />
-      {items !== null && (
-        <Window items={items} idOf={runItemId} row={(run) => <Row run={run} workers={workers} />} label="Runs" />
+      {items !== null && items.length > 0 && (
+        <>
+          <p class="row heads" aria-hidden="true">
+            <span>Status</span>
+            <span>Agent</span>
+            <span>Run</span>
+            <span class="number">Took</span>
+            <span class="number">Created</span>
+          </p>
+          <Window items={items} idOf={runItemId} row={(run) => <Row run={run} workers={workers} />} label="Runs" />
+        </>
       )}
       {more && limit < MOST && (
         <button type="button" onClick={() => set({ limit: String(Math.min(MOST, limit * 2)) })}>
@@ -150,18 +170,24 @@ export function Row({ run, workers }: { readonly run: AdminRun; readonly workers
   return (
     <a class="row" href={hrefToRun(run)} data-row>
       <Status is={shownStatus(run, workers)} />
-      <b>{created?.agent_name ?? "cannot be read"}</b>
-      <span class="faint">
-        {shortId(run.run_id)}
-        {created?.version != null && ` · version ${created.version}`}
-        {run.tenant !== "" && ` · ${run.tenant}`}
-        {Object.entries(created?.labels ?? {}).map(([name, value]) => ` · ${name}: ${value}`)}
-        {created?.parent_run_id != null && " · sub-run"}
-        {created?.origin != null && " · fork"}
+      <span class="agent">
+        <b>{created?.agent_name ?? "cannot be read"}</b>
+        {created?.version != null && <span class="faint"> {created.version}</span>}
       </span>
-      <span class="when">
-        {(finished_at ?? created?.at) !== undefined && <Age of={finished_at ?? created?.at ?? ""} />}
+      <span class="of">
+        <code>{shortId(run.run_id)}</code>
+        {run.tenant !== "" && <span class="chip">{run.tenant}</span>}
+        {Object.entries(created?.labels ?? {}).map(([name, value]) => (
+          <span key={name} class="chip">
+            <span class="faint">{name} </span>
+            {value}
+          </span>
+        ))}
+        {created?.parent_run_id != null && <span class="chip">sub-run</span>}
+        {created?.origin != null && <span class="chip">fork</span>}
       </span>
+      <span class="number">{created !== null && <Lasted from={created.at} to={finished_at} />}</span>
+      <span class="number faint">{created !== null && <Age of={created.at} />}</span>
     </a>
   );
 }

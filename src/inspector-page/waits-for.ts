@@ -1,35 +1,45 @@
 import type { AdminRun } from "../admin/records.ts";
-import type { TimelineItem } from "../admin/timeline.ts";
-import { textOf } from "./words.tsx";
+import type { QuestionItem, TimelineItem } from "../admin/timeline.ts";
 
-/** What a run waits for, in sentences. Empty: it has ended, or it is at work. */
-export function waitsFor(run: AdminRun, lost: boolean, items: readonly TimelineItem[]): readonly string[] {
-  if (run.finished_at !== null) return [];
-  const reasons: string[] = [];
+/** A sentence, and until when the run waits; null for no time. */
+export interface Reason {
+  readonly text: string;
+  readonly until: string | null;
+}
+
+/** How many things are told. */
+const MOST = 10;
+
+/** What a run waits for, in sentences, and the questions that it waits for. Both empty: it has ended, or it is at work. */
+export interface Waited {
+  readonly reasons: readonly Reason[];
+  readonly questions: readonly QuestionItem[];
+}
+
+export function waitsFor(run: AdminRun, lost: boolean, items: readonly TimelineItem[]): Waited {
+  const reasons: Reason[] = [];
+  const add = (text: string, until: string | null = null) => reasons.push({ text, until });
+  const questions: QuestionItem[] = [];
+  if (run.finished_at !== null) return { reasons, questions };
   if (run.blocked !== null) {
     const { position, expected, asked, newer = false } = run.blocked;
-    reasons.push(
+    add(
       newer
         ? `a newer version of cadenza: entry ${position} of the log is ${expected}. Update the processes that execute its agent.`
         : `other code: the log holds ${expected} at entry ${position}, and the code did ${asked}. Register matching code, or cancel the run.`,
     );
   }
-  if (lost) reasons.push("another process: the one that executed it is gone.");
+  if (lost) add("another process: the one that executed it is gone.");
   for (const item of items) {
     if (!("ended_at" in item) || item.ended_at !== null) continue;
-    if (item.type === "question") reasons.push(`an answer: ${clipped(textOf(item.parts))}`);
-    else if (item.type === "step" && item.waits_for !== null) reasons.push(`step ${item.name}: ${item.waits_for}`);
-    else if (item.type === "sleep") reasons.push(`a time: ${item.until}`);
-    else if (item.type === "receive")
-      reasons.push(`a message ${item.name}${item.until === null ? "" : `, until ${item.until}`}`);
-    else if (item.type === "sub_run") reasons.push(`the sub-run of ${item.agent_name}`);
-    if (reasons.length === 10) return reasons;
+    if (item.type === "question") questions.push(item);
+    else if (item.type === "step" && item.waits_for !== null) add(`step ${item.name}: ${item.waits_for}`);
+    else if (item.type === "sleep") add("a time", item.until);
+    else if (item.type === "receive") add(`a message ${item.name}`, item.until);
+    else if (item.type === "sub_run") add(`the sub-run of ${item.agent_name}`);
+    if (reasons.length + questions.length === MOST) return { reasons, questions };
   }
   const isIdle = run.worker === null && run.blocked === null && run.status !== "awaiting";
-  if (isIdle && reasons.length === 0) reasons.push("a worker with room for it, and with its code.");
-  return reasons;
-}
-
-function clipped(text: string): string {
-  return text.length > 300 ? `${text.slice(0, 299)}…` : text;
+  if (isIdle && reasons.length === 0) add("a worker with room for it, and with its code.");
+  return { reasons, questions };
 }

@@ -2,8 +2,9 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useErrorBoundary } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
-import type { MessagePart } from "../protocol/message.ts";
 import type { Listed } from "./feed.ts";
+import type { IconName } from "./icons.tsx";
+import { Icon } from "./icons.tsx";
 
 /** The time, as it goes on: for what is shown as an age. */
 export const now = signal(Date.now());
@@ -13,23 +14,23 @@ setInterval(() => {
 
 export type Shown = AdminRun["status"] | "lost" | "blocked";
 
-const marks: Readonly<Record<Shown, string>> = {
-  created: "○",
-  "in-progress": "▶",
-  awaiting: "?",
-  cancelling: "◐",
-  completed: "✓",
-  failed: "✕",
-  cancelled: "–",
-  lost: "!",
-  blocked: "■",
+const marks: Readonly<Record<Shown, IconName>> = {
+  created: "created",
+  "in-progress": "work",
+  awaiting: "question",
+  cancelling: "cancelling",
+  completed: "done",
+  failed: "failed",
+  cancelled: "cancel",
+  lost: "lost",
+  blocked: "blocked",
 };
 
-/** The status of a run, by a colour, a mark and a word. */
+/** The status of a run, by a colour, a picture and a word. */
 export function Status({ is }: { readonly is: Shown }) {
   return (
     <span class={`status ${is}`}>
-      <span aria-hidden="true">{marks[is]} </span>
+      <Icon is={marks[is]} />
       {is.replace("-", " ")}
     </span>
   );
@@ -51,15 +52,38 @@ export function Contained({ children }: { readonly children: ComponentChildren }
 
 const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** A time as an age, with the whole time for those who ask. */
+/** A time as an age in its largest unit, with the whole time for those who point at it. */
 export function Age({ of }: { readonly of: string }) {
   const ms = now.value - Date.parse(of);
   return (
-    <time dateTime={of} title={dateAndTime.format(new Date(of))}>
-      {ms < 1_000 && ms > -1_000 ? "now" : ms < 0 ? `in ${duration(-ms)}` : `${duration(ms)} ago`}
+    <time dateTime={of} title={wholeTime(of)}>
+      {ms < 1_000 && ms > -1_000 ? "now" : ms < 0 ? `in ${duration(-ms)}` : `${roughly(ms)} ago`}
     </time>
   );
 }
+
+export function wholeTime(of: string): string {
+  return dateAndTime.format(new Date(of));
+}
+
+/** How long something took, or takes so far. */
+export function Lasted({ from, to }: { readonly from: string; readonly to: string | null }) {
+  const until = to === null ? now.value : Date.parse(to);
+  return <span class={to === null ? "running" : undefined}>{duration(Math.max(0, until - Date.parse(from)))}</span>;
+}
+
+/** A duration in the largest unit that it has, such as "2 h". */
+function roughly(ms: number): string {
+  const [size, unit] = units.find(([most]) => ms >= most) ?? units[3];
+  return `${Math.floor(ms / size)} ${unit}`;
+}
+
+const units = [
+  [86_400_000, "d"],
+  [3_600_000, "h"],
+  [60_000, "min"],
+  [1_000, "s"],
+] as const;
 
 /** A duration in the two largest units that it has, such as "2 h 5 min". */
 export function duration(ms: number): string {
@@ -80,42 +104,46 @@ export function count(number: number, one: string, several = `${one}s`): string 
   return `${number.toLocaleString()} ${number === 1 ? one : several}`;
 }
 
-/** How many items a list shows, also for those who hear the page. */
+/** How many items a list shows, also for those who hear the page. Of an empty list: what to do. */
 export function Counted({
   list,
   one,
   none,
+  children,
 }: {
   readonly list: Listed<unknown>;
   readonly one: string;
   readonly none: string;
+  readonly children?: ComponentChildren;
 }) {
-  const { items, more } = list;
-  const text =
-    items === null
-      ? "Loading …"
-      : items.length === 0
-        ? none
-        : `${more ? "The newest " : ""}${count(items.length, one)}`;
+  const { items, more, refused } = list;
+  const text = items === null ? "Loading …" : `${more ? "The newest " : ""}${count(items.length, one)}`;
   return (
     <>
-      {list.refused !== null && <Notice>{list.refused}</Notice>}
-      <p class="count" role="status">
-        {text}
-      </p>
+      {refused !== null && <Notice>{refused}</Notice>}
+      {items?.length === 0 ? (
+        <Empty is={none}>{children}</Empty>
+      ) : (
+        refused === null && (
+          <p class="count" role="status">
+            {text}
+          </p>
+        )
+      )}
     </>
   );
 }
 
-/** The text of message parts. What is no text is named. */
-export function textOf(parts: readonly MessagePart[]): string {
-  return parts
-    .filter(({ content_type }) => content_type !== "application/schema+json")
-    .map(({ content, content_type, content_url }) => {
-      if (typeof content_url === "string") return content_url;
-      return content_type === "text/plain" || /json/.test(content_type) ? (content ?? "") : `[${content_type}]`;
-    })
-    .join("");
+/** That there is nothing, and what to do. */
+export function Empty({ is, children }: { readonly is: string; readonly children?: ComponentChildren }) {
+  return (
+    <div class="empty" role="status">
+      <p>
+        <Icon is="info" /> <b>{is}</b>
+      </p>
+      {children !== undefined && <p class="faint">{children}</p>}
+    </div>
+  );
 }
 
 export function shortId(run_id: string): string {
@@ -125,8 +153,9 @@ export function shortId(run_id: string): string {
 /** A message to the user, also for those who hear the page. */
 export function Notice({ children, kind = "error" }: { readonly children: ComponentChildren; readonly kind?: string }) {
   return (
-    <p class={`notice ${kind}`} role={kind === "error" ? "alert" : "status"}>
-      {children}
-    </p>
+    <div class={`notice ${kind}`} role={kind === "error" ? "alert" : "status"}>
+      <Icon is={kind === "error" ? "warning" : "info"} />
+      <div>{children}</div>
+    </div>
   );
 }

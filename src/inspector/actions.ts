@@ -16,12 +16,15 @@ import { resumeOf } from "../runtime/agent/answer.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import { insideKey } from "../runtime/api/inside.ts";
 import type { Scope } from "../runtime/api/scope.ts";
+import type { Schedules } from "../schedules/schedules.ts";
 import type { Access, InspectorAbout } from "./access.ts";
 import { isForeign, readListQuery, readTenant, runKeyOf } from "./queries.ts";
 
 /** What a user does: its arguments, and in whose name. */
 export interface Deed {
   readonly runtime: AgentRuntime;
+  /** Undefined: the inspector was given none. */
+  readonly schedules: Schedules | undefined;
   readonly access: Access;
   readonly body: JsonObject;
 }
@@ -165,7 +168,39 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
   }),
   pause: onVersion("pause"),
   resume: onVersion("resume"),
+  "pause-schedule": onSchedule("cancel", [], (schedules, id, options) => schedules.pause(id, options)),
+  "resume-schedule": onSchedule("cancel", [], (schedules, id, options) => schedules.resume(id, options)),
+  "trigger-schedule": onSchedule("create", ["key"], (schedules, id, options, { key }) =>
+    schedules.trigger(id, { ...options, idempotencyKey: text("key", key) }),
+  ),
 };
+
+/** An action on a schedule. Who may cancel the runs of its agent may pause and resume it, who may create them may trigger it. */
+function onSchedule(
+  action: "cancel" | "create",
+  takes: readonly string[],
+  act: (schedules: Schedules, id: string, options: { readonly tenant: string }, body: JsonObject) => Promise<void>,
+): InspectorAction {
+  return {
+    action,
+    takes: ["tenant", "id", ...takes],
+    act: async ({ schedules, access, body }) => {
+      const id = text("id", body["id"]);
+      const tenant = readTenant(body["tenant"], access);
+      if (schedules === undefined || isForeign(tenant, access)) throw noSchedule(id);
+      const { agent_name } = await schedules.get(id, { tenant });
+      const user = await askedAgain(access, { action, tenant, agent_name });
+      if (isForeign(tenant, user)) throw noSchedule(id);
+      await act(schedules, id, { tenant }, body);
+      return none;
+    },
+  };
+}
+
+/** The same as for a schedule that does not exist. */
+function noSchedule(id: string): CadenzaError {
+  return new CadenzaError("run_not_found", `There is no schedule ${JSON.stringify(id)} of this tenant.`);
+}
 
 /** Pauses or resumes a version of an agent, for all tenants. Who may cancel the runs of all tenants may do so. */
 function onVersion(what: "pause" | "resume"): InspectorAction {

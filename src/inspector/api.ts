@@ -3,6 +3,7 @@ import type { AdminPause } from "../admin/pauses.ts";
 import type {
   AdminBacklog,
   AdminBlocked,
+  AdminQuestion,
   AdminRun,
   AdminTree,
   AdminUnregistered,
@@ -12,6 +13,7 @@ import type {
 import type { TimelineItem } from "../admin/timeline.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
+import type { Schedule } from "../schedules/schedules.ts";
 
 /*
  * What the inspector's page and its server say to each other. Paths are below the mount. `tenant` may always be left
@@ -22,8 +24,9 @@ import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
  *
  * Feeds are server-sent events without names, below api/feed/: runs, questions and failures give `ListEvent`s, with the
  * parameters tenant, agent, version (empty: none), status (by commas), label=name:value (repeated), id (its beginning),
- * roots, after and before (times), and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s, and
- * session?session_id= `SessionEvent`s.
+ * roots, after and before (times), and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s,
+ * family?run_id= `FamilyEvent`s, several?run_ids= (by commas, at most 50) `SeveralEvent`s, session?session_id=
+ * `SessionEvent`s, and schedules `SchedulesEvent`s.
  *
  * POST takes JSON, with `tenant` and `run_id` unless said otherwise, and gives {} unless said otherwise:
  *   api/create { tenant?, agent_name, input, session_id? } gives { tenant, run_id, session_id }. The input is a value for
@@ -31,6 +34,8 @@ import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
  *   api/answer { await_id, answer }: a text, or a value for the schema
  *   api/decline { await_id, reason? }, api/cancel { }, api/delete { }, api/send { name, data }
  *   api/pause { agent_name, version: text or null, now: true or left out }, api/resume { agent_name, version }, without `tenant` and `run_id`, give { changed }
+ *   api/pause-schedule, api/resume-schedule { tenant?, id }, api/trigger-schedule { tenant?, id, key }, without `run_id`. `key`
+ *     makes a trigger that is repeated one
  *   api/cancel-many, api/retry-many { filters } act on the runs of a list: `filters` are its parameters, as in an address. Both
  *     give an `AdminAct`, and so does GET api/many?run_id= of the act; api/stop-many { run_id } stops it
  *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it
@@ -48,6 +53,8 @@ export interface Start {
   readonly may_answer: boolean;
   /** The agents that this process knows, each with the version that new runs get. */
   readonly agents: readonly InspectedAgent[];
+  /** Whether the inspector was given schedules. */
+  readonly has_schedules: boolean;
 }
 
 /** An agent of which runs can be created. */
@@ -90,8 +97,6 @@ export type RunEvent =
       readonly run: AdminRun;
       /** Whether the lease of its worker has ended, so that the run waits to be taken over. */
       readonly lost: boolean;
-      /** Left out: as before. */
-      readonly tree?: AdminTree;
       /** Items that have begun or changed since the event before. `position` identifies an item. */
       readonly items: readonly TimelineItem[];
       readonly position: number;
@@ -101,6 +106,42 @@ export type RunEvent =
     }
   /** The run was deleted. */
   | { readonly type: "gone" };
+
+/** A run with the runs that belong to it: whole, whenever they differ. */
+export interface FamilyEvent {
+  readonly type: "family";
+  /** The tree of which the run is a part, from its top. */
+  readonly tree: AdminTree;
+  /** The run that it is a fork of; null for none, or if it was deleted. */
+  readonly origin: AdminRun | null;
+  /** Its forks among the newest 500 runs of its agent, the newest first. */
+  readonly forks: readonly AdminRun[];
+  /** The open questions of all runs of the tree. */
+  readonly questions: readonly AdminQuestion[];
+}
+
+/** A schedule with its next times. */
+export interface InspectedSchedule extends Schedule {
+  /** At most 5. Of a paused schedule those that it would have. */
+  readonly next: readonly string[];
+}
+
+/** The schedules: whole, whenever they differ. */
+export interface SchedulesEvent {
+  readonly type: "schedules";
+  readonly schedules: readonly InspectedSchedule[];
+  /** Whether there are more than are shown. */
+  readonly more: boolean;
+}
+
+/** An event of the feed of several runs of a tenant. Runs that do not exist are left out; if none does, it is refused. */
+export interface SeveralEvent {
+  readonly type: "several";
+  readonly run: AdminRun;
+  /** Items that have begun or changed since the event before of this run. */
+  readonly items: readonly TimelineItem[];
+  readonly usage: AdminTimeline["usage"];
+}
 
 /** The runs that need an operator: whole, whenever it differs. */
 export interface StuckEvent {

@@ -21,16 +21,27 @@ import { byHost, byNothing, byToken } from "./access.ts";
 import { actions, actOf, checkMayDo, readOnly, refusedTo } from "./actions.ts";
 import type { InspectedAgent, Start } from "./api.ts";
 import { questionItemId, runItemId } from "./api.ts";
+import { familyFeed } from "./family.ts";
 import type { Feed } from "./feed.ts";
 import { FeedText } from "./feed.ts";
 import type { Inspected } from "./inspected.ts";
 import { inspect, noSuchRun } from "./inspected.ts";
 import { listFeed } from "./lists.ts";
-import { runFeed, sessionFeed } from "./one-run.ts";
+import { runFeed, sessionFeed, severalFeed } from "./one-run.ts";
 import type { InspectorOptions, InspectorSettings, InspectorTarget } from "./options.ts";
 import { readInspectorOptions } from "./options.ts";
 import { pageResponse, refusal, safeHeaders } from "./page.ts";
-import { isForeign, readLimit, readListQuery, readPage, readRunQuery, readTenant } from "./queries.ts";
+import {
+  isForeign,
+  readLimit,
+  readListQuery,
+  readPage,
+  readRunQuery,
+  readRunsQuery,
+  readTenant,
+  runKeyOf,
+} from "./queries.ts";
+import { schedulesFeed } from "./schedules.ts";
 import { figuresFeed, stuckFeed } from "./states.ts";
 
 /**
@@ -51,7 +62,7 @@ import { figuresFeed, stuckFeed } from "./states.ts";
  * // With Hono: app.all("/inspector/*", (context) => handler(context.req.raw));
  * const headers = { authorization: "Bearer of-ada" };
  * const response = await handler(new Request("http://localhost/inspector/api/start", { headers }));
- * console.log(await response.json()); // → { tenant: null, may_write: true, may_answer: true, agents: [] }
+ * console.log(await response.json()); // → { tenant: null, may_write: true, may_answer: true, agents: [], has_schedules: false }
  * ```
  */
 export function createInspectorHandler(target: InspectorTarget, options: InspectorOptions = {}): Handler {
@@ -93,7 +104,7 @@ function serviceOf(
 ): Service<InspectorSettings, Visitor> {
   const { authorizes } = settings;
   const face = {
-    routes: routesOf(inspected),
+    routes: routesOf(inspected, settings),
     refusalOf: (visitor: Visitor) => ("refused" in visitor ? visitor.refused : undefined),
     refuse: (error: unknown, logger: Inspected["logger"]): WireResponse => safe(errorResponse(error, logger)),
   };
@@ -103,7 +114,7 @@ function serviceOf(
   });
 }
 
-function routesOf(inspected: Inspected): readonly InspectorRoute[] {
+function routesOf(inspected: Inspected, { schedules }: InspectorSettings): readonly InspectorRoute[] {
   const { admin, store } = inspected;
   const get = (
     path: string,
@@ -122,7 +133,7 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
   const list = { admin, clock: inspected.clock };
   return [
     route("GET", "", "list", getPage),
-    get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access))),
+    get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access, schedules !== undefined))),
     feed("runs", "list", ({ search, access }) =>
       listFeed(list.admin, list.clock, {
         ...{ query: readListQuery(search, access), limit: readLimit(search), showsWorkers: access.tenant === null },
@@ -153,6 +164,21 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
       return figuresFeed(inspected);
     }),
     feed("run", "read", ({ search, access }) => runFeed(inspected, readRunQuery(search, access)), oneRun),
+    feed("family", "read", ({ search, access }) => familyFeed(inspected, readRunQuery(search, access)), oneRun),
+    feed("schedules", "list", ({ access }) => {
+      if (schedules === undefined)
+        throw new WireError(404, "no_schedules", "This inspector was not given `schedules`, and so shows none.");
+      return schedulesFeed(schedules, access.tenant ?? undefined);
+    }),
+    get("api/feed/several", "list", async (asked) => {
+      const keys = readRunsQuery(asked.search, asked.access);
+      // The host decides about each run, as if the page had asked for each.
+      for (const { tenant, run_id } of keys) {
+        const user = (await asked.access.ask?.({ action: "read", tenant, run_id })) ?? asked.access;
+        runKeyOf(tenant, run_id, user);
+      }
+      return follow(inspected, asked, severalFeed(inspected, keys));
+    }),
     feed(
       "session",
       "session",
@@ -190,7 +216,7 @@ function routesOf(inspected: Inspected): readonly InspectorRoute[] {
         const { runtime } = inspected;
         if (runtime === undefined) throw readOnly(access);
         checkMayDo(access, action);
-        return safe(json(200, await act({ runtime, access, body: await readBody(call, takes) })));
+        return safe(json(200, await act({ runtime, schedules, access, body: await readBody(call, takes) })));
       }),
     ),
   ];
@@ -220,7 +246,7 @@ async function getPage(call: InspectorCall): Promise<WireResponse> {
   return pageResponse(cookie && `${cookie}; HttpOnly; SameSite=Strict; Path=${path}`);
 }
 
-function startOf({ runtime }: Inspected, { tenant, isReader, isAnswerer }: Access): Start {
+function startOf({ runtime }: Inspected, { tenant, isReader, isAnswerer }: Access, has_schedules: boolean): Start {
   const agents = (runtime?.[insideKey].registry.all() ?? []).map(({ name, options }): InspectedAgent => {
     const { input, messages, version = null, description = "", durable = false } = options;
     const input_schema = describeSchemas({ input })?.["input"] ?? null;
@@ -234,7 +260,7 @@ function startOf({ runtime }: Inspected, { tenant, isReader, isAnswerer }: Acces
     };
   });
   const isOpen = runtime !== undefined;
-  return { tenant, may_write: isOpen && !isReader, may_answer: isOpen && isAnswerer, agents };
+  return { tenant, may_write: isOpen && !isReader, may_answer: isOpen && isAnswerer, agents, has_schedules };
 }
 
 /** Answers with a feed. Its first event is there before the answer, so that a run that does not exist is refused. */

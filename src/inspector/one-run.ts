@@ -1,19 +1,17 @@
-import type { AdminRun, AdminTree } from "../admin/records.ts";
+import type { AdminRun } from "../admin/records.ts";
 import { adminRun } from "../admin/records.ts";
 import type { TimelineItem } from "../admin/timeline.ts";
 import { TimelineFold } from "../admin/timeline-fold.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { FoundRun, RunKey } from "../core/ports.ts";
-import type { RunEvent, SessionEvent } from "./api.ts";
+import type { RunEvent, SessionEvent, SeveralEvent } from "./api.ts";
 import type { Feed } from "./feed.ts";
 import type { Inspected } from "./inspected.ts";
 import { isExecuted, isLost, noSuchRun } from "./inspected.ts";
 
 /** How many entries are read, and so about how many items are sent, at a time. */
 const CHUNK = 500;
-/** How often the runs below a run are looked at, in milliseconds. */
-const TREE_MS = 1_000;
 /** How many of the last runs of a session are shown. */
 const TURNS = 50;
 
@@ -50,12 +48,11 @@ class Reading {
   }
 }
 
-/** A run: its record, its timeline, the runs below it, and whether its worker is there. */
+/** A run: its record, its timeline, and whether its worker is there. */
 export function runFeed(inspected: Inspected, key: RunKey): Feed {
   return async function* (pause) {
-    const { admin, clock } = inspected;
+    const { admin } = inspected;
     const reading = new Reading(inspected, key);
-    const below = new Below(inspected);
     let run = await recordOf(inspected, key);
     if (run === undefined) throw noSuchRun(key);
     let lost: boolean | undefined;
@@ -65,18 +62,14 @@ export function runFeed(inspected: Inspected, key: RunKey): Feed {
       if (moved !== undefined) run = await recordOf(inspected, key);
       if (run === undefined) break;
       lost = isLost(run, isExecuted(run.status) ? await admin.workers() : []);
-      let tree = await below.look(run, clock.now());
-      if (moved === undefined && tree === undefined && lost === before) continue;
+      if (moved === undefined && lost === before) continue;
       let whole = false;
       while (!whole) {
         const items = await reading.next();
         if (items === undefined) break;
-        if (items.some(({ type }) => type === "sub_run")) below.expire();
         const { position, usage } = reading.fold;
         whole = position >= run.position || reading.isUnreadable;
-        const event = { type: "run", run, lost, items, position, usage, whole } as const;
-        yield (tree === undefined ? event : { ...event, tree }) satisfies RunEvent;
-        tree = undefined;
+        yield { type: "run", run, lost, items, position, usage, whole } satisfies RunEvent;
       }
     } while (await pause());
     if (run === undefined) yield { type: "gone" } satisfies RunEvent;
@@ -88,37 +81,33 @@ async function recordOf({ store }: Inspected, key: RunKey): Promise<AdminRun | u
   return run && adminRun(run);
 }
 
-/** The runs below a run. They are read when one of them has changed, or another one has begun. */
-class Below {
-  readonly #inspected: Inspected;
-  #tree: AdminTree | undefined;
-  #lookedAt = Number.NEGATIVE_INFINITY;
-  #isStale = true;
-
-  constructor(inspected: Inspected) {
-    this.#inspected = inspected;
-  }
-
-  /** There may be another one. */
-  expire(): void {
-    this.#isStale = true;
-  }
-
-  /** The tree, if it has changed. */
-  async look(root: AdminRun, now: number): Promise<AdminTree | undefined> {
-    if (now - this.#lookedAt < TREE_MS) return undefined;
-    this.#lookedAt = now;
-    const { admin } = this.#inspected;
-    const known = this.#tree === undefined ? [] : nodesOf(this.#tree).slice(1);
-    if (!this.#isStale && (await admin.changes(known)).length === 0) return undefined;
-    this.#isStale = false;
-    this.#tree = await admin.tree(root);
-    return this.#tree;
-  }
-}
-
-function nodesOf(tree: AdminTree): readonly AdminTree[] {
-  return [tree, ...tree.children.flatMap(nodesOf)];
+/** The timelines of several runs. Those that do not exist are left out, unless none does. */
+export function severalFeed(inspected: Inspected, keys: readonly RunKey[]): Feed {
+  return async function* (pause) {
+    const { admin, clock } = inspected;
+    const known: { run: AdminRun; readonly reading: Reading }[] = [];
+    for (const key of keys) {
+      const run = await recordOf(inspected, key);
+      if (run?.created != null) known.push({ run, reading: new Reading(inspected, key) });
+    }
+    const [first] = keys;
+    if (known.length === 0 && first !== undefined) throw noSuchRun(first);
+    let changed = known;
+    do {
+      for (const one of changed) {
+        one.run = (await recordOf(inspected, one.run)) ?? one.run;
+        do {
+          const items = await one.reading.next();
+          if (items === undefined) break;
+          yield { type: "several", run: one.run, items, usage: one.reading.fold.usage } satisfies SeveralEvent;
+          await clock.turn();
+        } while (one.reading.fold.position < one.run.position && !one.reading.isUnreadable);
+      }
+      if (!(await pause())) return;
+      const moved = new Set((await admin.changes(known.map(({ run }) => run))).map(({ run_id }) => run_id));
+      changed = known.filter(({ run }) => moved.has(run.run_id));
+    } while (!inspected.isClosed());
+  };
 }
 
 /** The last runs of a session, each with its timeline. */

@@ -3,6 +3,7 @@ import type { AuthorizeRequest, Denial, Grant, HttpOptions, HttpSettings } from 
 import { amounts, bad, checkKeys, readHttpOptions } from "../http/options.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
+import type { Schedules } from "../schedules/schedules.ts";
 
 /** What an inspector shows: a runtime, or a store without one, which it only reads. */
 export type InspectorTarget = AgentRuntime | OperatedStore;
@@ -53,6 +54,8 @@ export interface InspectorOptions
   readonly token?: string | undefined;
   /** How often the page's views look for changes, in milliseconds. Default: 500. */
   readonly refreshMs?: number | undefined;
+  /** What `schedules(runtime)` of `cadenza/schedules` gives: the page shows them, and pauses, resumes and triggers them. Default: none. */
+  readonly schedules?: Schedules | undefined;
 }
 
 /** The options with their defaults. */
@@ -62,22 +65,25 @@ export interface InspectorSettings extends HttpSettings {
   /** Host names beside those of this machine, for a listener with a token. */
   readonly hosts: ReadonlySet<string>;
   readonly refreshMs: number;
+  readonly schedules: Schedules | undefined;
 }
 
 const names = [
   ...["basePath", "baseUrl", "allowedHosts", "allowedOrigins", "heartbeatMs", "stallMs", "limits"],
-  ...["authorize", "token", "refreshMs"],
+  ...["authorize", "token", "refreshMs", "schedules"],
 ];
 
 /** Reads the options of an inspector. Throws `invalid_argument` for an invalid one. */
 export function readInspectorOptions(options: InspectorOptions, takesToken: boolean): InspectorSettings {
   checkKeys("options", options, names);
-  const { authorize, token, refreshMs, ...others } = options;
+  const { authorize, token, refreshMs, schedules, ...others } = options;
   if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
   if (token !== undefined && (typeof token !== "string" || !/^[\x21-\x7e]{16,}$/.test(token)))
     throw bad("token", "at least 16 visible ASCII characters");
   if (token !== undefined && (authorize !== undefined || !takesToken))
     throw bad("token", "no token beside authorize or for a fetch handler");
+  if (schedules !== undefined && typeof schedules?.list !== "function")
+    throw bad("schedules", "what schedules(runtime) gives");
   const read = readHttpOptions(others, []);
   const isGuarded = authorize !== undefined;
   return {
@@ -86,6 +92,7 @@ export function readInspectorOptions(options: InspectorOptions, takesToken: bool
     takesLinks: true,
     authorizes: authorize,
     token,
+    schedules,
     allowedHosts: isGuarded ? read.allowedHosts : undefined,
     hosts: read.allowedHosts ?? new Set(),
   };

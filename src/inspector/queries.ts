@@ -10,6 +10,8 @@ import { noSuchRun } from "./inspected.ts";
 /** The most runs of a list, and how many it has if the page does not say it. */
 const MAX_ITEMS = 2_000;
 const DEFAULT_ITEMS = 100;
+/** How many runs a feed of several follows at most. */
+const MAX_RUNS = 50;
 /** The most entries of a page of a log. */
 const MAX_ENTRIES = 500;
 
@@ -43,6 +45,13 @@ export function readPage(search: URLSearchParams): { readonly cursor: string | u
 /** The run that a query names. For a user of one tenant the runs of others do not exist. */
 export function readRunQuery(search: URLSearchParams, access: Access): RunKey {
   return runKeyOf(search.get("tenant"), search.get("run_id"), access);
+}
+
+/** The runs of a tenant that a query names. */
+export function readRunsQuery(search: URLSearchParams, access: Access): readonly RunKey[] {
+  const ids = (search.get("run_ids") ?? "").split(",");
+  if (ids.length > MAX_RUNS) throw unfitAt(["run_ids"], `expected at most ${MAX_RUNS} ids`);
+  return ids.map((run_id) => runKeyOf(search.get("tenant"), run_id, access));
 }
 
 /** The run that a tenant and an id name. */

@@ -1,4 +1,4 @@
-import type { AgentFunction, DurableContext } from "cadenza";
+import type { AgentFunction, DurableContext, Run } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
@@ -235,4 +235,27 @@ it("a step that pauses after an attempt says why, and when the next one begins",
     ...{ status: "completed", retry_at: null, waits_for: null },
     attempts: [{ attempt: 1 }, { attempt: 2, error: null }],
   });
+});
+
+it("a step that stood in the queue of its limit says for how long", async () => {
+  const clock = new FakeClock();
+  const store = durable(persistent(new MemoryStore({ clock })));
+  const runtime = new AgentRuntime({ store, clock, stepLimits: { search: { max: 1 } } });
+  runtime.register("searches", { durable: true }, (_input, { step }) =>
+    step("query", () => new Promise((resolve) => clock.setTimeout(() => resolve("found"), 2_000)), { limit: "search" }),
+  );
+  const admin = createAdmin(runtime);
+  const create = () => runtime.createRun({ agent_name: "searches", input: "", mode: "async" });
+  const runs = [await create(), await create()];
+  await clock.advance(10_000);
+  const queuedIn = async ({ run_id }: Run) => {
+    const step = (await admin.timeline(run_id)).items.find(({ type }) => type === "step");
+    return step?.type === "step" ? [step.queued_ms, step.attempts[0]?.queued_ms] : [];
+  };
+  const queued = [await queuedIn(runs[0] as Run), await queuedIn(runs[1] as Run)];
+  expect(queued).toEqual([
+    [undefined, undefined],
+    [expect.closeTo(2_000, -3), queued[1]?.[0]],
+  ]);
+  await runtime.close({ drainMs: 0 });
 });

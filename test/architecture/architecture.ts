@@ -98,7 +98,7 @@ const RULES: readonly Rule[] = [
     place: "inspector-page/",
     imports: ["inspector/api"],
     types: ["admin/", "core/failure", "core/log", "protocol/"],
-    packages: ["preact", "preact/hooks", "@preact/signals"],
+    packages: ["lucide", "preact", "preact/hooks", "@preact/signals"],
   },
   // From source it builds the page, which the package has inside.
   { place: "inspector/page-source", imports: [], outside: ["../scripts/build-page.ts"] },
@@ -110,7 +110,7 @@ const RULES: readonly Rule[] = [
       ...["runtime/agent/agent-schemas", "runtime/agent/answer", "runtime/api/inside", "runtime/log/store-failures"],
       "runtime/log/system",
     ],
-    types: ["core/", "runtime/"],
+    types: ["core/", "runtime/", "schedules/schedules"],
   },
   {
     place: "client/react",

@@ -1,10 +1,9 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import type { Server } from "node:http";
 import { createServer } from "node:http";
-import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,6 +19,7 @@ import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { appears, click, openBrowser, until } from "./browser.ts";
 import { bank, chatter, endlessly, hostile, hostileTexts, refund, slow } from "./inspector-agents.ts";
+import { Operator } from "./inspector-page.ts";
 
 const browser = await openBrowser();
 const TOKEN = "the-token-of-the-test";
@@ -27,7 +27,6 @@ const MOUNT = "/ops/inspector";
 /** Of the processes on the file. */
 const LEASE_MS = 1_500;
 const SCAN_MS = 300;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const folder = mkdtempSync(join(tmpdir(), "cadenza-inspector-"));
 const file = join(folder, "runs.db");
@@ -35,8 +34,7 @@ let runtime: AgentRuntime;
 let server: Server;
 let origin: string;
 let page: Page;
-/** Requests to other places than the server, errors of the page, and what its policy has refused. */
-let wrong: string[] = [];
+let operator: Operator;
 const workers: ChildProcess[] = [];
 
 describe.skipIf(browser === undefined)("the inspector", () => {
@@ -56,21 +54,12 @@ describe.skipIf(browser === undefined)("the inspector", () => {
       .overridePermissions(origin, ["clipboard-read", "clipboard-sanitized-write"]);
     page = await (browser as Browser).newPage();
     await page.setViewport({ width: 1100, height: 800 });
-    page.on("request", (request) => {
-      if (!request.url().startsWith(origin)) wrong.push(`request to ${request.url()}`);
-    });
-    page.on("pageerror", (error) => wrong.push(String(error)));
-    await page.exposeFunction("refusedByPolicy", (what: string) => wrong.push(`policy: ${what}`));
-    await page.evaluateOnNewDocument(`addEventListener("securitypolicyviolation", (event) => {
-      refusedByPolicy(event.violatedDirective + " " + event.blockedURI + " " + event.sample);
-    })`);
-    await page.goto(`${origin}${MOUNT}?token=${TOKEN}#/runs`);
+    operator = new Operator(page);
+    await operator.open(origin, `${MOUNT}?token=${TOKEN}#/runs`);
   }, 60_000);
 
   afterEach(() => {
-    const found = wrong;
-    wrong = [];
-    expect(found).toEqual([]);
+    expect(operator.wrong.splice(0)).toEqual([]);
   });
 
   afterAll(async () => {
@@ -84,49 +73,49 @@ describe.skipIf(browser === undefined)("the inspector", () => {
 
   it("shows runs as they are added, change and end, without being loaded again, and no token", async () => {
     expect(await page.evaluate("location.href")).toBe(`${origin}${MOUNT}#/runs`);
-    await sees("No runs.");
+    await operator.sees("No runs.");
     const { run_id } = await start();
-    await sees(`awaiting refund ${run_id.slice(0, 8)}`);
-    await go("#/questions");
-    await sees("1 open question Refund 40 €?".slice(0, 15));
-    await go("#/runs?status=completed");
-    await sees("No runs.");
+    await operator.sees(`awaiting refund 1 ${run_id.slice(0, 8)}`);
+    await operator.go("#/questions");
+    await operator.sees("1 open question Refund 40 €?".slice(0, 15));
+    await operator.go("#/runs?status=completed");
+    await operator.sees("No runs.");
     await runtime.resume({ run_id, await_resume: { note: "fine", urgent: false } });
-    await sees(`completed refund ${run_id.slice(0, 8)}`);
-    await go("#/runs");
+    await operator.sees(`completed refund 1 ${run_id.slice(0, 8)}`);
+    await operator.go("#/runs");
     await runtime.delete(run_id);
-    await sees("No runs.");
+    await operator.sees("No runs.");
   });
 
   it("asks with a form, shows what does not fit at its field, and a run's page follows the answer", async () => {
     const { run_id } = await start();
-    await go(`#/run//${run_id}`);
-    await sees("Waits for an answer: Refund 40 €?");
-    await type("note", "no");
-    await press("Answer");
-    await sees("too short to be understood");
+    await operator.go(`#/run//${run_id}`);
+    await operator.sees("Waits for 1 answer Refund 40 €?");
+    await operator.type("note", "no");
+    await operator.press("Answer");
+    await operator.sees("too short to be understood");
     expect(await page.evaluate("document.activeElement.getAttribute('aria-invalid')")).toBe("true");
     expect((await runtime.getRun(run_id)).status).toBe("awaiting");
-    await type("note", " doubt");
+    await operator.type("note", " doubt");
     await click(page, "input[type=radio]");
-    await press("Answer");
-    await sees("Paid: no doubt.");
-    await sees("✓ completed");
+    await operator.press("Answer");
+    await operator.sees("Paid: no doubt.");
+    await operator.sees("completed");
     expect((await runtime.getRun(run_id)).status).toBe("completed");
   });
 
   it("answers in the inbox, declines, and keeps what is typed while other questions come", async () => {
     const { run_id } = await start();
-    await go("#/questions");
-    await type("note", "typed");
+    await operator.go("#/questions");
+    await operator.type("note", "typed");
     const other = await start();
-    await sees("2 open questions");
+    await operator.sees("2 open questions");
     const values = "[...document.querySelectorAll('input[type=text]')].map((e) => e.value).sort().join()";
     expect(await page.evaluate(values)).toBe(",typed");
     await runtime.cancel(other.run_id, { wait: true });
-    await sees("1 open question");
-    await press("Decline");
-    await sees("No run waits for an answer.");
+    await operator.sees("1 open question");
+    await operator.press("Decline");
+    await operator.sees("No run waits for an answer.");
     expect(await ended(run_id)).toMatchObject({ status: "failed" });
   });
 
@@ -134,17 +123,17 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     bank.isOpen = false;
     const { run_id } = await start();
     await runtime.resume({ run_id, await_resume: { note: "again", urgent: true } });
-    await go(`#/run//${run_id}`);
-    await sees("TypeError: The bank is closed.");
-    await sees("The agent failed.");
-    await press("Copy as cassette");
-    await sees("The cassette is in the clipboard.");
+    await operator.go(`#/run//${run_id}`);
+    await operator.sees("TypeError: The bank is closed.");
+    await operator.sees("The agent failed.");
+    await operator.press("Copy as cassette");
+    await operator.sees("The cassette is in the clipboard.");
     const text = (await page.evaluate("navigator.clipboard.readText()")) as string;
     await expect(replay(refund, JSON.parse(text) as Cassette)).resolves.toMatchObject({ status: "failed" });
     bank.isOpen = true;
-    await press("Try again in a fork");
-    await sees("Fork of");
-    await sees("Paid: again.");
+    await operator.press("Try again in a fork");
+    await operator.sees("Fork of");
+    await operator.sees("Paid: again.");
     const [fork] = await runtime.listRuns({ limit: 1 });
     expect(fork).toMatchObject({ status: "completed" });
     expect(fork?.run_id).not.toBe(run_id);
@@ -153,61 +142,61 @@ describe.skipIf(browser === undefined)("the inspector", () => {
   it("a run of a killed process is lost, until another one has taken it", async () => {
     const first = await startWorker();
     const { run_id } = await runtime.createRun({ agent_name: "slow", input: "", mode: "async" });
-    await go(`#/run//${run_id}`);
-    await sees("▶ in progress");
+    await operator.go(`#/run//${run_id}`);
+    await operator.sees("in progress");
     const workerOf =
       "[...document.querySelectorAll('dt')].find((e) => e.textContent === 'Worker')?.nextSibling.textContent";
     await until(page, `${workerOf} !== undefined`);
     const before = await page.evaluate(workerOf);
     first.kill("SIGKILL");
     await once(first, "exit");
-    await sees("! lost");
-    await go("#/stuck");
-    await sees(`lost slow ${run_id.slice(0, 8)}`);
-    await go(`#/run//${run_id}`);
+    await operator.sees("lost");
+    await operator.go("#/stuck");
+    await operator.sees(`lost slow ${run_id.slice(0, 8)}`);
+    await operator.go(`#/run//${run_id}`);
     const second = await startWorker();
     await until(page, `![undefined, ${JSON.stringify(before)}].includes(${workerOf})`);
-    await sees("▶ in progress");
-    await press("Send a message");
+    await operator.sees("in progress");
+    await operator.press("Send a message");
     await page.type("#message-name", "stop");
-    await press("Send");
-    await sees("✓ completed");
+    await operator.press("Send");
+    await operator.sees("completed");
     second.kill("SIGKILL");
     await once(second, "exit");
   });
 
   it("creates runs from a form, and chats", async () => {
-    await go("#/new/chatter");
-    await type("Input", "hello");
-    await press("Create the run");
-    await sees("You said this: hello");
-    await go("#/new/chatter");
-    await press("Chat");
-    await sees("Chat with chatter");
-    await type("Message", "first");
-    await press("Send");
-    await sees("You said this: first");
+    await operator.go("#/new/chatter");
+    await operator.type("Input", "hello");
+    await operator.press("Create the run");
+    await operator.sees("You said this: hello");
+    await operator.go("#/new/chatter");
+    await operator.press("Chat");
+    await operator.sees("Chat with chatter");
+    await operator.type("Message", "first");
+    await operator.press("Send");
+    await operator.sees("You said this: first");
     await page.reload();
-    await sees("You said this: first");
-    await type("Message", "second");
-    await press("Send");
-    await sees("You said this: first second You said this: second");
+    await operator.sees("You said this: first");
+    await operator.type("Message", "second");
+    await operator.press("Send");
+    await operator.sees("You said this: first second You said this: second");
   });
 
   it("goes by keys, and finds runs by their id", async () => {
     const { run_id } = await start();
-    await go("#/figures");
-    await sees("Workers");
+    await operator.go("#/figures");
+    await operator.sees("Workers");
     await page.keyboard.type("gr");
-    await sees(run_id.slice(0, 8));
+    await operator.sees(run_id.slice(0, 8));
     await page.keyboard.press("/");
     await page.keyboard.type(run_id.slice(0, 6));
     await page.keyboard.press("Enter");
-    await sees("1 run ");
+    await operator.sees("1 run ");
     await page.evaluate("document.activeElement.blur()");
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
-    await sees("Timeline");
+    await operator.sees("Timeline");
     expect(await page.evaluate("location.hash")).toBe(`#/run//${run_id}`);
     await page.keyboard.type("?");
     await appears(page, "dialog[open]");
@@ -231,60 +220,99 @@ describe.skipIf(browser === undefined)("the inspector", () => {
       [`#/chat//refund/${run_id}`, "Chat with refund"],
     ] as const;
     for (const [place, text] of places) {
-      await go(place);
-      await sees(text);
-      const violations = (await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] }).then(
-        ({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" | ")))`)) as string[];
+      await operator.go(place);
+      await operator.sees(text);
+      const violations = await operator.violations();
       expect([place, violations]).toEqual([place, []]);
     }
     await runtime.cancel(run_id, { wait: true });
   });
 
+  it("says what to do where there is nothing, and while the server does not answer", async () => {
+    await operator.go("#/runs?status=cancelled&agent=nothing");
+    await operator.sees("No runs. None matches the filters. Clear the filters");
+    await page.evaluate(
+      "[...document.querySelectorAll('main a')].find((e) => e.textContent === 'Clear the filters').click()",
+    );
+    await until(page, "location.hash === '#/runs'");
+    const { port } = server.address() as AddressInfo;
+    server.close();
+    server.closeAllConnections();
+    await operator.sees("The server does not answer, so what is shown may be old.");
+    server.listen(port, "127.0.0.1");
+    await until(page, "!document.body.innerText.includes('The server does not answer')");
+  });
+
+  it("fits narrow screens, moves nothing for users who want it so, and tells times in full", async () => {
+    const { run_id } = await start();
+    await page.setViewport({ width: 340, height: 700 });
+    await page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
+    for (const [place, text] of [
+      ["#/runs", "refund"],
+      [`#/run//${run_id}`, "Refund 40 €?"],
+      ["#/questions", "Refund 40 €?"],
+      ["#/new/refund", "Create the run"],
+      ["#/figures", "This process"],
+    ] as const) {
+      await operator.go(place);
+      await operator.sees(text);
+      expect([place, await page.evaluate("document.scrollingElement.scrollWidth")]).toEqual([place, 340]);
+      expect(await page.evaluate("document.getAnimations().length")).toBe(0);
+    }
+    await operator.go("#/runs");
+    const asked = await page.waitForSelector("main time[title]");
+    const title = await asked?.evaluate((time) => time.getAttribute("title"));
+    expect(title).toMatch(/\d{4}/);
+    await page.emulateMediaFeatures([]);
+    await page.setViewport({ width: 1100, height: 800 });
+    await runtime.cancel(run_id, { wait: true });
+  });
+
   it("keeps what is typed into a filter while the list changes", async () => {
-    await go("#/runs");
-    await sees("Runs");
+    await operator.go("#/runs");
+    await operator.sees("Runs");
     await page.focus("input[name=agent]");
     await page.keyboard.type("ref");
     const { run_id } = await start();
-    await sees(run_id.slice(0, 8));
+    await operator.sees(run_id.slice(0, 8));
     await page.keyboard.type("und");
     expect(await page.evaluate("document.querySelector('input[name=agent]').value")).toBe("refund");
     expect(await page.evaluate("location.hash")).toBe("#/runs");
     await page.keyboard.press("Enter");
     await until(page, "location.hash === '#/runs?agent=refund'");
-    await sees(run_id.slice(0, 8));
+    await operator.sees(run_id.slice(0, 8));
     await runtime.cancel(run_id, { wait: true });
   });
 
   it("cancels all runs that the filters select, when it was told so with their number", async () => {
     const runs = [await start(), await start()];
-    await go("#/runs");
-    await sees(runs[1]?.run_id.slice(0, 8) ?? "");
+    await operator.go("#/runs");
+    await operator.sees(runs[1]?.run_id.slice(0, 8) ?? "");
     expect(await page.evaluate("document.body.innerText.includes('Cancel all that match')")).toBe(false);
-    await go("#/runs?agent=refund&status=awaiting");
-    await press("Cancel all that match");
-    await sees("The filters match 2 runs.");
-    await press("Leave them");
-    await press("Cancel all that match");
-    await press("Cancel 2 runs");
-    await sees("Done: 2 of 2 cancelled, 0 left alone, 0 refused.");
+    await operator.go("#/runs?agent=refund&status=awaiting");
+    await operator.press("Cancel all that match");
+    await operator.sees("The filters match 2 runs.");
+    await operator.press("Leave them");
+    await operator.press("Cancel all that match");
+    await operator.press("Cancel 2 runs");
+    await operator.sees("Done: 2 of 2 cancelled, 0 left alone, 0 refused.");
     for (const { run_id } of runs) expect(await ended(run_id)).toMatchObject({ status: "cancelled" });
-    await press("Close");
+    await operator.press("Close");
     await until(page, "!document.body.innerText.includes('Done: 2 of 2')");
   });
 
   it("shows forms for schemas that contain themselves, and the other questions beside them", async () => {
     const { run_id } = await runtime.createRun({ agent_name: "endlessly", input: "" });
     const other = await start();
-    await go("#/questions");
+    await operator.go("#/questions");
     for (const text of ["Endless 0?", "Endless 1?", "Endless 2?", "Endless 3?", "Endless 4?", "Refund 40 €?"])
-      await sees(text);
+      await operator.sees(text);
     expect(await page.$$eval("input, textarea, select", (fields) => fields.length)).toBeLessThan(100);
-    await sees("Add parent");
-    await press("Add parent");
-    await sees("Remove parent");
-    await go(`#/run//${run_id}`);
-    await sees("Endless 4?");
+    await operator.sees("Add parent");
+    await operator.press("Add parent");
+    await operator.sees("Remove parent");
+    await operator.go(`#/run//${run_id}`);
+    await operator.sees("Endless 4?");
     await runtime.cancel(run_id, { wait: true });
     await runtime.cancel(other.run_id, { wait: true });
   });
@@ -304,25 +332,33 @@ describe.skipIf(browser === undefined)("the inspector", () => {
       runs.push({ run_id: run.run_id, tenant });
     }
     for (const { run_id, tenant } of runs) {
-      await go(`#/run/${encodeURIComponent(tenant)}/${run_id}`);
-      await sees("Waits for");
+      await operator.go(`#/run/${encodeURIComponent(tenant)}/${run_id}`);
+      await operator.sees("Waits for");
+      await page.evaluate("for (const e of document.querySelectorAll('[role=row]')) e.click()");
+      await operator.press("Tree");
+      await operator.sees("open question");
+      await operator.press("Timeline");
       await page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true");
-      await sees(tenant);
+      await operator.sees(tenant);
     }
     // The last ones turn the order of what follows: that is shown, and does not happen.
-    await sees("\\u202e");
+    await operator.sees("\\u202e");
     expect(await page.evaluate("document.body.innerText.includes('\\u202e')")).toBe(false);
     for (const place of ["#/runs", "#/questions", "#/stuck", "#/new", "#/figures"]) {
-      await go(place);
-      await sees(place === "#/runs" ? "hostile" : "");
+      await operator.go(place);
+      await operator.sees(place === "#/runs" ? "hostile" : "");
     }
     const [one] = runs;
-    await go(`#/chat/${encodeURIComponent(one?.tenant ?? "")}/hostile/${one?.run_id}`);
-    await sees("Chat with hostile");
-    await go(
+    await operator.go(`#/compare/${encodeURIComponent(one?.tenant ?? "")}/${one?.run_id}/${one?.run_id}`);
+    await operator.sees("Both did the same.");
+    await page.click(".compared td button.link");
+    await page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true");
+    await operator.go(`#/chat/${encodeURIComponent(one?.tenant ?? "")}/hostile/${one?.run_id}`);
+    await operator.sees("Chat with hostile");
+    await operator.go(
       `#/runs?tenant=${encodeURIComponent(hostileTexts[1] ?? "")}&label=${encodeURIComponent(hostileTexts[2] ?? "")}`,
     );
-    await sees("Runs");
+    await operator.sees("Runs");
     expect(await page.evaluate("window.attacked ?? 0")).toBe(0);
   });
 });
@@ -342,31 +378,4 @@ async function startWorker(): Promise<ChildProcess> {
   workers.push(worker);
   await once(worker.stdout, "data");
   return worker;
-}
-
-/** Shows another place of the page, without loading it again. */
-async function go(place: string): Promise<void> {
-  await page.evaluate((hash) => {
-    (globalThis as unknown as { location: { hash: string } }).location.hash = hash;
-  }, place);
-}
-
-/** Waits until the page shows a text. White space does not count. */
-async function sees(text: string): Promise<void> {
-  const shown = `document.querySelector("main").innerText.replace(/\\s+/g, " ")`;
-  const wanted = text.replace(/\s+/g, " ").trim();
-  await until(page, `${shown}.includes(${JSON.stringify(wanted)})`);
-}
-
-/** Presses a button, or follows a link, that is named so. */
-async function press(label: string): Promise<void> {
-  const found = `[...document.querySelectorAll("main button, main a.button")].find((e) => e.textContent.trim() === ${JSON.stringify(label)} && !e.disabled)`;
-  await until(page, `${found} !== undefined && (${found}.click(), true)`);
-}
-
-/** Types into the first field of this name. */
-async function type(label: string, text: string): Promise<void> {
-  const field = `[...document.querySelectorAll("main label")].find((e) => e.textContent.trim().startsWith(${JSON.stringify(label)}))?.control`;
-  await until(page, `${field} != null && (${field}.focus(), true)`);
-  await page.keyboard.type(text);
 }

@@ -5,7 +5,14 @@ import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
 import { expect, it } from "vitest";
 import { z } from "zod";
-import type { FiguresEvent, ListEvent, RunEvent, SessionEvent } from "../../src/inspector/api.ts";
+import type {
+  FamilyEvent,
+  FiguresEvent,
+  ListEvent,
+  RunEvent,
+  SessionEvent,
+  SeveralEvent,
+} from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";
@@ -126,7 +133,7 @@ it("failures are shown with their cause; a fork of one completes", async () => {
   await runtime.close();
 });
 
-it("a run's page gets new items only, the runs below it, and its end", async () => {
+it("a run's page gets new items only, and its end", async () => {
   const { runtime, clock, create, visitor } = open();
   runtime.register("parent", { durable: true }, async (_input, { run }) => {
     await run("refund", "");
@@ -136,7 +143,7 @@ it("a run's page gets new items only, the runs below it, and its end", async () 
   await clock.settle();
   const feed = await visitor.follow<RunEvent>(`run?run_id=${run_id}`);
   const first = await feed.next(clock);
-  expect(first).toMatchObject({ type: "run", lost: false, whole: true, tree: { children: [{ status: "awaiting" }] } });
+  expect(first).toMatchObject({ type: "run", lost: false, whole: true });
   const items = first?.type === "run" ? first.items.map(({ type }) => type) : [];
   expect(items).toEqual(["created", "started", "sub_run", "question"]);
   await visitor.act("answer", { run_id, await_id: "run:refund#1/ask#1", answer: { ok: true } });
@@ -175,6 +182,49 @@ it("a long timeline comes in pieces", async () => {
   }
   expect([...items.values()]).toEqual(JSON.parse(JSON.stringify(told)));
   await feed.leave();
+  await runtime.close({ drainMs: 0 });
+});
+
+it("a family is the whole tree of a run, with its origin, its forks and the questions of all", async () => {
+  const { runtime, clock, create, visitor } = open();
+  runtime.register("top", { durable: true }, (_input, { run }) => run("refund", ""));
+  const top = await create("top");
+  await clock.settle();
+  const [below] = (await createAdmin(runtime).runs({ agent_name: "refund" })).items;
+  const feed = await visitor.follow<FamilyEvent>(`family?run_id=${below?.run_id}`);
+  expect(await feed.next(clock)).toMatchObject({
+    tree: { run_id: top.run_id, children: [{ run_id: below?.run_id, status: "awaiting" }] },
+    ...{ origin: null, forks: [], questions: [{ run_id: below?.run_id, parts: [{ content: "Refund 40 €?" }, {}] }] },
+  });
+  expect(await feed.isSilent(clock, 3_000)).toBe(true);
+  const fork = await runtime.fork(top.run_id, { mode: "async" });
+  const ofTop = await visitor.follow<FamilyEvent>(`family?run_id=${top.run_id}`);
+  expect(await ofTop.next(clock)).toMatchObject({ forks: [{ run_id: fork.run_id }], origin: null });
+  const ofFork = await visitor.follow<FamilyEvent>(`family?run_id=${fork.run_id}`);
+  expect(await ofFork.next(clock)).toMatchObject({ origin: { run_id: top.run_id }, tree: { run_id: fork.run_id } });
+  await runtime.resume({ run_id: below?.run_id ?? "", await_resume: { ok: true } });
+  expect(await feed.until(clock, ({ tree }) => tree.status === "completed")).toMatchObject({ questions: [] });
+  for (const one of [feed, ofTop, ofFork]) await one.leave();
+  await runtime.close();
+});
+
+it("several runs are followed by one feed, each from its beginning, and then what changes in any", async () => {
+  const { runtime, clock, create, visitor } = open();
+  const [first, second, other] = [await create("talks"), await create("talks"), await create("talks", "acme")];
+  await clock.settle();
+  const feed = await visitor.follow<SeveralEvent>(`several?run_ids=${first.run_id},${second.run_id},${other.run_id}`);
+  expect(await feed.next(clock)).toMatchObject({ run: { run_id: first.run_id }, items: { length: 3 } });
+  expect(await feed.next(clock)).toMatchObject({ run: { run_id: second.run_id }, items: { length: 3 } });
+  expect(await feed.isSilent(clock, 3_000)).toBe(true);
+  await runtime.send({ to: second.run_id, name: "word", data: "la" });
+  const changed = await feed.until(clock, ({ items }) => items.some(({ type }) => type === "output"));
+  expect(changed).toMatchObject({ run: { run_id: second.run_id, tenant: "" } });
+  expect(changed.items.some(({ type }) => type === "created")).toBe(false);
+  await feed.leave();
+  const many = Array.from({ length: 51 }, () => first.run_id).join();
+  expect((await visitor.get(`api/feed/several?run_ids=${many}`)).status).toBe(422);
+  expect((await visitor.get("api/feed/several?run_ids=11111111-1111-4111-8111-111111111111")).status).toBe(404);
+  expect((await visitor.get("api/feed/several")).status).toBe(422);
   await runtime.close({ drainMs: 0 });
 });
 

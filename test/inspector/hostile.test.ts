@@ -260,6 +260,7 @@ it("a store without a runtime is shown, and nothing can be done to it", async ()
     may_write: false,
     may_answer: false,
     agents: [],
+    has_schedules: false,
   });
   for (const path of ["runs", "questions", `run?run_id=${run_id}`]) {
     const response = await visitor.get(`api/feed/${path}`);

@@ -2,8 +2,10 @@ import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import type { AdminAct } from "cadenza/admin";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
+import { schedules } from "cadenza/schedules";
 import { durable } from "cadenza/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { SchedulesEvent } from "../../src/inspector/api.ts";
 import { stuckFeed } from "../../src/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
@@ -49,7 +51,7 @@ describe("a user of one tenant", () => {
   afterAll(() => made.runtime.close({ drainMs: 0 }));
 
   const lists = ["runs", "questions", "failures"];
-  const ofRun = ["api/feed/run", "api/log", "api/cassette"];
+  const ofRun = ["api/feed/run", "api/feed/family", "api/log", "api/cassette"];
 
   /** The first bytes of an answer. */
   async function bytes(response: Response): Promise<string> {
@@ -71,9 +73,10 @@ describe("a user of one tenant", () => {
       `tenant=blue&run_id=${waiting.run_id}`,
     );
     wishes.push(`tenant=blue&tenant=acme`, `session_id=${waiting.run_id}`, `tenant=acme&session_id=${waiting.run_id}`);
+    wishes.push(`run_ids=${ids}`, `tenant=blue&run_ids=${ids},${own.run_id}`, `tenant=acme&run_ids=${ids}`);
     const paths = [...lists.map((name) => `api/feed/${name}`), ...ofRun, "api/feed/stuck", "api/feed/figures"];
     let shown = 0;
-    for (const path of [...paths, "api/feed/session", "api/start"]) {
+    for (const path of [...paths, "api/feed/several", "api/feed/session", "api/start"]) {
       for (const wish of wishes) {
         const text = await bytes(await blue.get(`${path}?${wish}`));
         for (const hidden of [SECRET, ...ids.filter((id) => !wish.includes(id)), '"acme"'])
@@ -99,6 +102,10 @@ describe("a user of one tenant", () => {
         const text = (await foreign.text()).replaceAll(waiting.run_id, UNKNOWN);
         expect(text).toBe(await missing.text());
       }
+    }
+    for (const tenant of ["", "tenant=acme&", "tenant=blue&"]) {
+      const foreign = await blue.get(`api/feed/several?${tenant}run_ids=${waiting.run_id}`);
+      expect([tenant, foreign.status]).toEqual([tenant, 404]);
     }
   });
 
@@ -185,6 +192,50 @@ it("agents see the principal of the user, and so does the log", async () => {
   await clock.settle();
   const { output } = await runtime.scope({ tenant: "acme" }).getRun(run_id);
   expect(output[0]?.parts[0]?.content).toBe('{"name":"Ada"}');
+  await runtime.close({ drainMs: 0 });
+});
+
+it("a user of one tenant sees its schedules alone, and acts on these alone", async () => {
+  const clock = new FakeClock();
+  const runtime = new Runtime({ clock, store: durable(persistent(new MemoryStore({ clock }))) });
+  runtime.register("asks", { durable: true }, (_input, { ask }) => ask("?"));
+  const plans = schedules(runtime);
+  for (const tenant of ["acme", "blue"])
+    await plans.put({ id: "daily", tenant, agent_name: "asks", input: "", everyMs: 86_400_000 });
+  await plans.put({ id: "secret", tenant: "acme", agent_name: "asks", input: "", everyMs: 86_400_000 });
+  const asked: unknown[] = [];
+  const handler = createInspectorHandler(runtime, {
+    schedules: plans,
+    authorize: ({ action, agent_name }) => {
+      asked.push([action, agent_name]);
+      return { tenant: "blue" };
+    },
+  });
+  const blue = new Visitor(handler);
+  expect(await (await blue.get("api/start")).json()).toMatchObject({ has_schedules: true });
+  const feed = await blue.follow<SchedulesEvent>("schedules");
+  const first = await feed.next(clock);
+  expect(first?.schedules.map(({ tenant, id, next }) => [tenant, id, next.length])).toEqual([["blue", "daily", 5]]);
+  for (const name of ["pause-schedule", "resume-schedule", "trigger-schedule"]) {
+    const key = name === "trigger-schedule" ? { key: "k" } : {};
+    const foreign = await blue.post(name, { tenant: "acme", id: "secret", ...key });
+    const missing = await blue.post(name, { tenant: "acme", id: "none", ...key });
+    expect([name, foreign.status, missing.status]).toEqual([name, 404, 404]);
+    expect((await foreign.text()).replaceAll("secret", "none")).toBe(await missing.text());
+    expect((await blue.post(name, { id: "secret", ...key })).status).toBe(404);
+  }
+  await blue.act("pause-schedule", { id: "daily" });
+  expect(await feed.next(clock)).toMatchObject({ schedules: [{ is_paused: true, next: { length: 5 } }] });
+  expect((await plans.get("daily", { tenant: "acme" })).is_paused).toBe(false);
+  await blue.act("resume-schedule", { id: "daily" });
+  for (const key of ["once", "once", "twice"]) await blue.act("trigger-schedule", { id: "daily", key });
+  await clock.advance(5_000);
+  expect(asked).toContainEqual(["create", "asks"]);
+  expect(await runtime.scope({ tenant: "blue" }).listRuns()).toHaveLength(1);
+  await feed.leave();
+  const without = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
+  expect((await without.get("api/feed/schedules")).status).toBe(404);
+  expect((await without.post("pause-schedule", { tenant: "blue", id: "daily" })).status).toBe(404);
   await runtime.close({ drainMs: 0 });
 });
 
