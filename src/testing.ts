@@ -9,6 +9,7 @@ export type { AwaitDriveEvent, DriveEvent } from "./testing/drive-event.ts";
 export type { DriveOptions } from "./testing/drive-options.ts";
 export { type CrashOptions, everyCrash } from "./testing/every-crash.ts";
 export { everyInterruption, type InterruptionOptions } from "./testing/every-interruption.ts";
+export { everyUpgrade } from "./testing/every-upgrade.ts";
 export { createFakeClock, type FakeClock } from "./testing/fake-clock.ts";
 export { InterruptionReport } from "./testing/interruption-report.ts";
 export { type CadenzaMatchers, matchers } from "./testing/matchers.ts";

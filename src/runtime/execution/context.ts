@@ -90,9 +90,18 @@ export class RunContext implements AgentContext {
     return this.#execution.carry as AgentContext["carry"];
   }
 
+  get patched(): AgentContext["patched"] {
+    return (id) => {
+      checkText("patch id", id);
+      // A body is not called again, and would not ask.
+      if (this.#run.durable) this.#checkOutside("patched");
+      return this.#execution.journal?.recall({ patch: id }) !== "passed";
+    };
+  }
+
   get continueAsNew(): AgentContext["continueAsNew"] {
     return (carry) => {
-      // A body is not called again, so that this would be another end in a replay.
+      // A body is not called again, so that its run would have another end then.
       if (this.#run.durable) this.#checkOutside("continueAsNew");
       return this.#execution.continueAsNew(recordedValue("carry", carry));
     };

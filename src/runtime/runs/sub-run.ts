@@ -436,7 +436,7 @@ export class SubRun {
       return;
     }
     this.#parent.family.spending?.note(this.#keyOf(state.run_id), null);
-    const isNew = state.usage !== null && this.#execution.journal?.holdsUsage(state.usage) !== true;
+    const isNew = state.usage !== null && this.#execution.journal?.recall(state.usage) !== "held";
     if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.
