@@ -2,6 +2,7 @@ export type { OpenStores, StoreCheck } from "./stores/contract/check.ts";
 export { storeContract } from "./stores/contract/store-contract.ts";
 export { decline } from "./testing/answer.ts";
 export { type Cassette, record } from "./testing/cassette.ts";
+export { checkUpgrade } from "./testing/check-upgrade.ts";
 export { CrashReport } from "./testing/crash-report.ts";
 export { Drive, drive } from "./testing/drive.ts";
 export { DriveError } from "./testing/drive-error.ts";

@@ -149,7 +149,7 @@ const RULES: readonly Rule[] = [
     packages: [
       "(computed)",
       "cadenza",
-      ...["admin", "inspector", "postgres", "sqlite", "store"].map((name) => `cadenza/${name}`),
+      ...["admin", "inspector", "postgres", "sqlite", "store", "testing"].map((name) => `cadenza/${name}`),
     ],
     node: true,
   },
@@ -171,9 +171,9 @@ const RULES: readonly Rule[] = [
 
 /**
  * The files that may use the machine's time, timers and random numbers: that of the runtime, that of its client, the page
- * that runs in a browser, and a command that waits.
+ * that runs in a browser, and commands that wait.
  */
-const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "inspector-page/", "cli/operate.ts"];
+const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "inspector-page/", "cli/operate.ts", "cli/check.ts"];
 const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */
