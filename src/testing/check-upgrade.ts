@@ -3,11 +3,11 @@ import { foldEntries } from "../core/evolve.ts";
 import { newerPart } from "../core/format.ts";
 import { LOCAL } from "../core/head.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
+import { matchingCode } from "../core/matching-code.ts";
 import type { Clock, FoundRun, RunHead, RunKey, Store } from "../core/ports.ts";
 import { isFinal } from "../core/state.ts";
 import type { SurveyPage } from "../core/survey.ts";
 import type { Cassette } from "../durable/replay/cassette.ts";
-import type { DryMismatch } from "../durable/replay/dry-replay.ts";
 import { DryReplay } from "../durable/replay/dry-replay.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
@@ -344,7 +344,7 @@ class Check {
     }
     of.blocked += 1;
     const { position, expected, asked, at } = mismatch;
-    this.#blocked.push({ ...key, agent_name, version, position, expected, asked, at, help: helpFor(mismatch) });
+    this.#blocked.push({ ...key, agent_name, version, position, expected, asked, at, help: matchingCode(mismatch) });
   }
 
   #versionOf(agent_name: string, version: string | null) {
@@ -406,16 +406,6 @@ function recordedSession({ history, state }: Cassette): Store {
 /** Whether the store cannot read the run, and can read others. */
 function isDamage(error: unknown): boolean {
   return CadenzaError.is(error) && error.run_id !== undefined;
-}
-
-function helpFor({ expected, asked }: DryMismatch): string {
-  if (asked.includes("with another schema"))
-    return "Accept what the log holds as well: widen the schema, or ask context.patched before the question changes.";
-  if (/^the agent (returned|threw)/.test(asked))
-    return `Keep ${expected} for these runs: do it where context.patched("…") is false.`;
-  if (asked === "nothing")
-    return "The code waits for something that is no operation, or takes long. Put that into a step.";
-  return `Do ${asked} only where context.patched("…") is true, and keep ${expected} where it is false. Or give the new code another version.`;
 }
 
 function nameOf({ agent_name, version }: Pick<CheckedVersion, "agent_name" | "version">): string {
