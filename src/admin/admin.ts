@@ -1,9 +1,10 @@
 import { CadenzaError } from "../core/errors.ts";
 import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
+import { matchingCode } from "../core/matching-code.ts";
 import type { NewPause } from "../core/pauses.ts";
 import { covers } from "../core/pauses.ts";
-import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
+import type { AgentVersion, Mismatch, RunPosition, Store } from "../core/ports.ts";
 import { isOwn, isOwnAgent } from "../core/tenants.ts";
 import { timeOrNull } from "../core/time.ts";
 import { waitingLine } from "../core/waiting-line.ts";
@@ -43,6 +44,8 @@ export interface OperatedRuntime {
 export interface OperatedStore {
   readonly store: Store;
 }
+
+const noMismatch: Mismatch = { position: 0, expected: "", asked: "" };
 
 /** How many runs `changes` compares in one call at most. */
 const MAX_COMPARED = 10_000;
@@ -107,11 +110,12 @@ export class Admin {
     const items = found.flatMap((run) => {
       if (isOwn(run.key.tenant)) return [];
       const { agent_name = "", version = null } = run.created ?? {};
-      const { position = 0, expected = "", asked = "", newer = false } = run.head.blocked ?? {};
+      const mismatch = run.head.blocked ?? noMismatch;
+      const { position, expected, asked, newer = false } = mismatch;
       const needs = newer
         ? `A process with a newer version of cadenza, which can read the log: entry ${position} is ${expected}. Update the processes that execute ${named({ agent_name, version })}.`
         : `Code of ${named({ agent_name, version })} that matches the log at entry ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
-      return [{ ...adminRun(run), needs }];
+      return [{ ...adminRun(run), needs, help: matchingCode(mismatch) }];
     });
     return { items, next: last === undefined ? null : cursorOf([last.tenant, last.run_id]) };
   }

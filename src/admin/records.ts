@@ -88,6 +88,8 @@ export interface AdminFailure extends AdminRun {
 /** A blocked run. */
 export interface AdminBlocked extends AdminRun {
   readonly needs: string;
+  /** What to change in the code, so that it matches. */
+  readonly help: string;
 }
 
 /** The live runs of an agent and version. */

@@ -78,6 +78,11 @@ async function load(file: string): Promise<Code> {
   }
 }
 
+/** Imports a file, and registers the agents that it exports. */
+export async function registerFile(runtime: AgentRuntime, file: string): Promise<void> {
+  await register(runtime, await load(file), file);
+}
+
 /** Registers what the file exports: agents, and as its default also a function that registers some itself. */
 async function register(runtime: AgentRuntime, code: Code, file: string): Promise<void> {
   // A CommonJS module is the default of its import.

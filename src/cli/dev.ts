@@ -48,7 +48,7 @@ async function freePort(): Promise<number> {
 }
 
 /** What Node needs to load the file. */
-function loaderOf(file: string): readonly string[] {
+export function loaderOf(file: string): readonly string[] {
   if (!/\.[cm]?tsx?$/.test(file)) return [];
   const stripsTypes = "typescript" in features && features.typescript !== false;
   if (stripsTypes && !file.endsWith("x")) return [];

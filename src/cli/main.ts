@@ -4,6 +4,7 @@ import thisProcess, { argv, env, stderr, stdout } from "node:process";
 import { parseArgs } from "node:util";
 import { CadenzaError } from "cadenza";
 import { serveAgents } from "./agents.ts";
+import { check, checkAgents } from "./check.ts";
 import { dev } from "./dev.ts";
 import { CommandError, printable, UsageError } from "./errors.ts";
 import { inspect } from "./inspect.ts";
@@ -19,12 +20,19 @@ const USAGE = `Usage:
   cadenza cancel | retry <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
                          [--status S]... [--label N=V]... [--id BEGINNING] [--after TIME] [--before TIME]
       Has the processes of a store cancel all runs that match, or try the failed ones again, and says how far they are.
+  cadenza check <agents.ts> --store <file | postgres url> [--schema S] [--cassettes DIR] [--patience MS] [--json]
+      Replays the open runs of a store against the agents that a file exports, and names those that a deployment would
+      block. Writes nothing, and runs no body of a step. Its exit status is 1 if it names any.
   cadenza --help | --version
 
   --port N      the port on 127.0.0.1. Default: a free one
   --schema S    the schema of the store in PostgreSQL. Default: cadenza
   --open        also opens the page in the browser
-  --store file  where the runs are kept. Default: .cadenza/dev.db
+  --store file  where the runs are kept. Default of dev: .cadenza/dev.db
+  --cassettes DIR
+                recorded runs as JSON, in place of a store or beside one
+  --patience MS how long code may take to its next operation. Default: 5000
+  --json        prints what was found as JSON
   --now         pauses durable runs at work between two steps. Otherwise they go on to their next rest
   --by NAME     who asks for it, as logs, pauses and the trail have it
   --after, --before
@@ -36,6 +44,7 @@ const PAUSED = ["schema", "by", "agent", "agent-version", "tenant"] as const;
 const MANY = [...PAUSED, "status", "label", "id", "after", "before"] as const;
 const COMMANDS = {
   ...{ inspect: ["port", "schema", "open"], dev: ["port", "store"] },
+  check: ["store", "schema", "cassettes", "patience", "json"],
   ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY },
 } as const;
 
@@ -62,15 +71,23 @@ async function run(
   const strange = Object.keys(options).find((name) => !known.includes(name));
   if (strange !== undefined) throw new UsageError(`${command} has no option --${strange}.`);
   if (subject === undefined || surplus.length > 0)
-    throw new UsageError(`${command}: expected one ${command === "dev" ? "file" : "file or URL"}.`);
-  const { port, open = false, store = DEV_STORE, ...others } = options;
+    throw new UsageError(
+      `${command}: expected one ${command === "dev" || command === "check" ? "file" : "file or URL"}.`,
+    );
+  const { port, open = false, json = false, store, cassettes, patience, ...others } = options;
   if (command === "inspect") await inspect(subject, { port: portOf(port) ?? 0, schema: others.schema, open });
-  else if (command !== "dev") await operate(command, subject, others);
+  else if (command === "check") {
+    const passed = takeFromEnvironment("CADENZA_CHECK");
+    const { schema } = others;
+    // The process that `check` has started.
+    if (passed !== undefined) await checkAgents(subject, passed);
+    else await check(subject, { store, schema, cassettes, patienceMs: numberOf("patience", patience), json });
+  } else if (command !== "dev") await operate(command, subject, others);
   else {
     const passed = takeFromEnvironment("CADENZA_DEV");
     // The process that `dev` has started, and starts again.
     if (passed !== undefined) await serveAgents(subject, passed);
-    else await dev(subject, { port: portOf(port), store });
+    else await dev(subject, { port: portOf(port), store: store ?? DEV_STORE });
   }
 }
 
@@ -94,6 +111,9 @@ function read(args: readonly string[]) {
         port: { type: "string" },
         schema: { type: "string" },
         store: { type: "string" },
+        cassettes: { type: "string" },
+        patience: { type: "string" },
+        json: { type: "boolean" },
         by: { type: "string" },
         agent: { type: "string" },
         "agent-version": { type: "string" },
@@ -119,6 +139,12 @@ function portOf(text: string | undefined): number | undefined {
   const port = Number(text);
   if (/^\d+$/.test(text) && port <= 65_535) return port;
   throw new UsageError(`--port: expected a number from 0 to 65535, received ${text}.`);
+}
+
+function numberOf(option: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^\d+$/.test(text)) return Number(text);
+  throw new UsageError(`--${option}: expected a number, received ${text}.`);
 }
 
 function versionOf(): string {

@@ -17,6 +17,7 @@ import type {
   IntentEntry,
   MeasuredEntry,
   OfferedEntry,
+  PatchedEntry,
   ReceivedEntry,
   RefusedEntry,
   Reply,
@@ -48,6 +49,7 @@ export type Command =
   | { readonly type: "refuse"; readonly entry: RefusedEntry }
   | { readonly type: "receive"; readonly entry: ReceivedEntry }
   | { readonly type: "take"; readonly entry: TakenEntry }
+  | { readonly type: "patch"; readonly entry: PatchedEntry }
   | { readonly type: "withdraw"; readonly at: number; readonly await_id: string }
   | { readonly type: "expire"; readonly at: number; readonly await_id: string; readonly defaulted: boolean }
   | { readonly type: "overrun"; readonly at: number }
@@ -189,6 +191,8 @@ export function commandOf(entry: Entry): Command {
       return { type: "receive", entry };
     case "taken":
       return { type: "take", entry };
+    case "patched":
+      return { type: "patch", entry };
     case "timed-out":
       if (entry.await_id === null) return { type: "overrun", at };
       return { type: "expire", at, await_id: entry.await_id, defaulted: entry.defaulted };

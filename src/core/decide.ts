@@ -142,6 +142,7 @@ function decideNow(state: RunState, command: Command): Decision {
     case "refuse":
     case "receive":
     case "take":
+    case "patch":
       return [command.entry];
     case "withdraw":
       if (openQuestion(state, command.await_id) === undefined && state.waits?.has(command.await_id) !== true)

@@ -122,6 +122,8 @@ function apply(state: RunState, entry: Entry): number {
       endWait(state, entry.key);
       take(state, entry.position);
       return 0;
+    case "patched":
+      return 0;
     case "cancel-requested":
       settleAll(state, entry);
       state.cancelled = entry;

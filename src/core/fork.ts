@@ -134,9 +134,13 @@ function movedMessage(entry: TakenEntry, moved: ReadonlyMap<number, number>): Ta
 
 function withoutLastWords(log: readonly Entry[], cut: number): number {
   let end = cut;
-  for (let entry = log[end - 1]; entry?.type === "emitted" && entry.source === undefined; entry = log[end - 1])
-    end -= 1;
+  for (let entry = log[end - 1]; entry !== undefined && isSaidAgain(entry); entry = log[end - 1]) end -= 1;
   return end;
+}
+
+/** Whether the agent comes to it again at the same place: its own output, and what it has asked for a patch there. */
+function isSaidAgain(entry: Entry): boolean {
+  return entry.type === "patched" || (entry.type === "emitted" && entry.source === undefined);
 }
 
 /** The operation that began with an entry, or before it. */

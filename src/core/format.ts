@@ -4,8 +4,9 @@ import type { Mismatch, RunKey } from "./ports.ts";
 
 /**
  * The format of the logs that this version of the library writes. It goes up when an older version would misread what a
- * newer one writes: with a new kind of entry, or with another meaning of an old one. Format 1 is left out in the log.
- * Format 2 has `attempt-failed`.
+ * newer one writes: where an old kind of entry gets another meaning. Format 1 is left out in the log. A new kind of entry
+ * leaves the format as it is. A version that knows formats refuses the kinds that it does not know, and goes on with the
+ * runs that have none of them. Format 2 came with `attempt-failed`.
  */
 export const LOG_FORMAT = 2;
 
@@ -30,6 +31,7 @@ const kinds: Readonly<Record<Entry["type"], true>> = {
   refused: true,
   received: true,
   taken: true,
+  patched: true,
   "cancel-requested": true,
   continued: true,
   ended: true,

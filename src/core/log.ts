@@ -32,6 +32,7 @@ export type Entry =
   | RefusedEntry
   | ReceivedEntry
   | TakenEntry
+  | PatchedEntry
   | CancelRequestedEntry
   | ContinuedEntry
   | EndedEntry;
@@ -388,6 +389,14 @@ export interface TakenEntry extends MeasuredEntry {
   readonly position: number | null;
   /** What is wrong with the message, by the schema of the receive. Left out for a schema that answers with a promise. */
   readonly issues?: readonly Issue[];
+}
+
+/** The agent has asked for a patch where its history was at its end: it has the patch from here on. */
+export interface PatchedEntry {
+  readonly type: "patched";
+  readonly at: number;
+  /** The id of the patch, which the agent has given it. */
+  readonly id: string;
 }
 
 /** A deadline passed: of the question with this id, or, with null, of the run's active time. */

@@ -33,6 +33,7 @@ const table = {
   refuse:     [no,             yes,            yes,      no,               no,             no,             no],
   receive:    [yes,            yes,            yes,      "run_cancelling", "run_finished", "run_finished", "run_finished"],
   take:       [no,             yes,            yes,      no,               no,             no,             no],
+  patch:      [no,             yes,            yes,      yes,              no,             no,             no],
   withdraw:   [no,             yes,            yes,      no,               no,             no,             no],
   expire:     [no,             no,             yes,      no,               no,             no,             no],
   overrun:    [no,             yes,            yes,      no,               no,             no,             no],

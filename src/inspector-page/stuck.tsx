@@ -26,9 +26,16 @@ export function StuckView() {
               <li key={runItemId(run)}>
                 <Row run={run} />
                 <p class="needs">{run.needs}</p>
+                <p class="needs">{run.help}</p>
               </li>
             ))}
           </ul>
+          {stuck.blocked.length > 0 && (
+            <p class="faint">
+              A run continues as soon as a process registers code that matches. Try new code on all open runs before it
+              is deployed: npx cadenza check agents.ts --store …
+            </p>
+          )}
           {stuck.unregistered !== null && (
             <>
               <h2>Code that is not here</h2>

@@ -37,6 +37,8 @@ export interface StageHooks {
   readonly firstId?: string;
   /** The recorded result of an operation; undefined to execute it. */
   readonly recorded?: (operation: Operation) => Recorded | undefined;
+  /** Whether an agent has a patch for which it asks. Default: it does, if the runtime says so. */
+  readonly patched?: (id: string, runId: string) => boolean;
   /** Called when the agent has emitted something with `context.emit`. If it throws, `emit` throws. */
   readonly onEmit?: () => void;
 }
@@ -145,6 +147,7 @@ export class Cast {
       },
       stepStandIn: (name) => this.#stepStandIn(agent_name, name, isLead),
       checkStrict: (name) => this.#checkStrict(agent_name, name, isLead),
+      patched: (id) => this.#hooks.patched?.(id, run_id) ?? true,
       recorded: (operation) => this.#hooks.recorded?.(operation),
       hasAgent: (name) => this.#settings.agents.find(name) !== undefined,
       prepareAgent: (name, output) => this.#prepareAgent(name, output),

@@ -40,6 +40,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
         case "forked":
         case "intent":
         case "attempt-failed":
+        case "patched":
         case "received":
         case "offered":
         case "refused":

@@ -26,7 +26,17 @@ import { describeLacking, nextExpiry, openWaits, Supply } from "./supply.ts";
 import { waitUntil } from "./until.ts";
 
 /** One way to run the agent. */
-export type Way =
+export type Way = CrashWay | UpgradeWay;
+
+/** The process dies after so many writes, and one with other code takes over. `entries`: how long the run's log is then. */
+export interface UpgradeWay {
+  readonly kind: "upgrade";
+  readonly writes: number;
+  readonly entries: number;
+  readonly where: string;
+}
+
+export type CrashWay =
   | { readonly kind: "none" }
   /** The process dies at the point, and another one takes over. */
   | { readonly kind: "crash"; readonly point: CrashPoint }
@@ -45,6 +55,8 @@ export interface StepPlace {
 /** What is executed. */
 export interface CrashPlay {
   readonly agent: Agent;
+  /** The code of all processes after the first. Undefined: the same. */
+  readonly next?: Agent | undefined;
   readonly input: RunInput;
   readonly settings: DriveSettings;
   readonly answers: Answers;
@@ -118,7 +130,8 @@ class Trial {
     const { agent, input, settings } = this.#play;
     const { disk, clock } = this.#machine;
     seedSession(disk.store, settings, clock.now());
-    this.#start(this.#way.kind === "crash" ? this.#way.point : undefined);
+    const way = this.#way;
+    this.#start(way.kind === "crash" ? way.point : way.kind === "upgrade" ? way.writes : undefined);
     const creating = this.#process.scope.createRun(...createRequest(agent, readInput(input), settings));
     await this.#settled(creating);
     while (await this.#goOn());
@@ -138,7 +151,7 @@ class Trial {
 
   get #isReached(): boolean {
     const { kind } = this.#way;
-    if (kind === "crash") return this.#processes.length > 1;
+    if (kind === "crash" || kind === "upgrade") return this.#processes.length > 1;
     return kind !== "lost reply" || this.#hasLostReply;
   }
 
@@ -182,9 +195,11 @@ class Trial {
     return this.#supply.next(this.#waits);
   }
 
-  #start(point: CrashPoint | undefined): void {
+  #start(point: CrashPoint | number | undefined): void {
     const earlier = this.#processes.at(-1);
-    const next = new CrashingProcess(this.#machine, `process-${this.#processes.length + 1}`, point);
+    const { agent, next: other = agent } = this.#play;
+    const machine = { ...this.#machine, agent: earlier === undefined ? agent : other };
+    const next = new CrashingProcess(machine, `process-${this.#processes.length + 1}`, point);
     if (earlier !== undefined) next.cast.addSubAgentsOf(earlier.cast);
     this.#processes.push(next);
   }

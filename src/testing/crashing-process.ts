@@ -38,11 +38,13 @@ export class CrashingProcess {
   /** Where the history and the code disagree, if the run is blocked. */
   blocked: BlockedEvent | undefined;
   readonly #machine: Machine;
-  readonly #point: CrashPoint | undefined;
+  readonly #point: CrashPoint | number | undefined;
+  #writes = 0;
   readonly #timers = new Set<() => void>();
   readonly #watchers = new Set<(hint: StoreHint) => void>();
 
-  constructor(machine: Machine, name: string, point: CrashPoint | undefined) {
+  /** `point`: where it dies, or after how many writes of entries. Undefined: it does not. */
+  constructor(machine: Machine, name: string, point: CrashPoint | number | undefined) {
     this.#machine = machine;
     this.#point = point;
     this.name = name;
@@ -117,11 +119,14 @@ export class CrashingProcess {
   ): MaybePromise<Answer> {
     const run = this.#machine.disk.runOf(key, entries);
     const point = this.#point;
-    const isHere = point !== undefined && entries.some((entry) => markOf(run, entry) === point.mark);
-    if (isHere && !point.isStored) this.kill();
+    const mark = typeof point === "object" ? point.mark : undefined;
+    const isMarked = mark !== undefined && entries.some((entry) => markOf(run, entry) === mark);
+    if (isMarked && typeof point === "object" && !point.isStored) this.kill();
     if (this.isDead) return new Promise(ignore);
     const conflict = write();
-    if (!isHere || conflict?.conflict !== undefined) return conflict;
+    if (conflict?.conflict !== undefined) return conflict;
+    if (entries.length > 0) this.#writes += 1;
+    if (!isMarked && this.#writes !== point) return conflict;
     this.kill();
     return new Promise(ignore);
   }

@@ -8,7 +8,7 @@ import { Chance } from "./chance.ts";
 import { crashPointsOf } from "./crash-point.ts";
 import type { CrashResult } from "./crash-report.ts";
 import { CrashReport } from "./crash-report.ts";
-import type { CrashOutcome, CrashPlay, StepPlace, Way } from "./crash-trial.ts";
+import type { CrashOutcome, CrashPlay, CrashWay, StepPlace } from "./crash-trial.ts";
 import { tryWay } from "./crash-trial.ts";
 import { readAgent } from "./drive-options.ts";
 import { describeOutside } from "./outside.ts";
@@ -75,7 +75,7 @@ export async function everyCrash(
   const chance = new Chance(settings.seed);
   const play: CrashPlay = { agent: readAgent(agent), input, settings: drive, answers, messages, chance };
 
-  const run = async (way: Way): Promise<Tried> => {
+  const run = async (way: CrashWay): Promise<Tried> => {
     await settings.before?.();
     const outcome = await tryWay(play, way);
     const outside = world === undefined ? "" : describeOutside(await world());
@@ -99,7 +99,7 @@ export async function everyCrash(
 
 /** One way, and its outcome. */
 interface Tried {
-  readonly way: Way;
+  readonly way: CrashWay;
   readonly outcome: CrashOutcome;
   readonly ending: Ending;
   /** What the caller's own check reports. */
@@ -107,7 +107,7 @@ interface Tried {
 }
 
 /** Every way to execute an agent that does this when it is left alone. */
-function waysOf({ disk, operations }: CrashOutcome): readonly Way[] {
+function waysOf({ disk, operations }: CrashOutcome): readonly CrashWay[] {
   const steps = operations.filter(({ kind }) => kind === "step");
   const runsOnce = (path: string, key: string): boolean =>
     steps.some((step) => step.runsOnce && step.key === key && disk.pathOf(step.run_id) === path);
@@ -119,8 +119,8 @@ function waysOf({ disk, operations }: CrashOutcome): readonly Way[] {
       return { path, key: step.key, where: `step ${step.key}${of} failed when its work was done` };
     });
   return [
-    ...crashPointsOf(disk.writes, runsOnce).map((point): Way => ({ kind: "crash", point })),
-    ...places.map((step): Way => ({ kind: "lost reply", step })),
+    ...crashPointsOf(disk.writes, runsOnce).map((point): CrashWay => ({ kind: "crash", point })),
+    ...places.map((step): CrashWay => ({ kind: "lost reply", step })),
     { kind: "replay" },
   ];
 }
@@ -132,7 +132,7 @@ function resultOf(tried: Tried, alone: Tried, settings: WaySettings): CrashResul
   return { kind: way.kind, where, status: ending.status, ...sortOut(problems, where, settings) };
 }
 
-function whereOf(way: Way): string {
+function whereOf(way: CrashWay): string {
   switch (way.kind) {
     case "none":
       return "left alone";

@@ -89,6 +89,7 @@ class Replay {
     this.#stage = new Stage(agent, created.input, settings, {
       firstId: cassette.run_id,
       recorded: (operation) => this.#recorded(operation),
+      patched: (id, runId) => runId !== cassette.run_id || this.#hasPatch(id),
       // An agent that goes on after a wait is held, since something from outside may come next.
       holdsAt: (entry) => isEndOfWait(entry) || (entry.type === "intent" && isWait(entry)),
     });
@@ -183,6 +184,13 @@ class Replay {
   /** What the agent has done next; undefined if it has done nothing more. */
   get #next(): Entry | undefined {
     return comparable(this.#stage.view?.entries ?? [])[this.#count]?.entry;
+  }
+
+  /** Whether the cassette has the patch, or has nothing that the agent has not done. */
+  #hasPatch(id: string): boolean {
+    if (this.#cassette.entries.some((entry) => entry.type === "patched" && entry.id === id)) return true;
+    const done = comparable(this.#stage.view?.entries ?? []).length;
+    return done >= this.#compared.size && this.#results.unused === undefined;
   }
 
   #recorded(operation: Operation): Recorded | undefined {

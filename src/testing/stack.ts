@@ -17,7 +17,12 @@ export function callersOf(callee: (...parameters: never[]) => unknown): readonly
 
 /** The first of these lines in the user's own code, as `booking.ts:12:5`; else the first outside of Node. */
 export function placeOf(callers: readonly string[]): string | undefined {
+  return /[^/\\]+$/.exec(userPlaceOf(callers) ?? "")?.[0];
+}
+
+/** The same with the whole path of the file. */
+export function userPlaceOf(callers: readonly string[]): string | undefined {
   const outside = callers.filter((line) => !/\(?node:|<anonymous>|native/.test(line));
   const line = outside.find((text) => !/[/\\]node_modules[/\\]/.test(text)) ?? outside[0];
-  return line === undefined ? undefined : /([^/\\(\s]+:\d+:\d+)\)?$/.exec(line)?.[1];
+  return line === undefined ? undefined : /(?:\(|at (?:async )?)(?:file:\/\/)?([^(]+:\d+:\d+)\)?$/.exec(line)?.[1];
 }

@@ -48,6 +48,8 @@ export interface ContextStage {
   begin(kind: Operation["kind"], name: string, label: string, interest: Interest): OpenOperation;
   /** The recorded result of an operation; undefined to execute it. If it throws, the operation throws. */
   recorded(operation: Operation): Recorded | undefined;
+  /** Whether the agent has a patch that the runtime gives it. */
+  patched(id: string): boolean;
   /** Called when an operation has failed. */
   failed(operation: Operation): void;
   /** The test's stand-in for a step. */
@@ -124,6 +126,10 @@ export class StagedContext implements AgentContext {
 
   get carry(): AgentContext["carry"] {
     return this.#real.carry;
+  }
+
+  get patched(): AgentContext["patched"] {
+    return (id) => this.#real.patched(id) && this.#stage.patched(id);
   }
 
   get continueAsNew(): AgentContext["continueAsNew"] {

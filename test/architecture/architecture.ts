@@ -160,7 +160,7 @@ const RULES: readonly Rule[] = [
     packages: [
       "(computed)",
       "cadenza",
-      ...["admin", "inspector", "postgres", "sqlite", "store"].map((name) => `cadenza/${name}`),
+      ...["admin", "inspector", "postgres", "sqlite", "store", "testing"].map((name) => `cadenza/${name}`),
     ],
     node: true,
   },
@@ -184,9 +184,16 @@ const RULES: readonly Rule[] = [
 
 /**
  * The files that may use the machine's time, timers and random numbers: that of the runtime, of its client and of MCP, the page
- * that runs in a browser, and a command that waits.
+ * that runs in a browser, and commands that wait.
  */
-const SYSTEM = ["runtime/log/system.ts", "client/machine.ts", "http/machine.ts", "inspector-page/", "cli/operate.ts"];
+const SYSTEM = [
+  "runtime/log/system.ts",
+  "client/machine.ts",
+  "http/machine.ts",
+  "inspector-page/",
+  "cli/operate.ts",
+  "cli/check.ts",
+];
 const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */

@@ -41,6 +41,64 @@ describe("cadenza", () => {
   });
 });
 
+describe("cadenza check", () => {
+  const agents = (code: string) => `
+    import { AgentRuntime, defineAgent } from "cadenza";
+    const order = async (_input, { step, ask, patched }) => { ${code} };
+    export const all = ["1", "2"].map((version) => defineAgent("order", { durable: true, version }, order));
+    export default (runtime) => runtime.register(...all);
+  `;
+
+  /** A file with two open runs of the agent. */
+  async function fileWithRuns(): Promise<string> {
+    const file = newFile();
+    const program = `${agents('await step("reserve", () => 1); await ask("Ship it?");')}
+      import { openSqliteStore } from "cadenza/sqlite";
+      const runtime = new AgentRuntime({ store: openSqliteStore(process.argv[2]), agents: all });
+      await runtime.createRun({ agent_name: "order", input: "" });
+      await runtime.createRun({ agent_name: "order", input: "" });
+      await runtime.close();
+    `;
+    write(cwd, "begin-runs.mjs", program);
+    const made = new Command([file], { cwd, program: ["begin-runs.mjs"] });
+    expect(await made.ended(), made.output).toBe(0);
+    return file;
+  }
+
+  it("names the runs that new code would block, and ends with 1", async () => {
+    const file = await fileWithRuns();
+    write(cwd, "same.mjs", agents('await step("reserve", () => 2); await ask("Ship?");'));
+    const same = start("check", "same.mjs", "--store", file);
+    expect(await same.ended(), same.output).toBe(0);
+    expect(same.output).toContain("2 open runs, 2 of them looked at: 0 would be blocked.");
+    write(cwd, "other.mjs", agents('await step("weigh", () => 2); await ask("Ship?");'));
+    const other = start("check", "other.mjs", "--store", file, "--patience", "200", "--json");
+    expect(await other.ended(), other.output).toBe(1);
+    const { blocked } = JSON.parse(other.output) as { blocked: readonly { at: string; asked: string }[] };
+    expect(blocked.map(({ asked }) => asked)).toEqual(["weigh#1", "weigh#1"]);
+    expect(blocked[0]?.at).toMatch(/other\.mjs:3:\d+$/);
+  });
+
+  it("ends the process of code that computes without end, and names the runs", { timeout: 90_000 }, async () => {
+    const file = await fileWithRuns();
+    write(cwd, "endless.mjs", agents('await step("reserve", () => 2); for (;;);'));
+    const command = start("check", "endless.mjs", "--store", file, "--patience", "200");
+    expect(await command.ended(), command.output).toBe(1);
+    expect(command.output.match(/its code computes without end/g)).toHaveLength(2);
+    expect(command.output).toContain("2 runs: an earlier check got stuck on it");
+  });
+
+  it.each([
+    [["check", "missing.mjs"], 1, "cadenza: There is no file missing.mjs.\n"],
+    [["check", "package.json"], 2, "cadenza: check: expected --store, --cassettes or both.\n"],
+    [["check", "a.mjs", "--patience", "x"], 2, "cadenza: --patience: expected a number, received x.\n"],
+  ])("%j ends with %i", async (args, code, said) => {
+    const command = start(...args);
+    expect(await command.ended()).toBe(code);
+    expect(command.output.slice(0, said.length)).toBe(said);
+  });
+});
+
 describe("cadenza inspect", () => {
   it("shows a file that a live process writes, and what is left of it after a kill, without writing", async () => {
     const file = newFile();

@@ -14,6 +14,7 @@ import type {
   Entry,
   IntentEntry,
   OfferedEntry,
+  PatchedEntry,
   ReceivedEntry,
   RefusedEntry,
   SettledEntry,
@@ -124,7 +125,9 @@ function command(at: number): fc.Arbitrary<Command> {
     offer_id: fc.constantFrom("o1", "o2"),
     code: fc.constant("answer_rejected"),
   });
+  const patched = record<PatchedEntry>({ type: fc.constant("patched"), at: now, id: fc.constantFrom("p1", "p2") });
   return fc.oneof(
+    record({ type: fc.constant("patch"), entry: patched }),
     { weight: 6, arbitrary: record({ type: fc.constant("emit"), at: now, item: emission }) },
     { weight: 2, arbitrary: record({ type: fc.constant("start"), at: now }) },
     record({ type: fc.constant("create"), entry: fc.constant(created({ at })) }),

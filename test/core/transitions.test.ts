@@ -27,6 +27,7 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   refuse: { type: "refuse", entry: { type: "refused", at: AT, offer_id: "offer-1", code: "answer_rejected" } },
   receive: { type: "receive", entry: received("payment", 1, "key-1", AT) },
   take: { type: "take", entry: { type: "taken", at: AT, key: "receive:payment#1", position: null } },
+  patch: { type: "patch", entry: { type: "patched", at: AT, id: "a patch" } },
   withdraw: { type: "withdraw", at: AT, await_id: "ask#1" },
   expire: { type: "expire", at: AT, await_id: "ask#1", defaulted: true },
   overrun: { type: "overrun", at: AT },
@@ -75,6 +76,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
     "!run_finished",
   ],
   take: ["-", "taken > in-progress", "taken > awaiting", "-", "-", "-", "-"],
+  patch: ["-", "patched > in-progress", "patched > awaiting", "patched > cancelling", "-", "-", "-"],
   withdraw: ["-", "-", "withdrawn > in-progress", "-", "-", "-", "-"],
   expire: ["-", "-", "timed-out > in-progress", "-", "-", "-", "-"],
   overrun: ["-", "timed-out > in-progress", "timed-out > in-progress", "-", "-", "-", "-"],
@@ -102,7 +104,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(22 * 7);
+    expect(rows).toHaveLength(23 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

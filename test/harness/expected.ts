@@ -402,6 +402,13 @@ class Replay {
     return message.data;
   }
 
+  /** A run has a patch that its log holds. A plain run has all, and so has one that has ended. */
+  #hasPatch(id: string): boolean {
+    const [created] = this.#log;
+    const isPlain = created?.type === "created" && created.durable !== true;
+    return isPlain || this.#ending !== "open" || this.#log.some((entry) => entry.type === "patched" && entry.id === id);
+  }
+
   #context(): AgentContext {
     const random = new SeededRandom(this.#seed);
     const context = {
@@ -427,6 +434,7 @@ class Replay {
         // A durable agent gets what it reads in a turn of its own, when its other branches wait.
         history: () => this.#turn().then(() => []),
       },
+      patched: (id: string) => this.#hasPatch(id),
       now: () => this.#now,
       uuid: () => random.uuid(),
       random: () => random.number(),

@@ -47,6 +47,7 @@ interface Place {
 /** How many runs may be above a sub-run. */
 const MAX_LEVEL = 2;
 const NAMES = ["fetch", "plan", "call", "look up"] as const;
+const PATCHES = ["p1", "p2", "p3"] as const;
 const FIRST_LENGTH = 5;
 const LENGTH = 3;
 
@@ -117,6 +118,7 @@ class Maker {
         1.5,
         () => ({ does: "repeat", times: random.chance(0.5) ? "total" : random.below(4), body: this.#block(inner) }),
       ],
+      [1, () => ({ does: "patched", id: random.pick(PATCHES), body: this.#block(inner) })],
       [2, () => this.#branch(inner)],
       [place.level === 0 ? 2.5 : 0, () => ({ does: "all", branches: this.#branches(inner) })],
       [this.#hasRaces && place.level === 0 ? 2 : 0, () => this.#race(inner)],

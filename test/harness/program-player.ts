@@ -211,6 +211,10 @@ class Performance {
       case "history":
         this.#read("history", await session.history());
         return;
+      case "patched":
+        if (this.#context.patched(statement.id)) return yield* this.block(statement.body, tally);
+        yield `${this.#mark}without ${statement.id} `;
+        return;
       case "repeat": {
         const times = statement.times === "total" ? tally.total % 4 : statement.times;
         for (let time = 0; time < times; time++) yield* this.block(statement.body, tally);

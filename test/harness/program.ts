@@ -38,6 +38,8 @@ export type Statement =
   | { readonly does: "state" }
   /** Reads the messages of the session. */
   | { readonly does: "history" }
+  /** Does something only in runs that have a patch. */
+  | { readonly does: "patched"; readonly id: string; readonly body: Block }
   | { readonly does: "repeat"; readonly times: number | "total"; readonly body: Block }
   /** Goes one of several ways, by the value of a step with this name, or by the total. */
   | { readonly does: "branch"; readonly by: string | null; readonly ways: readonly Block[] }
@@ -130,6 +132,7 @@ function indented(lines: readonly string[]): string[] {
 function blocksOf(statement: Statement): readonly Block[] {
   switch (statement.does) {
     case "repeat":
+    case "patched":
       return [statement.body];
     case "branch":
       return statement.ways;

@@ -1,7 +1,15 @@
 import type { Emission } from "../../core/commands.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { Usage } from "../../protocol/extensions.ts";
-import type { Delivery, Journal, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
+import type {
+  Delivery,
+  Journal,
+  JournaledAgent,
+  Operation,
+  Patch,
+  Recalled,
+  Unfit,
+} from "../../runtime/execution/operations.ts";
 import { unfit } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import { ReplayCheck } from "./replay-check.ts";
@@ -19,6 +27,8 @@ export class AgentJournal extends ResultQueue implements Journal {
   /** The time that the agent saw when it was first called; undefined where it is called for the first time. */
   readonly #startedAt: number | undefined;
   #emitted = 0;
+  /** The patches for which the agent has asked, and whether it has them. */
+  #patches: Map<string, Recalled> | undefined;
 
   /** `stallMs`: see {@link ResultQueue}. */
   constructor(agent: JournaledAgent, events: JournalEvents, history: History | undefined, stallMs: number) {
@@ -82,8 +92,22 @@ export class AgentJournal extends ResultQueue implements Journal {
     return true;
   }
 
-  holdsUsage(usage: Usage): boolean {
-    return this.isCatchingUp && this.check?.history.takeUsage(usage) === true;
+  recall(said: Usage | Patch): Recalled {
+    if (!("patch" in said)) return this.isCatchingUp && this.check?.history.takeUsage(said) === true ? "held" : "new";
+    this.#patches ??= new Map();
+    const recalled = this.#patches.get(said.patch) ?? this.#recallPatch(said);
+    this.#patches.set(said.patch, recalled);
+    return recalled;
+  }
+
+  #recallPatch(patch: Patch): Recalled {
+    const { check } = this;
+    if (check?.history.patches.has(patch.patch) === true) return "held";
+    if (this.isCatchingUp && !this.isThrough) return "passed";
+    if (this.agent.isClosed) return "new";
+    if (this.isCatchingUp) check?.getPatch(patch);
+    else this.#log(patch);
+    return "new";
   }
 
   end(error: unknown): void {
@@ -104,8 +128,14 @@ export class AgentJournal extends ResultQueue implements Journal {
 
   /** Logs what the agent emitted for the first time before it had caught up. */
   #emitEarly(): void {
+    for (const item of this.check?.takeEarly() ?? []) this.#log(item);
+  }
+
+  #log(item: Emission | Patch): void {
     const { log, clock } = this.agent;
-    for (const item of this.check?.takeEarly() ?? []) log.decide({ type: "emit", at: clock.now(), item });
+    const at = clock.now();
+    if ("patch" in item) log.decide({ type: "patch", entry: { type: "patched", at, id: item.patch } });
+    else log.decide({ type: "emit", at, item });
   }
 
   /** Reports a mismatch, if there is one. What an agent does after it was left or stopped is not compared. */

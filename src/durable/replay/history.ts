@@ -35,6 +35,8 @@ export class History {
   readonly awaited = new Map<string, AwaitedEntry>();
   /** The last attempt at each operation, or that it has failed. */
   readonly attempts = new Map<string, AttemptEntry>();
+  /** The patches that the agent has. */
+  readonly patches = new Set<string>();
   /** The messages, by their position. */
   readonly received = new Map<number, ReceivedEntry>();
   /** The ids of the sub-runs that have no result, by their operations. */
@@ -88,6 +90,9 @@ export class History {
         this.#begin(entry.key, position);
         this.#end(entry.key, entry, position);
         break;
+      case "patched":
+        this.patches.add(entry.id);
+        break;
       case "timed-out":
         if (entry.await_id !== null && entry.defaulted) this.#end(entry.await_id, entry, position);
         if (!entry.defaulted) this.isStopped = true;
@@ -125,7 +130,7 @@ export class History {
     this.#position = position + 1;
     this.startedAt = at;
     const parts = [this.awaited, this.attempts, this.received, this.subRuns, this.#positions];
-    for (const part of [...parts, this.ended, this.begun, this.missing]) part.clear();
+    for (const part of [...parts, this.ended, this.begun, this.missing, this.patches]) part.clear();
     for (const list of [this.results, this.#emissions, this.#usages]) list.length = 0;
     for (const message of messages) this.received.set(message.position, message.entry);
   }

@@ -3,6 +3,7 @@ import { messageOf } from "../../core/failure.ts";
 import { sameJson } from "../../core/json.ts";
 import type { EmittedEntry } from "../../core/log.ts";
 import type { Mismatch } from "../../core/ports.ts";
+import type { Patch } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 
 /** Something in the history that the replayed agent has not done again. */
@@ -25,8 +26,8 @@ const MAX_QUOTE = 40;
 /** Compares what a replayed agent does with its history. */
 export class ReplayCheck {
   readonly history: History;
-  /** What the agent emitted for the first time before it had caught up. */
-  #early: Emission[] = [];
+  /** What the agent emitted for the first time before it had caught up, and the patches that it got there. */
+  #early: (Emission | Patch)[] = [];
   /** Whether the agent itself has no open message. */
   #hasClosed = true;
 
@@ -41,8 +42,14 @@ export class ReplayCheck {
     return { what: describeEmission(next.entry), position: next.position };
   }
 
-  /** What the agent emitted for the first time before it had caught up. It is given once. */
-  takeEarly(): readonly Emission[] {
+  /** The agent has got a patch at the end of its history. It has not caught up. */
+  getPatch(patch: Patch): void {
+    // A replayed agent may pass the point where it was stopped.
+    if (!this.history.isStopped) this.#early.push(patch);
+  }
+
+  /** What the agent emitted for the first time before it had caught up, and the patches that it got there. It is given once. */
+  takeEarly(): readonly (Emission | Patch)[] {
     const early = this.#early;
     this.#early = [];
     return early;

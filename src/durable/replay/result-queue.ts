@@ -173,11 +173,11 @@ export abstract class ResultQueue {
     for (;;) {
       await this.agent.clock.turn();
       // An agent that keeps emitting new values may have caught up too.
-      while (this.#held !== undefined && !this.#isThrough) await this.#release(this.#held);
+      while (this.#held !== undefined && !this.isThrough) await this.#release(this.#held);
       if (this.agent.isClosed) return;
       const delivery = this.#deliverable();
       if (delivery === undefined) {
-        if (!this.#isThrough) break;
+        if (!this.isThrough) break;
         this.#catchUp();
         continue;
       }
@@ -195,7 +195,7 @@ export abstract class ResultQueue {
   }
 
   /** Whether a replayed agent has done everything in its history again. */
-  get #isThrough(): boolean {
+  protected get isThrough(): boolean {
     return this.#replaying !== undefined && this.#queue === undefined && this.#replaying.missing === undefined;
   }
 

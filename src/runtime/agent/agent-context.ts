@@ -163,6 +163,25 @@ export interface AgentContext {
     options?: SubRunOptions,
   ) => Promise<AgentOutput<Called>>;
   /**
+   * Whether a change of the agent's code applies to this run. With it, code changes without a new `version` while runs of
+   * the old code are open. A run that has not come to this place yet has the patch, and so do all new runs. A run whose log
+   * holds more after this place, without the patch, was executed by the old code here: false. The first call with an id
+   * decides for all others of the run, until it continues as new. Once no run has gone past the place without the
+   * patch, the old code and the call may go. An agent that is not durable always gets true. Throws `invalid_argument` for
+   * an id that is no text, and `nested_operation` inside the body of a step.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   *
+   * export const order = defineAgent("order", { durable: true }, async (_input, { step, ask, patched }) => {
+   *   if (patched("check the stock first")) await step("check the stock", () => true);
+   *   return ask("Order it?");
+   * });
+   * ```
+   */
+  readonly patched: (id: string) => boolean;
+  /**
    * What the agent returns to begin again from the top: the same run continues with a new *generation*, whose `carry` is this
    * value, and whose history of operations is empty. For agents that go on for ever: what a run costs grows with the length
    * of a generation, whatever the length of the run. Its id, session, labels, usage and the numbers of its events stay.

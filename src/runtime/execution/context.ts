@@ -90,6 +90,15 @@ export class RunContext implements AgentContext {
     return this.#execution.carry as AgentContext["carry"];
   }
 
+  get patched(): AgentContext["patched"] {
+    return (id) => {
+      checkText("patch id", id);
+      // A body is not called again, and would not ask.
+      if (this.#run.durable) this.#checkOutside("patched");
+      return this.#execution.journal?.recall({ patch: id }) !== "passed";
+    };
+  }
+
   get continueAsNew(): AgentContext["continueAsNew"] {
     return (carry) => {
       // A body is not called again: the execution would end elsewhere then.

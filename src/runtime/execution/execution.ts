@@ -485,7 +485,7 @@ export class Execution extends Operations {
   report(usage: Usage): void {
     const { execution } = this.run;
     if (execution !== undefined && execution !== this && this.run.isInStep) execution.addUsage(usage);
-    else if (this.journal?.holdsUsage(usage) !== true) this.addUsage(usage);
+    else if (this.journal?.recall(usage) !== "held") this.addUsage(usage);
   }
 
   /** Books usage that the log does not have. */

@@ -126,8 +126,8 @@ export interface Journal {
   emit(emission: Emission, at: number): undefined | Promise<void>;
   /** Hands nothing over until the promise resolves. Resolves in the turn after it. */
   hold(until: Promise<void>): Promise<void>;
-  /** Whether the log holds this report of usage. Each report in the log counts once. */
-  holdsUsage(usage: Usage): boolean;
+  /** What the log says of a report of usage, or of a patch that the agent asks for. Each report in the log counts once. */
+  recall(said: Usage | Patch): Recalled;
   /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
   settled(): Promise<void>;
   /**
@@ -136,6 +136,14 @@ export interface Journal {
    */
   end(error: unknown): void;
 }
+
+/** The id of a patch. */
+export interface Patch {
+  readonly patch: string;
+}
+
+/** `held`: the log has it. `passed`: the log holds what comes after it, without it. `new`: the agent is at the end of what it holds. */
+export type Recalled = "held" | "passed" | "new";
 
 /** An answer in the log fails the validation of the question as the code asks it now. The agent does not receive it. */
 export const unfit = Symbol("unfit");

@@ -7,13 +7,13 @@ import type { Clock, Ids, Mismatch, RunKey, SessionChange, SessionKey } from "..
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
-import { createdEntry, isStopped, startTime } from "../../core/state.ts";
+import { isStopped, startTime } from "../../core/state.ts";
 import { isOwn } from "../../core/tenants.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
 import type { NewRun, NewRunParts, NewSubRun, RunElsewhere } from "../agent/new-run.ts";
-import { createdEntryOf, repeat, subRunRequest } from "../agent/new-run.ts";
+import { createdEntryOf, repeat } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
 import type { Execution } from "../execution/execution.ts";
 import type { Residence } from "../execution/operations.ts";
@@ -31,7 +31,7 @@ import type { Settings } from "./options.ts";
 import type { AddedRun, Engine, RemoteRuns } from "./remote-runs.ts";
 import { cancelAnywhere, cancelSurely, findElsewhere } from "./remote-runs.ts";
 import { SessionEntries } from "./session-entry.ts";
-import { SubRun } from "./sub-run.ts";
+import { runSubRun } from "./sub-run.ts";
 
 /** How many runs are tried to be evicted for one that is loaded. Some cannot be, such as those that are being written. */
 const EVICTIONS = 8;
@@ -254,9 +254,7 @@ export class Runs implements LiveRuns {
 
   /** Runs another agent under a run, to its end. */
   runAgent(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
-    const key = execution.keyFor(`run:${asked.agentName}`);
-    const request = subRunRequest(asked, parent.log.key.tenant, createdEntry(parent.log.state).principal);
-    return new SubRun(key, request, asked.show, parent, execution).perform();
+    return runSubRun(parent, execution, asked);
   }
 
   async findSubRun(key: RunKey): Promise<SubRunFound> {
@@ -407,7 +405,8 @@ export class Runs implements LiveRuns {
   }
 }
 
-function executionSettings(options: Settings): ExecutionSettings {
+/** What agents are executed under. */
+export function executionSettings(options: Settings): ExecutionSettings {
   const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits, stepLimits } = options;
   const { keepGenerations } = options.retention;
   const times = { timeoutMs, awaitTimeoutMs, cancelGraceMs };

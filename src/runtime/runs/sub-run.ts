@@ -15,7 +15,8 @@ import { waitFor } from "../../core/time.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
-import type { NewRun } from "../agent/new-run.ts";
+import type { NewRun, NewSubRun } from "../agent/new-run.ts";
+import { subRunRequest } from "../agent/new-run.ts";
 import { noteOperation } from "../execution/agent-promise.ts";
 import type { Execution } from "../execution/execution.ts";
 import { notLogged, onceCommitted, onceInLog } from "../execution/operations.ts";
@@ -35,6 +36,13 @@ const finalRefusals: readonly CadenzaErrorCode[] = [
   "run_not_found",
 ];
 
+/** Runs another agent under a run, to its end. */
+export function runSubRun(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
+  const key = execution.keyFor(`run:${asked.agentName}`);
+  const request = subRunRequest(asked, parent.log.key.tenant, createdEntry(parent.log.state).principal);
+  return new SubRun(key, request, asked.show, parent, execution).perform();
+}
+
 /** The pause after a failure, in milliseconds. */
 const RETRY_MS = 200;
 /** When to look again at a sub-run in another process of which nothing is heard, in milliseconds. */
@@ -46,7 +54,7 @@ const SILENCE_MS = 10_000;
  * parent's. Its id is in the parent's log before it is created, so that a parent that is executed again finds it. A second
  * entry says that the store holds it: a sub-run that is missing after that is an error, and never created again.
  */
-export class SubRun {
+class SubRun {
   readonly #key: string;
   readonly #request: NewRun;
   readonly #parent: LiveRun;
@@ -439,7 +447,7 @@ export class SubRun {
       return;
     }
     this.#parent.family.spending?.note(this.#keyOf(state.run_id), null);
-    const isNew = state.usage !== null && this.#execution.journal?.holdsUsage(state.usage) !== true;
+    const isNew = state.usage !== null && this.#execution.journal?.recall(state.usage) !== "held";
     if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.

@@ -1,0 +1,13 @@
+import type { Mismatch } from "./ports.ts";
+
+/** What to change in code that does not match the history of a run, in one or two sentences. */
+export function matchingCode({ expected, asked, newer }: Mismatch): string {
+  if (newer === true) return "Update cadenza in the processes that execute the agent.";
+  if (asked.includes("with another schema"))
+    return "Accept what the log holds as well: widen the schema, or ask context.patched before it changes.";
+  if (/^the agent (returned|threw)/.test(asked))
+    return `Keep ${expected} for this run: do it where context.patched("…") is false.`;
+  if (asked === "nothing")
+    return "The code waits for something that is no operation, or takes long. Put that into a step.";
+  return `Do ${asked} only where context.patched("…") is true, and keep ${expected} where it is false. Or give the new code another version.`;
+}

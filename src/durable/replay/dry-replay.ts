@@ -1,0 +1,261 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { evolve } from "../../core/evolve.ts";
+import type { Entry } from "../../core/log.ts";
+import type { Clock, Mismatch, RunHead, RunKey, Store } from "../../core/ports.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore } from "../../core/promises.ts";
+import { initialState } from "../../core/state.ts";
+import type { Run } from "../../protocol/run.ts";
+import type { Agent, AgentFunction } from "../../runtime/agent/agent.ts";
+import type { AgentContext } from "../../runtime/agent/agent-context.ts";
+import type { NewSubRun } from "../../runtime/agent/new-run.ts";
+import { Registry } from "../../runtime/agent/registry.ts";
+import type { Execution } from "../../runtime/execution/execution.ts";
+import type { Journal, JournaledAgent, Operation, Residence } from "../../runtime/execution/operations.ts";
+import { eachInTurns } from "../../runtime/log/fold-log.ts";
+import { SharedByRuns } from "../../runtime/log/shared-by-runs.ts";
+import { StepLimits } from "../../runtime/log/step-limits.ts";
+import { StoreClock } from "../../runtime/log/store-clock.ts";
+import { systemIds } from "../../runtime/log/system.ts";
+import type { LiveRuns } from "../../runtime/runs/live-run.ts";
+import { LiveRun } from "../../runtime/runs/live-run.ts";
+import { readOptions } from "../../runtime/runs/options.ts";
+import { executionSettings } from "../../runtime/runs/runs.ts";
+import { runSubRun } from "../../runtime/runs/sub-run.ts";
+import { AgentJournal } from "./agent-journal.ts";
+import { History } from "./history.ts";
+import type { JournalEvents } from "./result-queue.ts";
+
+/** A run that code is tried on, and what it may read. */
+export interface DryRun {
+  readonly key: RunKey;
+  readonly agent: Agent;
+  readonly head: RunHead;
+  /** Its log, at least `created` and the last generation. */
+  readonly entries: readonly Entry[];
+}
+
+/** Where code and history part. `at`: the line of the code, as the stack has it; null where it is unknown. */
+export interface DryMismatch extends Mismatch {
+  readonly at: string | null;
+}
+
+/** Gives the place of the code that calls `callee`. */
+export type PlaceOf = (callee: (...parameters: never[]) => unknown) => string | undefined;
+
+/**
+ * Replays runs against code and writes nothing. No body of a step runs. An operation that the history does not hold does not
+ * begin: the agent is left where it asks for it. Code between operations runs, as in each replay.
+ */
+export class DryReplay {
+  readonly #shared: SharedByRuns;
+  readonly #stallMs: number;
+  readonly #placeOf: PlaceOf;
+
+  /** `store`: what agents read of their sessions. `stallMs`: how long code may take to its next operation. */
+  constructor(store: Store, clock: Clock, stallMs: number, placeOf: PlaceOf) {
+    this.#shared = sharedBy(store, clock);
+    this.#stallMs = stallMs;
+    this.#placeOf = placeOf;
+  }
+
+  /**
+   * Resolves with where the code and the history part. Undefined: they match. `onQuiet` is called when the replay only waits
+   * for the code to go on.
+   */
+  async mismatch(
+    { key, agent, head, entries }: DryRun,
+    onQuiet: () => void = ignore,
+  ): Promise<DryMismatch | undefined> {
+    const state = initialState(key.run_id);
+    const history = new History();
+    const { store, clock } = this.#shared;
+    await eachInTurns(store, entries, (entry) => {
+      evolve(state, entry);
+      history.add(entry);
+    });
+    // Its agent is called for the first time, or a cancel ends it whatever its code does.
+    if (history.startedAt === undefined || state.status === "cancelling") return undefined;
+    const places = new Places(this.#placeOf);
+    return new Promise((resolve) => {
+      const clearQuiet = clock.setTimeout(onQuiet, QUIET_MS);
+      let isOver = false;
+      const end = (mismatch: Mismatch | undefined): void => {
+        if (isOver) return;
+        isOver = true;
+        clearQuiet();
+        run.leave("The run was replayed to check its code.", "evicted");
+        resolve(mismatch && { ...mismatch, at: places.of(mismatch) });
+      };
+      const events: JournalEvents = {
+        onCaughtUp: () => end(undefined),
+        onMismatch: end,
+        onStall: end,
+        onDifference: ignore,
+      };
+      const journalOf = (journaled: JournaledAgent): Journal =>
+        noted(new AgentJournal(journaled, events, history, this.#stallMs), places, () => end(undefined));
+      const run = new LiveRun(new DryRuns(this.#shared, journalOf), key, { ...agent, fn: places.noted(agent.fn) });
+      run.log.adopt(state, head, 0);
+      run.execute();
+    });
+  }
+}
+
+/** After so long a replay is taken for one that waits for its code, in milliseconds. */
+const QUIET_MS = 50;
+
+/** The places of the operations in the code. */
+class Places {
+  readonly #placeOf: PlaceOf;
+  readonly #of = new Map<string, string>();
+  /** The place of the call of the context that is at work. */
+  #current: string | undefined;
+  #last: string | undefined;
+
+  constructor(placeOf: PlaceOf) {
+    this.#placeOf = placeOf;
+  }
+
+  /** The operation is begun. */
+  add({ key }: Operation): void {
+    if (this.#current !== undefined) this.#of.set(key, this.#current);
+  }
+
+  /** Where the code does something else than its history; else where it last did the same. */
+  of({ asked }: Mismatch): string | null {
+    const keys = asked.split(", ").map((part) => part.split(" ")[0] ?? "");
+    const found = keys.find((key) => this.#of.has(key));
+    return (found === undefined ? undefined : this.#of.get(found)) ?? this.#last ?? null;
+  }
+
+  /** The agent function with a context that notes where it is called. */
+  noted(fn: AgentFunction): AgentFunction {
+    return (input, context) => fn(input, this.#notedContext(context));
+  }
+
+  #notedContext(context: AgentContext): AgentContext {
+    return new Proxy(context, {
+      get: (target, name) => {
+        const member: unknown = Reflect.get(target, name, target);
+        if (typeof member !== "function") return member;
+        const call = (...parameters: unknown[]): unknown => {
+          const place = this.#placeOf(call);
+          const before = this.#current;
+          this.#current = place ?? before;
+          this.#last = place ?? this.#last;
+          try {
+            return Reflect.apply(member, target, parameters);
+          } finally {
+            this.#current = before;
+          }
+        };
+        return call;
+      },
+    });
+  }
+}
+
+/**
+ * Has a journal note where operations begin, and tell of the end of its agent: one that ends as its history allows has no
+ * turn in which it catches up.
+ */
+function noted(journal: AgentJournal, places: Places, onEnd: () => void): Journal {
+  const begin = journal.begin.bind(journal);
+  const end = journal.end.bind(journal);
+  return Object.assign(journal, {
+    begin: (operation?: Operation) => {
+      if (operation !== undefined) places.add(operation);
+      begin(operation);
+    },
+    end: (error: unknown) => {
+      end(error);
+      if (error !== undefined) onEnd();
+    },
+  });
+}
+
+/** The runs as a replay that writes nothing sees them: no other run is there, and none begins. */
+class DryRuns implements LiveRuns {
+  readonly shared: SharedByRuns;
+  readonly registry = new Registry("here");
+  readonly ids = systemIds;
+  readonly capacity = 0;
+  readonly #journalOf: (agent: JournaledAgent) => Journal;
+
+  constructor(shared: SharedByRuns, journalOf: (agent: JournaledAgent) => Journal) {
+    this.shared = shared;
+    this.#journalOf = journalOf;
+  }
+
+  residenceOf(): Residence {
+    return {
+      plan: refuse,
+      onConflict: refuse,
+      note: ignore,
+      sync: nothing,
+      whenAnswerable: nothing,
+      phase: "catching up",
+      slot: nothing,
+      journal: this.#journalOf,
+      release: async () => undefined,
+    };
+  }
+
+  /** It is an operation, which does not begin. */
+  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run> {
+    return runSubRun(parent, execution, request);
+  }
+
+  async expect<Result>(_runs: number, work: () => MaybePromise<Result>): Promise<Result> {
+    return work();
+  }
+
+  find = nothing;
+  add = ignore;
+  cancelSubRun = nothing;
+  onSettled = ignore;
+  onBlocked = ignore;
+  onGone = ignore;
+  acceptSubRun = refuse;
+  findSubRun = async () => undefined;
+  cancelAnywhere = async () => undefined;
+
+  *[Symbol.iterator](): Iterator<LiveRun> {
+    // There is no other run.
+  }
+}
+
+/** What runs share that only read their store. */
+function sharedBy(from: Store, clock: Clock): SharedByRuns {
+  const settings = readOptions({ clock });
+  const store = new Proxy(from, {
+    get(target, name) {
+      if (!reads.has(name)) return name === "persistent" ? true : refuse;
+      const member: unknown = Reflect.get(target, name, target);
+      return typeof member === "function" ? member.bind(target) : member;
+    },
+  });
+  const { logger } = settings;
+  const storeClock = new StoreClock(clock, noTime);
+  const stepLimits = new AnyLimit({}, { grant: refuse, permit: refuse }, storeClock, logger);
+  return new SharedByRuns(store, storeClock, logger, { ...executionSettings(settings), stepLimits });
+}
+
+const noTime: Pick<Store, "time"> = {};
+const reads: ReadonlySet<string | symbol> = new Set(["find", "read", "session", "sessionHead"]);
+
+/** Steps may name any limit: those of the processes that execute the runs are not known. */
+class AnyLimit extends StepLimits {
+  override get names(): readonly string[] {
+    return anyName;
+  }
+}
+
+const anyName: readonly string[] = Object.assign([], { includes: () => true });
+
+const nothing = (): undefined => undefined;
+
+function refuse(): never {
+  throw new CadenzaError("store_failed", "A run is replayed to check its code. Nothing is written.");
+}

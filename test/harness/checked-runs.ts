@@ -1,0 +1,109 @@
+import type { DurableContext } from "cadenza";
+import { AgentRuntime, CadenzaError, defineAgent } from "cadenza";
+import type { Store } from "cadenza/store";
+import { checkUpgrade } from "cadenza/testing";
+import { expect } from "vitest";
+
+/* Many open runs of five agents, new code with three breaks, and the deployment that tells which runs it blocks. */
+
+type Code = (context: DurableContext) => Promise<unknown>;
+
+const done = () => "done";
+
+/** What each agent did, and what it does. */
+const agents: Readonly<Record<string, readonly [before: Code, after: Code]>> = {
+  same: [({ ask }) => ask("Go on?"), ({ ask }) => ask("Go on, please?")],
+  returns: [
+    async ({ step, ask }) => {
+      await step("plan", done);
+      await ask("Go on?");
+    },
+    ({ step }) => step("plan", done),
+  ],
+  emits: [
+    async ({ emit, ask }) => {
+      await ask("First?");
+      await emit("Well. ");
+      await ask("Second?");
+    },
+    async ({ emit, ask }) => {
+      await ask("First?");
+      await emit({ kind: "object" });
+      await ask("Second?");
+    },
+  ],
+  patched: [
+    async ({ step, ask }) => {
+      await step("plan", done);
+      await ask("Go on?");
+    },
+    async ({ step, ask, patched }) => {
+      if (patched("weigh")) await step("weigh", done);
+      await step("plan", done);
+      await ask("Go on?");
+    },
+  ],
+  renamed: [
+    async ({ step, ask }) => {
+      await ask("Go on?");
+      await step("plan", done);
+      await ask("Sure?");
+    },
+    async ({ step, ask }) => {
+      await ask("Go on?");
+      await step("prepare", done);
+      await ask("Sure?");
+    },
+  ],
+};
+
+function runtimeOn(store: Store, which: 0 | 1): AgentRuntime<string> {
+  const runtime: AgentRuntime<string> = new AgentRuntime({ store });
+  for (const [name, codes] of Object.entries(agents))
+    runtime.register(name, { durable: true }, async (_input, context) => void (await codes[which](context)));
+  return runtime;
+}
+
+const newAgents = Object.entries(agents).map(([name, codes]) =>
+  defineAgent(name, { durable: true }, async (_input, context) => void (await codes[1](context))),
+);
+
+/** Creates so many runs. Every second one gets an answer, and waits at its second question if it has one. */
+export async function beginRuns(store: Store, runs: number): Promise<void> {
+  const runtime = runtimeOn(store, 0);
+  const names = Object.keys(agents);
+  for (let number = 0; number < runs; number++) {
+    const agent_name = names[number % names.length] ?? "";
+    const run = await runtime.createRun({ agent_name, input: "" });
+    if (number % 2 === 0) await runtime.resume({ run_id: run.run_id, await_resume: { ok: true } });
+  }
+  await runtime.close();
+}
+
+/** The ids of the runs that the check names, and how long it took in milliseconds. */
+export async function namedIn(
+  store: Store,
+): Promise<{ readonly ids: readonly string[]; readonly tookMs: number; readonly places: readonly string[] }> {
+  const begun = performance.now();
+  const { blocked } = await checkUpgrade({ agents: newAgents, store, patienceMs: 500 });
+  expect(blocked.every(({ at }) => at?.includes("checked-runs.ts:") === true)).toBe(true);
+  const places = [...new Set(blocked.map(({ agent_name, at }) => `${agent_name} ${at}`))];
+  return { ids: blocked.map(({ run_id }) => run_id).toSorted(), tookMs: performance.now() - begun, places };
+}
+
+/** The ids of the runs that the new code blocks when it gets an answer for each of them. */
+export async function blockedOn(store: Store): Promise<readonly string[]> {
+  const runtime = runtimeOn(store, 1);
+  const blocked: string[] = [];
+  const open = (await store.survey({ statuses: ["awaiting"], limit: 10_000 })).runs;
+  await Promise.all(
+    open.map(async ({ key: { run_id } }) => {
+      const error = await runtime
+        .resume({ run_id, await_resume: { ok: true }, mode: "async" })
+        .catch((caught: unknown) => caught);
+      if (CadenzaError.is(error) && error.code === "run_blocked") blocked.push(run_id);
+    }),
+  );
+  await runtime.close();
+  return blocked.toSorted();
+}
