@@ -1,11 +1,11 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { FoundRun, RunKey, Store, StoredRun } from "../core/ports.ts";
-import { positionIn } from "../core/positions.ts";
+import { behind } from "../core/positions.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import { runIdSchema } from "../protocol/identifier.ts";
 import { badArgument, checkCount, checkKeys, checkObject, read } from "../runtime/agent/check.ts";
-import { cursorOf, readLimit, readPlace } from "../runtime/agent/cursors.ts";
+import { cursorOf, readLimit, readPlace } from "../runtime/api/cursors.ts";
 import { eachInTurns, readLog } from "../runtime/log/fold-log.ts";
 import type { AdminPage, AdminRun, AdminTree } from "./records.ts";
 import { adminRun } from "./records.ts";
@@ -61,8 +61,11 @@ export async function logOf(
   const most = readLimit(limit);
   const { position } = await found(store, key);
   const entries = (await store.read(key, from, most)) ?? [];
-  const items = entries.map((entry, index) => ({ ...entry, position: positionIn(entries, index, from) }));
-  const end = (items.at(-1)?.position ?? from) + 1;
+  let end = from;
+  const items = entries.map((entry) => {
+    end = behind(end, entry);
+    return { ...entry, position: end - 1 };
+  });
   return { items, next: end < position ? cursorOf(end) : null };
 }
 

@@ -245,7 +245,7 @@ function sharedBy(from: Store, clock: Clock): SharedByRuns {
 const noTime: Pick<Store, "time"> = {};
 const reads: ReadonlySet<string | symbol> = new Set(["find", "read", "session", "sessionHead"]);
 
-/** Steps may name any limit: those of the processes that execute the runs are not known. */
+/** Steps may name any limit: which ones the processes have that execute the runs is not known. */
 class AnyLimit extends StepLimits {
   override get names(): readonly string[] {
     return anyName;

@@ -73,13 +73,11 @@ const options: readonly (keyof ForkOptions)[] = [
 export class Forks {
   readonly #runs: Runs;
   readonly #begin: "here" | "anywhere";
-  readonly #isInside: boolean;
 
   /** `begin`: see {@link ScopeParts.forks}. */
   constructor(runs: Runs, begin: "here" | "anywhere" = "here") {
     this.#runs = runs;
-    this.#isInside = begin === "anywhere";
-    this.#begin = runs.isDurable && runs.shared.store.persistent ? begin : "here";
+    this.#begin = begin;
   }
 
   /**
@@ -88,7 +86,7 @@ export class Forks {
    */
   async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | RunElsewhere> {
     checkForkOptions(given);
-    if (!this.#isInside) checkCallersKey(given.idempotencyKey);
+    if (this.#begin === "here") checkCallersKey(given.idempotencyKey);
     const { store, clock } = this.#runs.shared;
     await clock.ready();
     const stored = await this.#committed(key);
@@ -113,7 +111,8 @@ export class Forks {
     const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
     const entries = forkedLog(first, log, cut, runId);
     try {
-      if (this.#begin === "anywhere" || !this.#runs.begins(agent, key.tenant)) {
+      const mayBeginAnywhere = this.#begin === "anywhere" && this.#runs.isDurable && store.persistent;
+      if (mayBeginAnywhere || !this.#runs.begins(agent, key.tenant)) {
         if (this.#runs.shared.isClosed) throw closedError();
         const { idempotencyKey } = given;
         await this.#runs.addElsewhere({ key: fork, log: entries, session: change, idempotencyKey, agent });

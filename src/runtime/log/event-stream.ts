@@ -57,7 +57,7 @@ export interface StreamStart {
   /** The id of the last event to skip. */
   readonly after: number;
   readonly until: StreamEnd;
-  /** Goes on behind deleted generations without a word. Left out: it ends there with an error. */
+  /** The stream continues behind deleted generations without a word. Left out: it ends there with an error. */
   readonly passesGaps?: true;
   /** Tells also what the protocol has no events for. */
   readonly details?: DetailFold | undefined;
@@ -73,7 +73,7 @@ const none: readonly Entry[] = [];
 const noDetails: readonly DetailEvent[] = [];
 const deleted = "The store has deleted this run before all of its events were read.";
 const notKept = (last: number) =>
-  `The events of this run up to ${last} are deleted: retention.keepGenerations keeps those of its last generations. Read on after event ${last}.`;
+  `The events of this run up to ${last} are deleted: retention.keepGenerations keeps its last generations. Read on after event ${last}.`;
 const storeLost = "The store has lost events of this run that were read here. Read the run from its beginning.";
 
 /**

@@ -238,7 +238,7 @@ export async function findStored(store: Store, key: RunKey): Promise<StoredRun> 
 }
 
 /**
- * The entries of a log up to a length, without those of generations that are deleted. Undefined: the store has fewer.
+ * The entries of a log up to a length, without generations that are deleted. Undefined: the store has fewer.
  */
 export function readLog(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
   return readWhole(store, key, 0, length);
@@ -252,9 +252,8 @@ async function readWhole(
   to: number,
   before?: number,
 ): Promise<readonly Entry[] | undefined> {
-  const entries = await readRange(store, key, from, to, before);
-  const end = entries && positionIn(entries, entries.length - 1, from) + 1;
-  return end === to ? entries : undefined;
+  const part = await readPart(store, key, from, to, before);
+  return part?.end === to ? part.entries : undefined;
 }
 
 /**
@@ -278,8 +277,19 @@ export async function readRange(
   key: RunKey,
   from: number,
   to: number,
-  before = 0,
+  before?: number,
 ): Promise<readonly Entry[] | undefined> {
+  return (await readPart(store, key, from, to, before))?.entries;
+}
+
+/** As {@link readRange}, with the position behind the last entry. */
+async function readPart(
+  store: Store,
+  key: RunKey,
+  from: number,
+  to: number,
+  before = 0,
+): Promise<{ readonly entries: readonly Entry[]; readonly end: number } | undefined> {
   const all: Entry[] = [];
   let size = before;
   let most = READ_CHUNK;
@@ -300,7 +310,7 @@ export async function readRange(
     // Several logs may be read at once, of which none is to take the memory that it could.
     if (had <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, at, to, size);
   }
-  return all;
+  return { entries: all, end: at };
 }
 
 /** Reads the rest of a log and keeps nothing. Throws `limit_reached` if the log is too long. */

@@ -9,7 +9,7 @@ import { isOwn } from "../../core/tenants.ts";
 /** How many generations are kept of the runtime's own runs. */
 const KEPT_OF_OWN = 2;
 
-/** Deletes generations that are not kept, in the background: those of a run when it begins another one. */
+/** Deletes generations that are not kept, in the background, when a run begins another one. */
 export class Trimming {
   readonly #store: Store;
   readonly #clock: Pick<Clock, "turn">;

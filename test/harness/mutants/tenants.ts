@@ -66,6 +66,9 @@ export const ofOneTenant: readonly string[] = [
 ];
 
 const maps: readonly Mutant[] = [
+  unkeyed("src/runtime/log/trimming.ts", "readonly #last = new RunMap<Generation>()", [
+    "test/runtime/runs/kept-generations.test.ts",
+  ]),
   unkeyed("src/runtime/runs/runs.ts", "readonly #live = new RunMap<LiveRun>()", runs),
   unkeyed("src/durable/recovery/run-loader.ts", "readonly #loading = new RunMap<Promise<LiveRun | undefined>>()", runs),
   unkeyed("src/durable/recovery/damaged-runs.ts", "readonly #newer = new RunMap<number>()", runs),
@@ -165,9 +168,7 @@ const runtime: readonly Mutant[] = [
   mutant("src/runtime/api/scope-reads.ts", "feed.watch(options, this.#tenant)", "feed.watch(options, undefined)", [
     "test/runtime/events/watch.test.ts",
   ]),
-  mutant("src/runtime/log/watch.ts", "this.#tenant === undefined || item.key.tenant === this.#tenant", "true", [
-    "test/runtime/events/watch.test.ts",
-  ]),
+  mutant("src/runtime/log/watch.ts", ": tenant === this.#tenant;", ": true;", ["test/runtime/events/watch.test.ts"]),
   mutant("src/stores/feed.ts", "(tenant === undefined || key.tenant === tenant) && ", "", stores),
   mutant(
     "src/runtime/api/scope.ts",
