@@ -5,7 +5,7 @@ import { positionIn } from "../core/positions.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import { runIdSchema } from "../protocol/identifier.ts";
 import { badArgument, checkCount, checkKeys, checkObject, read } from "../runtime/agent/check.ts";
-import { cursorOf, readLimit, readPlace } from "../runtime/agent/cursors.ts";
+import { cursorOf, readLimit, readPlace } from "../runtime/api/cursors.ts";
 import { eachInTurns, readLog } from "../runtime/log/fold-log.ts";
 import type { AdminPage, AdminRun, AdminTree } from "./records.ts";
 import { adminRun } from "./records.ts";

@@ -117,7 +117,7 @@ const RULES: readonly Rule[] = [
   {
     place: "admin/",
     imports: [
-      ...["core/", "protocol/", "runtime/agent/check", "runtime/agent/cursors", "runtime/agent/labels"],
+      ...["core/", "protocol/", "runtime/agent/check", "runtime/api/cursors", "runtime/agent/labels"],
       "runtime/api/inside",
       ...["runtime/log/fold-log", "runtime/log/store-failures", "runtime/log/system", "runtime/log/watch"],
     ],
@@ -132,7 +132,7 @@ const RULES: readonly Rule[] = [
   {
     place: "schedules/",
     imports: [
-      ...["core/error", "core/json", "core/tenants", "core/time", "runtime/agent/check", "runtime/agent/cursors"],
+      ...["core/error", "core/json", "core/tenants", "core/time", "runtime/agent/check", "runtime/api/cursors"],
       ...["runtime/agent/input", "runtime/agent/labels", "runtime/agent/uuid", "runtime/api/inside"],
       ...["runtime/execution/random", "runtime/log/fold-log", "runtime/log/system"],
     ],

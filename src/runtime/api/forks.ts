@@ -73,12 +73,12 @@ const options: readonly (keyof ForkOptions)[] = [
 export class Forks {
   readonly #runs: Runs;
   readonly #begin: "here" | "anywhere";
-  readonly #isInside: boolean;
+  readonly #of: "here" | "anywhere";
 
   /** `begin`: see {@link ScopeParts.forks}. */
   constructor(runs: Runs, begin: "here" | "anywhere" = "here") {
     this.#runs = runs;
-    this.#isInside = begin === "anywhere";
+    this.#of = begin;
     this.#begin = runs.isDurable && runs.shared.store.persistent ? begin : "here";
   }
 
@@ -88,7 +88,7 @@ export class Forks {
    */
   async make(key: RunKey, given: ForkOptions, by: JsonValue): Promise<Forked | RunElsewhere> {
     checkForkOptions(given);
-    if (!this.#isInside) checkCallersKey(given.idempotencyKey);
+    if (this.#of !== "anywhere") checkCallersKey(given.idempotencyKey);
     const { store, clock } = this.#runs.shared;
     await clock.ready();
     const stored = await this.#committed(key);

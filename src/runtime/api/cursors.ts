@@ -1,4 +1,4 @@
-import { badArgument, checkWithin } from "./check.ts";
+import { badArgument, checkWithin } from "../agent/check.ts";
 
 /** How many items a page has, if the caller does not say it. */
 const DEFAULT_LIMIT = 50;
