@@ -379,7 +379,9 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
   }
   const replies = (state.exchanges ?? [])
     .slice(-KEPT_REPLIES)
-    .flatMap(({ settled, event }) => (isReply(settled) ? { entry: settled, event } : []));
+    .flatMap(({ settled, event, settled_position: position }) =>
+      isReply(settled) ? { entry: settled, event, position } : [],
+    );
   if (replies.length > 0) entry.replies = replies;
   return [entry];
 }

@@ -163,12 +163,14 @@ function continueAsNew(state: RunState, entry: ContinuedEntry): void {
   else if (entry.queued_ms !== undefined) noteTimes(state, { queued_ms: entry.queued_ms });
 }
 
+type Replies = NonNullable<ContinuedEntry["replies"]>;
+
 /** A question of an earlier generation, as far as a repeated reply needs it. */
-function settledEarlier({ entry: settled, event }: NonNullable<ContinuedEntry["replies"]>[number]): Question {
+function settledEarlier({ entry: settled, event, position }: Replies[number]): Question {
   const { at, await_id } = settled;
   const asked: Growing<AwaitedEntry> = { type: "awaited", at, await_id, parts: [], emitted: 0 };
   if (settled.type === "settled") asked.of = settled.of;
-  return { asked, position: 0, after: EARLIER, event, settled, settled_position: 0 };
+  return { asked, position: 0, after: EARLIER, event, settled, settled_position: position };
 }
 
 function mailAfter({ messages = [], message_keys = [] }: ContinuedEntry): Mail | null {

@@ -112,14 +112,17 @@ function takenOver(before: readonly Entry[]): (entry: Entry) => boolean {
   };
 }
 
-/** The beginning of the generation that is forked. Its messages have places in front of the log of the fork. */
+/**
+ * The beginning of the generation that is forked. Its messages have places in front of the log of the fork, which has no message
+ * that it could complete.
+ */
 function generationOfFork(
-  { previous: _, ...entry }: ContinuedEntry,
+  { previous: _previous, closes: _closes, ...entry }: ContinuedEntry,
   { at }: CreatedEntry,
   moved: Map<number, number>,
 ): ContinuedEntry {
   const first: Growing<ContinuedEntry> = { ...entry, position: 1, events: 1, started_at: at };
-  if (entry.replies !== undefined) first.replies = entry.replies.map((reply) => ({ ...reply, event: 1 }));
+  if (entry.replies !== undefined) first.replies = entry.replies.map((reply) => ({ ...reply, event: 1, position: 2 }));
   if (entry.messages !== undefined)
     first.messages = entry.messages.map((message, index) => {
       moved.set(message.position, -1 - index);

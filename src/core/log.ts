@@ -455,9 +455,13 @@ export interface ContinuedEntry extends MeasuredEntry {
   readonly message_keys?: readonly string[];
   /**
    * The entries that have settled the last questions, the newest last, each with the number of the event after which its events
-   * begin; left out for none.
+   * begin, and with the length of the log after it; left out for none.
    */
-  readonly replies?: readonly { readonly entry: ResumedEntry | DeclinedEntry | SettledEntry; readonly event: number }[];
+  readonly replies?: readonly {
+    readonly entry: ResumedEntry | DeclinedEntry | SettledEntry;
+    readonly event: number;
+    readonly position: number;
+  }[];
 }
 
 /** The run is over. Always the last entry. */

@@ -36,9 +36,9 @@ export function replyBelow(name: string, await_id: string, tenant?: string): Rep
   return replyTo([name, ...keys.map(numberOf)].join("."), key, tenant);
 }
 
-/** The number in the key of a sub-run, which its name ends with. */
+/** The number in the key of a sub-run, which its name ends with, behind that of a later generation. */
 export function numberOf(key: string): string {
-  return key.slice(key.lastIndexOf("#") + 1);
+  return key.slice(key.lastIndexOf("#") + 1).replace(".", "-");
 }
 
 /** A message to a run. */

@@ -5,12 +5,12 @@ import type { AgentContext, CadenzaErrorCode, Message, StepOptions, StepScope } 
 import { AgentError, CadenzaError } from "cadenza";
 import type { Entry } from "cadenza/store";
 import { replyTo } from "./answers.ts";
-import type { EmittedEntry, ResultEntry, StepEntry } from "./internals.ts";
+import type { ContinuedEntry, EmittedEntry, ResultEntry, StepEntry } from "./internals.ts";
 import { resultKey, SeededRandom, seedOf } from "./internals.ts";
-import type { NamedProgram } from "./program.ts";
-import { contains } from "./program.ts";
+import type { NamedProgram, Statement } from "./program.ts";
+import { bodiesOf, contains } from "./program.ts";
 import type { Player, WaitSchema } from "./program-player.ts";
-import { perform } from "./program-player.ts";
+import { keyIn, perform } from "./program-player.ts";
 
 /*
  * Computes what the agent of a program must have done, given the results that its log holds, and what those results must
@@ -28,7 +28,9 @@ export interface Expected {
   readonly asks: ReadonlyMap<string, number>;
   /** The keys of the operations without a result. */
   readonly open: readonly string[];
-  readonly ending: "completed" | "failed" | "open";
+  readonly ending: "completed" | "failed" | "open" | "continued";
+  /** What it gives to its next generation. */
+  readonly carry?: unknown;
   /** The message of the error with which it fails. */
   readonly error: string | undefined;
   readonly tokens: number;
@@ -49,8 +51,39 @@ interface Word {
 const CLOSE = "close";
 
 /** `yields`: how many promises lie between what the agent yields and its next statement. */
-export function expect(named: NamedProgram, runId: string, log: readonly Entry[], yields = 0): Promise<Expected> {
-  return new Replay(named, runId, log, yields).expected();
+export async function expect(named: NamedProgram, runId: string, log: readonly Entry[], yields = 0): Promise<Expected> {
+  const begins = log.flatMap(({ type }, index) => (type === "continued" ? [index] : []));
+  // A fork may begin with a later generation.
+  const parts = begins[0] === 1 ? begins : [0, ...begins];
+  const taken = new Set<string>();
+  const all: Expected[] = [];
+  for (const [n, from] of parts.entries()) {
+    const to = parts[n + 1];
+    const part = await new Replay(named, runId, log, yields, { from, to, taken }).expected();
+    const next = to === undefined ? undefined : log[to];
+    if (next?.type === "continued" && (part.ending !== "continued" || part.carry !== next.carry))
+      throw new Error(
+        `Generation ${next.generation} begins with ${next.carry}, where the one before ends ${part.ending}.`,
+      );
+    all.push(part);
+  }
+  const last = all.at(-1);
+  if (last === undefined) throw new Error("The log has no generation.");
+  return {
+    ...last,
+    words: all.flatMap(({ words }) => words),
+    asks: new Map(all.flatMap(({ asks }) => [...asks])),
+    tokens: all.reduce((sum, { tokens }) => sum + tokens, 0),
+    lateTokens: all.reduce((sum, { lateTokens }) => sum + lateTokens, 0),
+    wrong: all.flatMap(({ wrong }) => wrong),
+  };
+}
+
+/** A generation in a log: its entries, and the keys of the messages that were taken before. */
+interface Part {
+  readonly from: number;
+  readonly to: number | undefined;
+  readonly taken: Set<string>;
 }
 
 /**
@@ -95,7 +128,8 @@ function beforeOf({ after }: Word, of: readonly Word[], found: Word[] = []): rea
 
 /** What is wrong with where an agent has asked its questions. */
 export function misasked({ asks }: Expected, { program }: NamedProgram, log: readonly Entry[]): string[] {
-  const isStraight = !contains(program.body, ({ does }) => does === "all" || does === "race");
+  const isBranched = ({ does }: Statement): boolean => does === "all" || does === "race";
+  const isStraight = !bodiesOf(program).some((body) => contains(body, isBranched));
   const wrong: string[] = [];
   for (const [index, entry] of log.entries()) {
     if (entry.type !== "awaited" || entry.of !== undefined) continue;
@@ -148,7 +182,7 @@ class Replay {
   readonly #waiting = new Map<string, Waiting>();
   readonly #withdrawn: Waiting[] = [];
   /** The keys of the messages that were taken. */
-  readonly #taken = new Set<string>();
+  readonly #taken: Set<string>;
   /** What was emitted before each result, and since the last one. */
   readonly #words: Word[][] = [[]];
   readonly #asks = new Map<string, number>();
@@ -162,25 +196,42 @@ class Replay {
   #ending: Expected["ending"] = "open";
   #error: string | undefined;
   readonly #wrong: string[] = [];
+  readonly #part: Part;
+  /** The entry with which the generation began. Undefined: it is the first one. */
+  readonly #continued: ContinuedEntry | undefined;
+  #carry: unknown;
+  #history: Promise<unknown> | undefined;
 
-  constructor(named: NamedProgram, runId: string, log: readonly Entry[], yields: number) {
+  constructor(named: NamedProgram, runId: string, log: readonly Entry[], yields: number, part: Part) {
     this.#yields = yields;
     this.#named = named;
     const [created] = log;
-    this.#seed = created?.type === "created" ? seedOf(created, runId) : runId;
+    const seed = created?.type === "created" ? seedOf(created, runId) : runId;
+    const first = log[part.from];
+    this.#continued = first?.type === "continued" ? first : undefined;
+    this.#seed = this.#continued === undefined ? seed : `${seed} ${this.#continued.generation}`;
     this.#log = log;
+    this.#part = part;
+    this.#taken = part.taken;
+  }
+
+  get #generation(): number {
+    return this.#continued?.generation ?? 1;
   }
 
   async expected(): Promise<Expected> {
     const started = this.#log.find((entry) => entry.type === "started");
-    this.#now = started?.now ?? started?.at ?? 0;
+    this.#now = this.#continued?.at ?? started?.now ?? started?.at ?? 0;
+    const { from, to } = this.#part;
     const stopped = this.#log.findIndex(
-      (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
+      (entry, index) =>
+        index >= from && (entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted)),
     );
+    const end = Math.min(stopped < 0 ? this.#log.length : stopped, to ?? this.#log.length);
     void branches.run({ last: [] }, () => this.#drive());
     await this.#settled();
-    for (const [index, entry] of this.#log.slice(0, stopped < 0 ? undefined : stopped).entries()) {
-      if (!isResult(entry)) continue;
+    for (const [index, entry] of this.#log.slice(0, end).entries()) {
+      if (index < from || !isResult(entry)) continue;
       const key = resultKey(entry) ?? "";
       const waiting = this.#waiting.get(key);
       if (waiting === undefined) {
@@ -202,6 +253,7 @@ class Replay {
       asks: this.#asks,
       open: [...this.#waiting.keys()],
       ending: this.#ending,
+      carry: this.#carry,
       error: this.#error,
       tokens: this.#tokens,
       lateTokens: this.#lateTokens,
@@ -218,11 +270,15 @@ class Replay {
     };
     const agent = perform(this.#named, this.#context(), player);
     try {
-      let goOn: () => Promise<IteratorResult<unknown, void>> = () => agent.next();
+      let goOn: () => Promise<IteratorResult<unknown, unknown>> = () => agent.next();
       for (;;) {
         const { done, value } = await goOn();
         goOn = () => agent.next();
-        if (done === true) break;
+        if (done === true) {
+          if (value !== undefined) this.#carry = (value as { readonly carry: unknown }).carry;
+          this.#ending = value === undefined ? "completed" : "continued";
+          return;
+        }
         if (typeof value === "object" && value !== null && "type" in value)
           goOn = await this.#ask("await").then(
             (sent) => () => agent.next(sent),
@@ -234,7 +290,6 @@ class Replay {
           for (let each = 0; each < this.#yields; each++) await undefined;
         }
       }
-      this.#ending = "completed";
     } catch (error) {
       this.#ending = "failed";
       this.#error = error instanceof Error ? error.message : String(error);
@@ -291,7 +346,9 @@ class Replay {
     const { last } = branches.getStore() ?? { last: [] };
     const before = this.#words.slice(0, -1).flat();
     const all = [...before, ...beforeOf({ text: "", after: last }, this.#words.at(-1) ?? [])];
-    this.#asks.set(`${name}#${this.#counts.get(name)}`, new Set(all.filter(({ text }) => text !== CLOSE)).size);
+    const earlier = wordsIn(this.#log.slice(0, this.#part.from)).filter((word) => word !== CLOSE).length;
+    const key = keyIn(this.#generation, name, this.#counts.get(name) ?? 0);
+    this.#asks.set(key, earlier + new Set(all.filter(({ text }) => text !== CLOSE)).size);
     return answer;
   }
 
@@ -299,7 +356,7 @@ class Replay {
     const count = (this.#counts.get(name) ?? 0) + 1;
     this.#counts.set(name, count);
     const promise = new Promise((resolve, reject) =>
-      this.#waiting.set(`${name}#${count}`, { name, options, ...step, resolve, reject }),
+      this.#waiting.set(keyIn(this.#generation, name, count), { name, options, ...step, resolve, reject }),
     );
     promise.catch(() => {});
     return promise;
@@ -390,12 +447,16 @@ class Replay {
    */
   #take(name: string, position: number): unknown {
     const left = new Map<string, number>();
+    for (const one of this.#continued?.messages ?? [])
+      if (one.entry.name === name && !this.#taken.has(one.entry.idempotency_key))
+        left.set(one.entry.idempotency_key, one.position);
     for (const [index, entry] of this.#log.entries())
       if (entry.type === "received" && entry.name === name && !this.#taken.has(entry.idempotency_key))
         if (!left.has(entry.idempotency_key)) left.set(entry.idempotency_key, index);
     const held = [...this.#waiting.values(), ...this.#withdrawn].filter((one) => mayHold(one, name));
     const first = [...left.values()].slice(0, 1 + held.length);
-    const message = this.#log[position];
+    const carried = this.#continued?.messages?.find((one) => one.position === position)?.entry;
+    const message = carried ?? this.#log[position];
     if (!first.includes(position) || message?.type !== "received")
       throw new Error(`Position ${position} is taken instead of ${first.join(" or ")}.`);
     this.#taken.add(message.idempotency_key);
@@ -409,10 +470,20 @@ class Replay {
     return isPlain || this.#ending !== "open" || this.#log.some((entry) => entry.type === "patched" && entry.id === id);
   }
 
+  /** A later generation records how long the session is when it first asks. */
+  #historyLength(): Promise<unknown> {
+    if (this.#generation === 1) return Promise.resolve();
+    this.#history ??= this.#operation("session.history");
+    return this.#history;
+  }
+
   #context(): AgentContext {
     const random = new SeededRandom(this.#seed);
     const context = {
       signal: { aborted: false },
+      generation: this.#generation,
+      carry: this.#continued?.carry,
+      continueAsNew: (carry: unknown) => ({ carry }),
       step: (name: string, body: Waiting["body"], { retry }: StepOptions = {}) =>
         this.#operation(name, { body, attempts: retry?.attempts }),
       ask: (_question: string, options: WaitOptions) => this.#ask("ask", options),
@@ -432,7 +503,7 @@ class Replay {
         getState: () => this.#operation("session.getState"),
         setState: () => this.#operation("session.setState"),
         // A durable agent gets what it reads in a turn of its own, when its other branches wait.
-        history: () => this.#turn().then(() => []),
+        history: () => this.#historyLength().then(() => this.#turn().then(() => [])),
       },
       patched: (id: string) => this.#hasPatch(id),
       now: () => this.#now,

@@ -15,6 +15,7 @@ export { sameJson } from "../../src/core/json.ts";
 export type {
   AttemptFailedEntry,
   AwaitedEntry,
+  ContinuedEntry,
   CreatedEntry,
   Decline,
   EmittedEntry,

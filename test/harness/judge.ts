@@ -116,6 +116,9 @@ export async function mistold(
 
 /** Whether a log holds a message. A process that was frozen while it sent one may post it once more. It counts once. */
 export function isReceived(log: readonly Entry[], { name, data, idempotencyKey }: Mail): boolean {
+  // A fork of a later generation knows the keys of the messages that earlier ones had.
+  const begin = log[1]?.type === "continued" ? log[1] : undefined;
+  if (begin?.message_keys?.includes(idempotencyKey) === true) return true;
   const found = log.filter((entry) => entry.type === "received" && entry.idempotency_key === idempotencyKey);
   const isIt = (entry: Entry): boolean =>
     entry.type === "received" && entry.name === name && JSON.stringify(entry.data) === JSON.stringify(data);
@@ -177,10 +180,18 @@ function malformed(log: readonly Entry[]): string[] {
 /** The messages to a run that were sent one after the other are in its log in this order. */
 function disordered(run_id: string, log: readonly Entry[]): string[] {
   return MAIL.flatMap((name) => {
+    // A fork of a later generation has only the messages that earlier ones have left, and knows the keys of others.
+    const begin = log[1]?.type === "continued" ? log[1] : undefined;
+    const carried = begin?.messages?.map(({ entry }) => entry) ?? [];
     const keys = new Set(
-      log.flatMap((entry) => (entry.type === "received" && entry.name === name ? [entry.idempotency_key] : [])),
+      [...carried, ...log].flatMap((entry) =>
+        entry.type === "received" && entry.name === name ? [entry.idempotency_key] : [],
+      ),
     );
-    const isInOrder = [...keys].every((key, index) => key === `${name} ${index + 1}`);
+    const numbers = [...keys].map((key) => Number(key.slice(name.length)));
+    const isInOrder = numbers.every((number, index) =>
+      begin === undefined ? number === index + 1 : number > (numbers[index - 1] ?? 0),
+    );
     return isInOrder ? [] : [`the messages to ${run_id} are out of order: ${[...keys].join()}`];
   });
 }
@@ -259,7 +270,7 @@ function misshown(
   const output = outputIn(below);
   if (must.length > 0) {
     // What interrupted attempts at a step have emitted is left out of both outputs.
-    const [shown, own] = [outputIn(copies), output].map((messages) =>
+    const [shown, own] = [outputIn(copies), outputIn(below, "of all generations")].map((messages) =>
       messages.flatMap(([, ...texts]) => texts).join("|"),
     );
     if (shown !== own) wrong.push(`has shown ${shown} in the end, and ${subRun} ${own}`);
@@ -312,7 +323,7 @@ interface Draft {
  * The output that a log tells of, by rules of its own: a part joins the open message of what emits it. What an attempt at
  * a step has emitted is left out as soon as there is another attempt.
  */
-function outputIn(log: readonly Entry[]): readonly Lines[] {
+function outputIn(log: readonly Entry[], which?: "of all generations"): readonly Lines[] {
   let messages: Draft[] = [];
   let open: Draft | undefined;
   const leaveOut = (step: string | undefined, attempt: number): void => {
@@ -322,7 +333,7 @@ function outputIn(log: readonly Entry[]): readonly Lines[] {
   const [created] = log;
   const agent = created?.type === "created" ? `agent/${created.agent_name}` : "";
   for (const entry of log) {
-    if (entry.type === "continued") messages = [];
+    if (entry.type === "continued" && which === undefined) messages = [];
     if (entry.type === "continued" || (entry.type === "awaited" && entry.of === undefined)) open = undefined;
     if (entry.type === "intent") leaveOut(entry.key, entry.attempt);
     else if (entry.type === "attempt-failed") leaveOut(entry.key, entry.attempt + 1);

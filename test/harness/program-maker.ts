@@ -1,5 +1,5 @@
 import type { Block, Emission, NamedProgram, Program, Statement, Wait } from "./program.ts";
-import { CHILD, MAIL } from "./program.ts";
+import { bodiesOf, CHILD, MAIL } from "./program.ts";
 import { Random } from "./random.ts";
 
 /** What programs are made for. */
@@ -11,13 +11,18 @@ export interface ProgramOptions {
   readonly deadlineMs: number;
   /** Whether no other run uses the session. */
   readonly isAlone: boolean;
+  /**
+   * How many of the programs continue as new: 1 for all. What generations say joins their session however the run ends, which the
+   * judge of shared sessions does not expect.
+   */
+  readonly generations: number;
 }
 
 /** The programs of simulated worlds, where time costs nothing. */
-export const SIMULATED: ProgramOptions = { depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true };
+export const SIMULATED: ProgramOptions = { depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true, generations: 0.3 };
 
 /** Those of processes that are killed. Their runs share sessions. */
-export const KILLED: ProgramOptions = { depth: 3, stepMs: 8, deadlineMs: 25, isAlone: false };
+export const KILLED: ProgramOptions = { depth: 3, stepMs: 8, deadlineMs: 25, isAlone: false, generations: 0 };
 
 /** Makes a random program. */
 export function makeProgram(random: Random, options: ProgramOptions): Program {
@@ -32,7 +37,8 @@ export function programNamed(name: string, options: ProgramOptions): NamedProgra
   const [first = name] = name.split("@");
   const made = makeProgram(new Random(first), options);
   const word = (text: string) => ({ does: "emit", what: "part", text, by: "yield" }) as const;
-  return { name, program: { ...made, body: [word(`${name}:`), ...made.body, word("=")] } };
+  const [body = [], ...generations] = bodiesOf(made).map((block) => [word(`${name}:`), ...block, word("=")]);
+  return { name, program: { ...made, body, ...(made.generations !== undefined && { generations }) } };
 }
 
 interface Place {
@@ -63,8 +69,17 @@ class Maker {
   }
 
   program(): Program {
-    const body = this.#block({ depth: this.#options.depth, isBeside: false, level: 0 }, FIRST_LENGTH);
-    return { body, fails: this.#random.chance(0.06) };
+    return this.#programIn({ depth: this.#options.depth, isBeside: false, level: 0 }, FIRST_LENGTH);
+  }
+
+  #programIn(place: Place, most = LENGTH): Program {
+    const random = this.#random;
+    const body = this.#block(place, most);
+    const fails = random.chance(0.06);
+    const { generations: share } = this.#options;
+    if (share === 0 || !random.chance(share)) return { body, fails };
+    const generations = Array.from({ length: 1 + random.below(2) }, () => this.#block(place));
+    return { body, generations, fails };
   }
 
   #block(place: Place, most = LENGTH): Block {
@@ -172,8 +187,7 @@ class Maker {
   }
 
   #run({ depth, level }: Place): Statement {
-    const body = this.#block({ depth: Math.min(depth, 2), isBeside: false, level: level + 1 });
-    const program = { body, fails: this.#random.chance(0.06) };
+    const program = this.#programIn({ depth: Math.min(depth, 2), isBeside: false, level: level + 1 });
     return { does: "run", agent: CHILD, program, show: this.#random.chance(0.5) };
   }
 

@@ -4,7 +4,7 @@ import type { Entry } from "cadenza/store";
 import * as z from "zod";
 import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn, numberOf } from "./answers.ts";
 import type { Block, Emission, NamedProgram, Statement, Wait } from "./program.ts";
-import { contains, inputOf, parseInput } from "./program.ts";
+import { bodiesOf, contains, inputOf, parseInput } from "./program.ts";
 import { hashOf } from "./random.ts";
 import { markOf } from "./tenants.ts";
 
@@ -40,25 +40,39 @@ export interface Work {
 export function agentOf(player: Player): AgentFunction {
   return (input, context) => {
     const named = parseInput(textOf(input));
-    return forms[formOf(named)](perform(named, context, player), context) as ReturnType<AgentFunction>;
+    const form = formOf(named);
+    // What a generator drains may not give a value of its own.
+    const end: End = { returns: form !== "a plain generator" };
+    return forms[form](perform(named, context, player, end), context, end) as ReturnType<AgentFunction>;
   };
 }
 
 type Form = "an async generator" | "a plain generator" | "an async function" | "a plain function";
 
-const forms: Readonly<Record<Form, (performance: AsyncGenerator<unknown, void>, context: AgentContext) => unknown>> = {
+/** What the agent returns, once its program has ended. */
+interface End {
+  value?: unknown;
+  /** Whether the performance itself returns it, too. */
+  readonly returns: boolean;
+}
+
+type Perform = (performance: AsyncGenerator<unknown, unknown>, context: AgentContext, end: End) => unknown;
+
+const forms: Readonly<Record<Form, Perform>> = {
   "an async generator": (performance) => performance,
   // What it yields is drained by the runtime, which hands answers to it.
-  "a plain generator": (performance) =>
+  "a plain generator": (performance, _context, end) =>
     (function* () {
       yield performance;
+      return end.value;
     })(),
-  "an async function": async (performance, context) => {
+  "an async function": async (performance, context, end) => {
     for await (const value of performance) await context.emit(value as never);
+    return end.value;
   },
-  "a plain function": (performance, context) => {
+  "a plain function": (performance, context, end) => {
     const goOn = ({ done, value }: IteratorResult<unknown>): unknown =>
-      done === true ? undefined : context.emit(value as never).then(() => performance.next().then(goOn));
+      done === true ? end.value : context.emit(value as never).then(() => performance.next().then(goOn));
     return performance.next().then(goOn);
   },
 };
@@ -66,20 +80,30 @@ const forms: Readonly<Record<Form, (performance: AsyncGenerator<unknown, void>, 
 /** The form of a program's agent, which is the same in each process. A function cannot ask by `yield`. */
 function formOf({ name, program }: NamedProgram): Form {
   const names = Object.keys(forms) as readonly Form[];
-  const mayBe = contains(program.body, ({ does }) => does === "await") ? names.slice(0, 2) : names;
+  const asks = bodiesOf(program).some((body) => contains(body, ({ does }) => does === "await"));
+  const mayBe = asks ? names.slice(0, 2) : names;
   return mayBe[hashOf(name) % mayBe.length] ?? "an async generator";
 }
 
-/** Runs a program. Its values depend on keys alone, and its branches on its values. */
+/** Runs a generation of a program. Its values depend on keys alone, and its branches on its values. `end`: gets what it returns. */
 export async function* perform(
   named: NamedProgram,
   context: AgentContext,
   player: Player,
-): AsyncGenerator<unknown, void> {
+  end: End = { returns: true },
+): AsyncGenerator<unknown, unknown> {
   const { program } = named;
+  const { generation, carry, continueAsNew } = context;
+  const bodies = bodiesOf(program);
   const tally = new Tally();
-  yield* new Performance(named, context, player).block(program.body, tally);
+  if (carry !== undefined) tally.total = Number(carry);
+  yield* new Performance(named, context, player).block(bodies[generation - 1] ?? [], tally);
+  if (generation < bodies.length) {
+    end.value = continueAsNew(tally.total);
+    return end.returns ? end.value : undefined;
+  }
   if (program.fails) throw new Error(`The program ends here, at ${tally.total}.`);
+  return undefined;
 }
 
 /** The program of a run, by its log. Undefined: the log is empty, or its run has no program. */
@@ -474,8 +498,13 @@ class Performance {
   #keyOf(name: string): string {
     const occurrence = (this.#occurrences.get(name) ?? 0) + 1;
     this.#occurrences.set(name, occurrence);
-    return `${name}#${occurrence}`;
+    return keyIn(this.#context.generation, name, occurrence);
   }
+}
+
+/** The key of an operation of a generation. */
+export function keyIn(generation: number, name: string, occurrence: number): string {
+  return `${name}#${generation === 1 ? "" : `${generation}.`}${occurrence}`;
 }
 
 /** What the program makes of an error that a wait may end with. Throws every other error. */

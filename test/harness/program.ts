@@ -6,8 +6,18 @@
 
 export interface Program {
   readonly body: Block;
+  /**
+   * What it does in its later generations: it continues as new after each but the last, with its total. Left out: there are
+   * none.
+   */
+  readonly generations?: readonly Block[];
   /** Whether it ends by throwing. */
   readonly fails: boolean;
+}
+
+/** What a program does in each of its generations. */
+export function bodiesOf({ body, generations = [] }: Program): readonly Block[] {
+  return [body, ...generations];
 }
 
 /** Statements, one after the other. */
@@ -105,8 +115,9 @@ export function contains(block: Block, isSuch: (statement: Statement) => boolean
 }
 
 /** The program as text, a statement a line. */
-export function print({ body, fails }: Program): string {
-  return [...linesOf(body), ...(fails ? ["fails"] : [])].join("\n");
+export function print({ body, generations = [], fails }: Program): string {
+  const later = generations.flatMap((block) => ["continue as new", ...linesOf(block)]);
+  return [...linesOf(body), ...later, ...(fails ? ["fails"] : [])].join("\n");
 }
 
 function linesOf(block: Block): string[] {

@@ -115,6 +115,7 @@ function* misended({ log, taken, toleranceMs = 0, isSet = false, ...timing }: Ti
         if (entry.await_id !== null) yield* end(waits, entry.await_id, index, true);
         if (!entry.defaulted) for (const key of waits.keys()) yield* end(waits, key, index, false);
         break;
+      case "continued":
       case "cancel-requested":
       case "exceeded":
       case "ended":

@@ -437,3 +437,16 @@ it("an answer that is repeated in the next generation has the stream that it had
   expect(await answer("one")).toEqual(first);
   expect(await answer("two")).toEqual(second);
 });
+
+it("a fork of a later generation has events without a gap, also where the one before left a message open", async () => {
+  const { runtime } = setUp();
+  runtime.register("talks", { durable: true }, async (_input, { generation, emit, step, continueAsNew }) => {
+    await emit(`open in ${generation}`);
+    await step("work", () => generation);
+    return generation < 3 ? continueAsNew() : undefined;
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "talks", input: "" });
+  const fork = await runtime.fork(run_id, { before: "work#2.1" });
+  const events = await drain(runtime.events(fork.run_id));
+  expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
+});
