@@ -3,7 +3,7 @@ import type { AdminRun } from "../admin/records.ts";
 import { CompareWith } from "./comparison/comparison.tsx";
 import { goTo } from "./place.ts";
 import { act, addressOf, ask, messageOf, start } from "./server.ts";
-import { Notice } from "./words.tsx";
+import { Notice, Sure } from "./words.tsx";
 
 /** What can be done with a run. */
 export function RunActions({ run }: { readonly run: AdminRun }) {
@@ -48,14 +48,14 @@ export function RunActions({ run }: { readonly run: AdminRun }) {
             <button type="button" onClick={() => setSending(!isSending)} aria-expanded={isSending}>
               Send a message
             </button>
-            <button
-              type="button"
-              class="quiet"
-              disabled={run.status === "cancelling"}
-              onClick={() => attempt(() => act("cancel", its).then(() => "The run was asked to stop."))}
-            >
-              Cancel the run
-            </button>
+            {run.status !== "cancelling" && (
+              <Sure
+                label="Cancel the run"
+                says="It stops, and the runs below it."
+                verb="Cancel it"
+                onSure={() => attempt(() => act("cancel", its).then(() => "The run was asked to stop."))}
+              />
+            )}
           </>
         )}
         {mayWrite && finished_at !== null && !isDeleting && (

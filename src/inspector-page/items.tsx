@@ -10,7 +10,7 @@ import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
 import { messageOf } from "./server.ts";
 import { textOf } from "./text-of.ts";
-import { Age, duration, Notice, now, Status, shortId } from "./words.tsx";
+import { Age, duration, Notice, now, Status, Sure, shortId } from "./words.tsx";
 
 interface ItemProps<One extends TimelineItem = TimelineItem> {
   readonly item: One;
@@ -68,10 +68,15 @@ export function ForkButton({ onFork, before }: { readonly onFork: ItemProps["onF
   const fork = (): void => void onFork(before).catch((error: unknown) => setRefused(messageOf(error)));
   return (
     <>
-      <button type="button" class="link fork" onClick={fork}>
-        {before === undefined ? "Try again in a fork" : "Fork from here"}
+      <Sure
+        label={before === undefined ? "Try again in a fork" : "Fork from here"}
+        says={`A new run takes over what came before${before === undefined ? " the operation that failed" : ` ${before}`}. It does all after it again, with its effects.`}
+        verb="Fork"
+        isLink
+        onSure={fork}
+      >
         {before !== undefined && <span class="unseen"> ({before})</span>}
-      </button>
+      </Sure>
       {refused !== null && <Notice>{refused}</Notice>}
     </>
   );

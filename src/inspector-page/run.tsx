@@ -95,7 +95,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
           isWhole={known.whole}
           selected={query.get("at") ?? ""}
           onSelect={(at) => set({ at })}
-          details={(row) => <Details row={row} onFork={row.run === run ? onFork : undefined} />}
+          details={(row) => <Details row={row} onFork={row.run.run_id === run_id ? onFork : undefined} />}
         >
           <Summary run={run} items={items} onFork={onFork} />
         </Waterfall>
@@ -113,7 +113,7 @@ const views = [
   ["timeline", "Timeline", "list"],
 ] as const;
 
-/** What happened, in words, the last lines of it first. */
+/** What happened, in words: the last lines of it, and earlier ones when the user asks for them. */
 function Timeline({
   told: { run, items },
   began,

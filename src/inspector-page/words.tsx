@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useErrorBoundary } from "preact/hooks";
+import { useErrorBoundary, useState } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
 import type { Listed } from "./feed.ts";
 import type { IconName } from "./icons.tsx";
@@ -148,6 +148,53 @@ export function Empty({ is, children }: { readonly is: string; readonly children
 
 export function shortId(run_id: string): string {
   return run_id.slice(0, 8);
+}
+
+/** A button that says what it does before it does it. */
+export function Sure({
+  label,
+  says,
+  verb,
+  isLink = false,
+  onSure,
+  children,
+}: {
+  readonly label: string;
+  /** What will happen. */
+  readonly says: string;
+  /** On the button that does it. */
+  readonly verb: string;
+  readonly isLink?: boolean;
+  readonly onSure: () => void;
+  /** What the button says besides its label. */
+  readonly children?: ComponentChildren;
+}) {
+  const [isAsked, setAsked] = useState(false);
+  if (!isAsked)
+    return (
+      <button type="button" class={isLink ? "link fork" : undefined} onClick={() => setAsked(true)}>
+        {label}
+        {children}
+      </button>
+    );
+  return (
+    <span role="alertdialog" aria-label={label} class="sure">
+      {says}{" "}
+      <button
+        type="button"
+        class="danger"
+        onClick={() => {
+          setAsked(false);
+          onSure();
+        }}
+      >
+        {verb}
+      </button>{" "}
+      <button type="button" onClick={() => setAsked(false)}>
+        Leave it
+      </button>
+    </span>
+  );
 }
 
 /** A message to the user, also for those who hear the page. */

@@ -183,6 +183,9 @@ describe.skipIf(browser === undefined)("the inspector's pictures", () => {
     await until(page, "document.querySelector('.waits .asked') === null");
     await operator.sees("completed");
     await operator.sees("Paid: tx-5512.");
+    // What had ended before the page saw the end of the run can be forked from, too.
+    await choose("triage");
+    await operator.sees("Fork from here");
   });
 
   it("show the runs that belong to one as a tree, with many alike as one, and take their questions there", async () => {

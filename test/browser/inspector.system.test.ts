@@ -132,6 +132,10 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     await expect(replay(refund, JSON.parse(text) as Cassette)).resolves.toMatchObject({ status: "failed" });
     bank.isOpen = true;
     await operator.press("Try again in a fork");
+    await operator.sees("It does all after it again, with its effects.");
+    await operator.press("Leave it");
+    await operator.press("Try again in a fork");
+    await operator.press("Fork");
     await operator.sees("Fork of");
     await operator.sees("Paid: again.");
     const [fork] = await runtime.listRuns({ limit: 1 });

@@ -239,6 +239,28 @@ it("a user of one tenant sees its schedules alone, and acts on these alone", asy
   await runtime.close({ drainMs: 0 });
 });
 
+it("the host is asked about each of several runs, and one that it refuses refuses all", async () => {
+  const { runtime, waiting, failed } = await world();
+  const asked: unknown[] = [];
+  const handler = createInspectorHandler(runtime, {
+    authorize: ({ action, run_id, tenant }) => {
+      if (action === "read") asked.push([tenant, run_id]);
+      return run_id !== failed.run_id && { allTenants: true };
+    },
+  });
+  const visitor = new Visitor(handler);
+  const both = `api/feed/several?tenant=acme&run_ids=${waiting.run_id},${failed.run_id}`;
+  expect((await visitor.get(both)).status).toBe(403);
+  expect(asked).toEqual([
+    ["acme", waiting.run_id],
+    ["acme", failed.run_id],
+  ]);
+  const one = await visitor.get(`api/feed/several?tenant=acme&run_ids=${waiting.run_id}`);
+  expect(one.status).toBe(200);
+  await one.body?.cancel();
+  await runtime.close({ drainMs: 0 });
+});
+
 it("views of a run do not count for the run of another tenant with the same id", async () => {
   const clock = new FakeClock();
   const ids = { uuid: () => UNKNOWN, token: () => "token" };

@@ -437,9 +437,7 @@ function Line({
         )}
         <Icon is={icon} />
         <span class="unseen">{type} </span>
-        <span class="title" title={name}>
-          {name}
-        </span>
+        <span class="title">{name}</span>
         <span class={`number faint${to === null ? " running" : ""}`}>{duration(Math.max(0, (to ?? end) - from))}</span>
       </span>
       <span role="gridcell" class={`track${row.type === "run" || row.type === "generation" ? " whole" : ""}`}>
