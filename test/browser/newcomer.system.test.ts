@@ -16,7 +16,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(browser === undefined)("a newcomer", () => {
-  it("sees why the demo asked about each licence, one click after opening the inspector", {
+  it("sees why the demo asked about each licence, in at most three clicks", {
     timeout: 60_000,
   }, async () => {
     // The demo keeps its runs in its own folder, which is not the working copy.
@@ -48,9 +48,10 @@ describe.skipIf(browser === undefined)("a newcomer", () => {
       await page.click(link);
     };
     await follow(`a[href="#/run//${run_id}"]`);
-    // A long timeline comes in pieces.
+    // The picture of a run comes first. In words it is behind the last of these buttons, and a long one comes in pieces.
+    await follow("main fieldset.choices button:last-child");
     const shows = (text = ""): string => `document.querySelector("main").innerText.includes(${JSON.stringify(text)})`;
-    await until(page, `${shows("Timeline")} && ${shows(asked.at(-1))}`);
+    await until(page, `document.querySelector("ol.timeline") !== null && ${shows(asked.at(-1))}`);
     // `innerText` has only what can be seen.
     const shown = (await page.evaluate(`document.querySelector("main").innerText.replace(/\\s+/g, " ")`)) as string;
     for (const question of asked) expect(shown).toContain(question);
