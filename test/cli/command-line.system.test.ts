@@ -53,8 +53,10 @@ describe("cadenza check", () => {
   async function fileWithRuns(): Promise<string> {
     const file = newFile();
     const program = `${agents('await step("reserve", () => 1); await ask("Ship it?");')}
-      import { openSqliteStore } from "cadenza/sqlite";
-      const runtime = new AgentRuntime({ store: openSqliteStore(process.argv[2]), agents: all });
+      import { SqliteStore } from "cadenza/sqlite";
+      import Database from "libsql";
+      const store = new SqliteStore(new Database(process.argv[2]), { closeDatabase: true });
+      const runtime = new AgentRuntime({ store, agents: all });
       await runtime.createRun({ agent_name: "order", input: "" });
       await runtime.createRun({ agent_name: "order", input: "" });
       await runtime.close();
