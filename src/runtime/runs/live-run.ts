@@ -98,6 +98,8 @@ export class LiveRun implements LogRun, StepsRun {
   #isMailDue = false;
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
+  /** Where the next generation begins, until the agent is executed for it: nothing is at work that could be stopped. */
+  #continued: Entry | undefined;
   /** A cancel has been decided, and is not committed yet. */
   #isCancelPending = false;
   /** The callers that wait for the run to rest. */
@@ -597,6 +599,7 @@ export class LiveRun implements LogRun, StepsRun {
   onContinued(entry: Entry): void {
     this.#steps?.onOver();
     this.#execution = undefined;
+    this.#continued = entry;
     onceInLog(this.log, entry, (committed) => {
       // Other work has a turn: an agent may begin again for ever without waiting for anything.
       if (committed === undefined) return;
@@ -615,6 +618,7 @@ export class LiveRun implements LogRun, StepsRun {
       this.#waitForResume(() => this.#continueAsNew());
       return;
     }
+    this.#continued = undefined;
     this.#signal = undefined;
     this.#steps = undefined;
     // What limits a sub-run is above it.
@@ -637,7 +641,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.shared.pauses.letGo(this);
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
     const phase = this.residence?.phase;
-    if (phase === "catching up" && this.#slot?.isQueued !== true) return;
+    if (phase === "catching up" && this.#slot?.isQueued !== true && this.#continued === undefined) return;
     this.onEnd();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
     if (phase === "blocked") this.#execution?.fence();
