@@ -76,7 +76,7 @@ class Members {
   }
 
   async #start(): Promise<Member> {
-    const child = fork(SERVER, [JSON.stringify(this.#place)], { execArgv: process.execArgv });
+    const child = fork(SERVER, [JSON.stringify(this.#place)], { execArgv: ["--import", "tsx"] });
     const [{ port }] = (await once(child, "message")) as [{ port: number }];
     return { child, port };
   }
