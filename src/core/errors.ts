@@ -135,6 +135,11 @@ export function notFound(runId: string): CadenzaError {
   return new CadenzaError("run_not_found", `There is no run ${runId}.`, { run_id: runId });
 }
 
+/** Whether an error says that there is no such run: it never was, or was deleted. */
+export function isNotFound(error: unknown): boolean {
+  return CadenzaError.is(error) && error.code === "run_not_found";
+}
+
 /** The error for an id that no session of the caller has: the same for one that the caller may not see. */
 export function noSession(id: string): CadenzaError {
   return new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });

@@ -1,4 +1,4 @@
-import type { CadenzaError } from "../core/errors.ts";
+import { isNotFound } from "../core/errors.ts";
 import type { Schedules } from "../schedules/schedules.ts";
 import type { InspectedSchedule, SchedulesEvent } from "./api.ts";
 import type { Feed } from "./feed.ts";
@@ -45,7 +45,7 @@ async function timesOf(
   try {
     return await schedules.next(id, TIMES, { tenant });
   } catch (error) {
-    if ((error as CadenzaError).code === "run_not_found") return undefined;
+    if (isNotFound(error)) return undefined;
     throw error;
   }
 }

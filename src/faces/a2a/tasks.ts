@@ -1,4 +1,4 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { isNotFound } from "../../core/errors.ts";
 import { notCounted } from "../../http/disconnects.ts";
 import { unfitAt } from "../../http/errors.ts";
 import { checkAgent, runIdIn } from "../../http/visibility.ts";
@@ -89,7 +89,7 @@ export async function unlessDeleted<Found>(read: () => Promise<Found>): Promise<
   try {
     return await read();
   } catch (error) {
-    if (CadenzaError.is(error) && error.code === "run_not_found") return undefined;
+    if (isNotFound(error)) return undefined;
     throw error;
   }
 }

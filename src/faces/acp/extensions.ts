@@ -1,4 +1,4 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { isNotFound } from "../../core/errors.ts";
 import { userOf } from "../../core/user.ts";
 import { readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
@@ -72,7 +72,7 @@ async function isVisible(caller: Caller, runId: string): Promise<boolean> {
     await checkRun(caller, runId);
     return true;
   } catch (error) {
-    if (CadenzaError.is(error) && error.code === "run_not_found") return false;
+    if (isNotFound(error)) return false;
     throw error;
   }
 }

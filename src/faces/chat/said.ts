@@ -1,4 +1,4 @@
-import { CadenzaError } from "../../core/errors.ts";
+import { isNotFound } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
 import type { RunSummary } from "../../core/record.ts";
 import type { Call } from "../../http/service.ts";
@@ -168,7 +168,7 @@ async function transcriptOf({ caller }: Call, { run_id }: RunSummary): Promise<r
     return await caller.scope.transcript(run_id);
   } catch (error) {
     // It was deleted meanwhile.
-    if (CadenzaError.is(error) && error.code === "run_not_found") return [];
+    if (isNotFound(error)) return [];
     throw error;
   }
 }

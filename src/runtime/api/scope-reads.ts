@@ -1,5 +1,5 @@
 import { DetailFold } from "../../core/detail.ts";
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, isNotFound } from "../../core/errors.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { StreamedEvent } from "../../core/project.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -27,7 +27,6 @@ import type { Registry } from "../agent/registry.ts";
 import { manifestOf } from "../agent/registry.ts";
 import type { DetailedEvent, StreamStart } from "../log/event-stream.ts";
 import { EventStream } from "../log/event-stream.ts";
-import { isNotFound } from "../log/refusals.ts";
 import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
 import type { Settings } from "../runs/options.ts";
 import type { AgentName, EventsOptions, ListRunsQuery, RunDetails, Session } from "../runs/requests.ts";

@@ -48,11 +48,6 @@ export function issuesText(issues: readonly Issue[]): string {
   return issues.map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`)).join("; ");
 }
 
-/** Whether an error says that a run is not in the store. */
-export function isNotFound(error: unknown): boolean {
-  return CadenzaError.is(error) && error.code === "run_not_found";
-}
-
 /** The error for a call on a closed runtime. */
 export function closedError(): CadenzaError {
   return new CadenzaError("runtime_closed", "The runtime has been closed.");

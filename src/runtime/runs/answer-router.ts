@@ -1,6 +1,6 @@
 import type { ReplyCommand } from "../../core/commands.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
-import { CadenzaError } from "../../core/errors.ts";
+import { CadenzaError, isNotFound } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
 import type { CreatedEntry, QuestionRef } from "../../core/log.ts";
 import type { Clock, RunKey, Store } from "../../core/ports.ts";
@@ -18,15 +18,7 @@ import { declined, questionOf } from "../execution/ask.ts";
 import type { Execution } from "../execution/execution.ts";
 import { onceInLog } from "../execution/operations.ts";
 import { committedRecord, foldAll, foldLog } from "../log/fold-log.ts";
-import {
-  closedError,
-  isLost,
-  isNotFound,
-  lostError,
-  refusedAbove,
-  rejectedError,
-  replyRefusedError,
-} from "../log/refusals.ts";
+import { closedError, isLost, lostError, refusedAbove, rejectedError, replyRefusedError } from "../log/refusals.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { PostCommands } from "./committed-above.ts";
 import { committedAbove, tellAbove } from "./committed-above.ts";

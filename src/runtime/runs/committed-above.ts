@@ -1,5 +1,6 @@
 import type { Command } from "../../core/commands.ts";
 import { commandOf } from "../../core/commands.ts";
+import { isNotFound } from "../../core/errors.ts";
 import type { Entry, ParentRun } from "../../core/log.ts";
 import { questionId } from "../../core/operation-keys.ts";
 import type { RunKey } from "../../core/ports.ts";
@@ -7,7 +8,6 @@ import { ignore } from "../../core/promises.ts";
 import { settledAbove, shownAbove } from "../../core/questions-above.ts";
 import type { Question, RunState } from "../../core/state.ts";
 import { createdEntry, openQuestion, settledQuestion } from "../../core/state.ts";
-import { isNotFound } from "../log/refusals.ts";
 import type { LiveRun, LiveRuns } from "./live-run.ts";
 
 /**
