@@ -1,4 +1,5 @@
 import { leaving } from "./gate-sql.ts";
+import { lockedRuns } from "./write-sql.ts";
 
 /*
  * Writing without waiting for locks. A batch has writes of many runs: none of them waits because a row of another one is
@@ -132,13 +133,7 @@ function lockRuns(schema: string): string {
   return `
 CREATE OR REPLACE FUNCTION ${schema}.lock_runs_v1(writes jsonb) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $function$
 BEGIN
-  PERFORM 1 FROM (
-    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
-    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
-    ORDER BY tenant, id
-  ) k CROSS JOIN LATERAL (
-    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
-  ) r;
+  PERFORM 1 FROM ${lockedRuns(schema)};
 END $function$;`;
 }
 

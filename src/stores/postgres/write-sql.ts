@@ -329,6 +329,17 @@ $function$;
 `;
 }
 
+/** The rows of the runs that a batch changes, locked in one order. `ofRun`: what is read of each. `but`: which writes need no row. */
+export function lockedRuns(schema: string, ofRun = "1", but = ""): string {
+  return `(
+    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'${but}
+    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
+    ORDER BY tenant, id
+  ) k CROSS JOIN LATERAL (
+    SELECT ${ofRun} FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
+  ) r`;
+}
+
 /**
  * Makes the writes of a batch, in their order. Answers a list with null for each write that was made, and else why it was
  * not. Or, if writes have to bring messages with them, changes nothing and answers which: {"wanted": [0, 2]}.
@@ -350,13 +361,7 @@ DECLARE
   answers jsonb[] := '{}';
   counted jsonb[] := '{}';
 BEGIN
-  ${slots.lockRuns} FROM (
-    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'${slots.posts}
-    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
-    ORDER BY tenant, id
-  ) k CROSS JOIN LATERAL (
-    SELECT ${slots.ofRun} FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
-  ) r;${slots.gates}
+  ${slots.lockRuns} FROM ${lockedRuns(schema, slots.ofRun, slots.posts)};${slots.gates}
 
   SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   WHERE x.w -> 'session' ? 'isLazy' AND (
