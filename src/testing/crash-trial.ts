@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
+import type { Message } from "../protocol/message.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
 import type { RunInput } from "../runtime/agent/input.ts";
 import { readInput } from "../runtime/agent/input.ts";
@@ -27,6 +28,11 @@ import { waitUntil } from "./until.ts";
 
 /** One way to run the agent. */
 export type Way = CrashWay | UpgradeWay;
+
+/** What a message shows: its texts, and the addresses of what lies elsewhere. */
+export function shownText({ parts }: Message): string {
+  return parts.map(({ content, content_url }) => content ?? content_url ?? "").join("");
+}
 
 /** The process dies after so many writes, and one with other code takes over. `entries`: how long the run's log is then. */
 export interface UpgradeWay {

@@ -9,7 +9,7 @@ import { crashPointsOf } from "./crash-point.ts";
 import type { CrashResult } from "./crash-report.ts";
 import { CrashReport } from "./crash-report.ts";
 import type { CrashOutcome, CrashPlay, CrashWay, StepPlace } from "./crash-trial.ts";
-import { tryWay } from "./crash-trial.ts";
+import { shownText, tryWay } from "./crash-trial.ts";
 import { readAgent } from "./drive-options.ts";
 import { describeOutside } from "./outside.ts";
 import { diffLines } from "./text-diff.ts";
@@ -188,9 +188,6 @@ function hasEnded({ outcome }: Tried): boolean {
 function endingOf(state: RunState | undefined, outside: string): Ending {
   if (state === undefined) return { status: "created", reason: "", output: "", outside };
   const { status, error, output } = runRecord(state);
-  const parts = output.flatMap((message) =>
-    message.parts.map(({ content, content_url }) => content ?? content_url ?? ""),
-  );
   const reason = error === null ? "" : ` (${error.message})`;
-  return { status, reason, output: parts.join(""), outside };
+  return { status, reason, output: output.map(shownText).join(""), outside };
 }

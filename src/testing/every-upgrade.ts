@@ -9,7 +9,7 @@ import type { RunInput } from "../runtime/agent/input.ts";
 import { Chance } from "./chance.ts";
 import type { SeenWrite } from "./crash-point.ts";
 import type { CrashOutcome, CrashPlay, UpgradeWay, Way } from "./crash-trial.ts";
-import { tryWay } from "./crash-trial.ts";
+import { shownText, tryWay } from "./crash-trial.ts";
 import { readAgent } from "./drive-options.ts";
 import type { WayResult } from "./report.ts";
 import { Report } from "./report.ts";
@@ -144,9 +144,7 @@ function problemsOf({ blocked, problems, isOffScript }: CrashOutcome, state: Run
 
 function resultOf(way: Way, state: RunState | undefined) {
   const output = state === undefined ? [] : runRecord(state).output;
-  const texts = output.map(({ parts }) =>
-    parts.map(({ content, content_url }) => content ?? content_url ?? "").join(""),
-  );
+  const texts = output.map(shownText);
   const entries = way.kind === "upgrade" ? way.entries : (state?.position ?? 0);
   return { kind: way.kind, status: state?.status ?? "created", entries, output: texts.join("\n") };
 }
