@@ -23,17 +23,18 @@ const AROUND = 2;
 export function pairsOf(left: readonly TimelineItem[], right: readonly TimelineItem[]): readonly Pair[] {
   const [ones, others] = [keyed(left), keyed(right)];
   const rest = [...others.keys()];
+  const paired = new Set<string>();
   const pairs: Pair[] = [];
   let next = 0;
+  /** Adds what only the second run did, up to the next operation that the first one comes to later. */
   const addAlone = (): void => {
-    for (let key = rest[next]; key !== undefined && !ones.has(key); key = rest[++next])
-      pairs.push(pair(key, null, others.get(key)));
+    for (let key = rest[next]; key !== undefined && (paired.has(key) || !ones.has(key)); key = rest[++next])
+      if (!paired.has(key)) pairs.push(pair(key, null, others.get(key)));
   };
   for (const [key, one] of ones) {
     addAlone();
     pairs.push(pair(key, one, others.get(key)));
-    if (rest[next] === key) next += 1;
-    else if (others.has(key)) rest.splice(rest.indexOf(key), 1);
+    paired.add(key);
   }
   addAlone();
   return pairs;
