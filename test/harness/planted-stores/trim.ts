@@ -27,6 +27,20 @@ class Hiding extends MemoryStore {
   }
 }
 
+/** A store whose `trim` deletes entries from a position on, and so many too many. */
+function wrongly(what: string, from: number, tooMany: number): BrokenStore {
+  return broken(
+    what,
+    kept,
+    class extends Hiding {
+      override trim(key: RunKey, before: number): boolean {
+        this.hide(key, from, before + tooMany);
+        return false;
+      }
+    },
+  );
+}
+
 /** Faults in `trim`. */
 export const trimFaults: readonly BrokenStore[] = [
   broken(
@@ -38,36 +52,9 @@ export const trimFaults: readonly BrokenStore[] = [
       }
     },
   ),
-  broken(
-    "trim deletes the first entry",
-    kept,
-    class extends Hiding {
-      override trim(key: RunKey, before: number): boolean {
-        this.hide(key, 0, before);
-        return false;
-      }
-    },
-  ),
-  broken(
-    "trim deletes the beginning of the generation",
-    kept,
-    class extends Hiding {
-      override trim(key: RunKey, before: number): boolean {
-        this.hide(key, 1, before + 1);
-        return false;
-      }
-    },
-  ),
-  broken(
-    "trim leaves an entry before the generation",
-    kept,
-    class extends Hiding {
-      override trim(key: RunKey, before: number): boolean {
-        this.hide(key, 1, before - 1);
-        return false;
-      }
-    },
-  ),
+  wrongly("trim deletes the first entry", 0, 0),
+  wrongly("trim deletes the beginning of the generation", 1, 1),
+  wrongly("trim leaves an entry before the generation", 1, -1),
   broken(
     "what is trimmed later comes back with an earlier generation",
     later,
