@@ -59,7 +59,7 @@ class TaskSource implements EventSource {
   /** Whether there is nothing more to tell. A subscription to nothing stays open. */
   #isOver = false;
   #failed: { readonly error: unknown } | undefined;
-  #wake: () => void = ignore;
+  #wake: (() => void) | undefined;
 
   constructor(logger: Logger, peer: Peer, tasks: readonly WatchedTask[]) {
     this.#logger = logger;
@@ -78,14 +78,14 @@ class TaskSource implements EventSource {
       for await (const { type } of events) {
         if (!changing.test(type)) continue;
         this.#changed.add(task);
-        this.#wake();
+        this.#wake?.();
       }
     } catch (error) {
       this.#failed ??= { error };
     }
     this.#streams.delete(events);
     this.#isOver ||= this.#streams.size === 0;
-    this.#wake();
+    this.#wake?.();
   }
 
   async poll(): Promise<IteratorResult<DetailedEvent, undefined>> {
@@ -109,7 +109,7 @@ class TaskSource implements EventSource {
   return(): void {
     this.#isOver = true;
     for (const events of this.#streams) inBackground(this.#logger, events.return());
-    this.#wake();
+    this.#wake?.();
   }
 }
 
@@ -143,8 +143,4 @@ class SubscriptionText extends RpcText {
     const meta = { ...(content["_meta"] as JsonObject), "io.modelcontextprotocol/subscriptionId": this.request.id };
     return { ...content, _meta: meta };
   }
-}
-
-function ignore(): void {
-  // No one waits.
 }
