@@ -20,7 +20,7 @@ interface CheckOptions {
   readonly json: boolean;
 }
 
-/** What the process that replays the runs is told. */
+/** What the process gets that replays the runs. */
 interface Told extends CheckOptions {
   /** The ids of the runs whose code does not let go of the process. */
   readonly stuck: readonly string[];

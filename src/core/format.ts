@@ -5,7 +5,7 @@ import type { Mismatch, RunKey } from "./ports.ts";
 /**
  * The format of the logs that this version of the library writes. It goes up when an older version would misread what a
  * newer one writes: where an old kind of entry gets another meaning. Format 1 is left out in the log. A new kind of entry
- * leaves the format as it is. A version that knows formats refuses the kinds that it does not know, and goes on with the
+ * leaves the format as it is. A version that knows formats refuses the kinds that it does not know, and executes the
  * runs that have none of them. Format 2 came with `attempt-failed`.
  */
 export const LOG_FORMAT = 2;

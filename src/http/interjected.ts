@@ -5,7 +5,7 @@ import type { EventSource } from "./event-text.ts";
 
 type Result = IteratorResult<DetailedEvent, undefined>;
 
-/** Events, between which others are told at any time. */
+/** Events, between which others can be added at any time. */
 export class Interjected implements EventSource {
   readonly #logger: Logger;
   readonly #events: EventSource;

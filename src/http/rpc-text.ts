@@ -6,7 +6,7 @@ import { escapeBreaks, STREAM_HEARTBEAT } from "./event-text.ts";
 import type { RpcRequest } from "./json-rpc.ts";
 import { INTERNAL_ERROR } from "./json-rpc.ts";
 
-/** How messages are told apart. */
+/** What separates messages. */
 export interface Frame {
   readonly before: string;
   readonly after: string;

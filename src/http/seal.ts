@@ -13,7 +13,7 @@ export class Seal {
   #keys: Promise<readonly HmacKey[]> | undefined;
 
   /**
-   * `name`: that of the protocol, whose tokens no other one takes. `secrets`: the first one seals, and all of them verify.
+   * `name`: the name of the protocol, whose tokens no other one takes. `secrets`: the first one seals, and all of them verify.
    * None: a random one.
    */
   constructor(name: string, secrets: readonly string[]) {

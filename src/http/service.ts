@@ -19,7 +19,7 @@ import type { WireBody, WireRequest, WireResponse } from "./wire.ts";
 export interface Face<Settings extends HttpSettings = HttpSettings, Who = Caller> {
   /** The most frequent ones first. */
   readonly routes: readonly Route<Settings, Who>[];
-  /** The headers that pages of other origins send and read with it, beside those of every protocol. */
+  /** The headers that pages of other origins send and read with it, in addition to the headers of every protocol. */
   readonly headers?: readonly string[];
   /** Why a client is refused whom the protocol lets in to tell it so. Left out: it lets in no such client. */
   refusalOf?(who: Who): WireError | undefined;

@@ -80,7 +80,7 @@ const icons = {
 
 export type IconName = keyof typeof icons;
 
-/** A picture beside a word that says the same: those who hear the page have the word alone. */
+/** A picture next to a word that says the same. A screen reader reads the word alone. */
 export function Icon({ is }: { readonly is: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">

@@ -246,7 +246,7 @@ function Waits({
 }: {
   readonly run: AdminRun;
   readonly waited: Waited;
-  /** Whether the questions are answered here. The tree has them beside it. */
+  /** Whether the questions are answered here. The tree view has forms of its own. */
   readonly hasForms: boolean;
 }) {
   if (reasons.length + questions.length === 0) return null;

@@ -7,7 +7,7 @@ export interface Reason {
   readonly until: string | null;
 }
 
-/** How many things are told. */
+/** How many things are named. */
 const MOST = 10;
 
 /** What a run waits for, in sentences, and the questions that it waits for. Both empty: it has ended, or it is at work. */

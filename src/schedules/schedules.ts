@@ -144,8 +144,8 @@ export class Schedules {
   }
 
   /**
-   * Makes a schedule, or changes the one of this id and tenant: to be called whenever a process starts. Times until then are
-   * those of the schedule before, later ones are those of the new one. The same again changes nothing. It stays paused if it
+   * Makes a schedule, or changes the one of this id and tenant: to be called whenever a process starts. Times until then
+   * follow the schedule before, later ones the new one. The same again changes nothing. It stays paused if it
    * is. Resolves when the store has it, and where one of the same id is being removed, after its end. Refused with
    * `agent_not_found`, and with `invalid_input` for an input that the agent's schema does not accept.
    */

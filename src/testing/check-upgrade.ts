@@ -25,7 +25,7 @@ export interface CheckOptions {
   readonly agents: readonly Agent[] | { readonly [insideKey]: Inside };
   /** Whose open runs are replayed. It may be one that was opened with `readOnly`. */
   readonly store?: Store | undefined;
-  /** Recorded runs, in place of a store or beside one. The end of a run that has ended is not compared. */
+  /** Recorded runs, instead of a store or in addition to one. The end of a run that has ended is not compared. */
   readonly cassettes?: readonly Cassette[] | undefined;
   /**
    * How long code may take to the next operation of a history, in milliseconds. Default: 5,000, which is what a process

@@ -35,11 +35,11 @@ export class UpgradeReport extends Report<UpgradeResult> {}
 
 /**
  * Executes a durable agent many times, and replaces its code once each time: after every write of the old code its process
- * dies, and a process with the new code goes on with the run. Each run must come to its end: code that does not match the
+ * dies, and a process with the new code continues the run. Each run must come to its end: code that does not match the
  * history blocks it, which is a problem. `report.results` says for each upgrade where it was, how the run ended and what
  * it shows. `options.after` checks the run further.
  *
- * Both are taken for the same version of the agent. Sub-agents are those of `options.agents`, before and after.
+ * Both are taken for the same version of the agent. `options.agents` are the sub-agents, before and after.
  *
  * @example
  * ```ts

@@ -2,7 +2,7 @@ import type { Issue } from "../../core/errors.ts";
 import type { Logger } from "../../core/ports.ts";
 import { refusalOf, WireError } from "../../http/errors.ts";
 
-/** What a client is told about an error, in any binding. */
+/** An error as clients get it, in any binding. */
 export interface Fault {
   /** The code of JSON-RPC. */
   readonly code: number;
@@ -23,7 +23,7 @@ const notFound: Row = [-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", noTaskMessage
 const unsupported: Row = [-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"];
 const contentType: Row = [-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"];
 
-/** The one table from reasons to errors of A2A. Other reasons are told by their status. */
+/** The one table from reasons to errors of A2A. For other reasons the status decides. */
 const rows: Readonly<Record<string, Row>> = {
   run_not_found: notFound,
   agent_not_found: notFound,
@@ -70,7 +70,7 @@ export function noTask(): WireError {
   return new WireError(404, "run_not_found", noTaskMessage);
 }
 
-/** What a client is told about an error. One that is no refusal is logged, and the client gets a fixed text. */
+/** The error that a client gets. One that is no refusal is logged, and the client gets a fixed text. */
 export function faultOf(error: unknown, logger: Logger): Fault {
   const { status: http, message, data, headers } = refusalOf(error, logger);
   const row = rows[String(data.reason)] ?? byStatus(http);

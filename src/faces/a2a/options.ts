@@ -12,7 +12,7 @@ export interface A2aOptions extends HttpOptions {
    */
   readonly root?: string | undefined;
   /**
-   * Fields of all agent cards beside those that are made of the agents: for example `version`, `provider`, `iconUrl`,
+   * Fields of all agent cards, in addition to the fields that the agents give: for example `version`, `provider`, `iconUrl`,
    * `securitySchemes` and `securityRequirements`. Default: none.
    *
    * @example

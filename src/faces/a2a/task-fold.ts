@@ -9,7 +9,7 @@ import { messageOf, toolOf } from "../chat/questions.ts";
 import type { A2aMessage, Artifact, StreamItem, Task, TaskState, TaskStatus } from "./objects.ts";
 import { shownPart, shownParts } from "./parts.ts";
 
-/** What a task is, beside what its run does. */
+/** What a task has that the events of its run do not say. */
 export interface TaskOf {
   readonly run_id: string;
   readonly contextId: string;
@@ -77,7 +77,7 @@ export class TaskFold {
     };
   }
 
-  /** Takes an event. Gives what a client is told of it that has the task before it. */
+  /** Takes an event. Returns the items for a client that has the task as it was before. */
   take(event: DetailedEvent): readonly StreamItem[] {
     switch (event.type) {
       case "run.created":

@@ -50,7 +50,7 @@ function contextOf(call: A2aCall, { metadata, session_id }: RunDetails): string 
   return sessionOf(call, contextId) === session_id ? contextId : session_id;
 }
 
-/** Refuses a context that is not that of a run. */
+/** Refuses a context that is not the run's. */
 export function checkContext(call: A2aCall, contextId: string, { session_id }: RunDetails): void {
   if (contextId !== "" && sessionOf(call, contextId) !== session_id)
     throw unfitAt(["message", "contextId"], "expected the context of the task");

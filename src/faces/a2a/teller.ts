@@ -15,7 +15,7 @@ export interface Envelope {
 export interface Begin extends TaskView {
   /** The number of the event after which the task is shown. */
   readonly known: number;
-  /** The task waited there, and was answered then: it is shown when it goes on. */
+  /** The task waited there, and was answered then: it is shown when the run continues. */
   readonly isAnswered?: boolean;
 }
 

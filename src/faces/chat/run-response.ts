@@ -13,13 +13,13 @@ export interface RunResponse {
   /** The number of the event after which the response begins. */
   readonly after: number;
   readonly format: EventFormat;
-  /** What is told of the events. Default: they are. */
+  /** The events that the client gets. Default: the events of the run. */
   readonly tell?: (events: EventSource) => EventSource;
   /** Headers beside those of all streams. */
   readonly headers: Readonly<Record<string, string>>;
   /** Whether the client has begun or resumed the run, and so is one whose leaving may cancel it. */
   readonly isMine: boolean;
-  /** Counts the client that is told, if its leaving means something else. */
+  /** Counts the client, if its leaving means something else. */
   readonly enter?: () => Leave;
   /** Where the response ends: where the run rests, or with the end of the run. Default: `rest`. */
   readonly until?: "rest" | "end";

@@ -40,7 +40,7 @@ export async function listen(given: McpCall, peer: Peer, request: RpcRequest): P
   return { status: 200, headers: streamHeaders, body };
 }
 
-/** A task whose states a client is told. */
+/** A task whose states a client gets. */
 interface WatchedTask {
   readonly call: McpCall;
   readonly run_id: string;

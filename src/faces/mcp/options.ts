@@ -46,7 +46,7 @@ export interface McpSettings extends HttpSettings {
   readonly ttlMs: number;
   readonly stateTtlMs: number;
   readonly pollIntervalMs: number;
-  /** How the messages of a response are told apart. Those in lines have no headers. */
+  /** What separates the messages of a response. Messages in lines have no headers. */
   readonly frame: Frame;
 }
 

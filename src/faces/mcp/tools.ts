@@ -8,7 +8,7 @@ import { unfit } from "./responses.ts";
 
 /** The argument of an agent without a schema: what the user says. */
 const MESSAGE = "message";
-/** The argument that holds the input of an agent whose schema is not that of an object. */
+/** The argument that holds the input of an agent whose schema describes no object. */
 const INPUT = "input";
 
 const anyMessage = {

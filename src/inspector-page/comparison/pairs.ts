@@ -10,7 +10,7 @@ export interface Pair {
   readonly isSame: boolean;
 }
 
-/** Equal pairs beside each other, or one that differs. */
+/** Equal pairs in a row, or one that differs. */
 export type Stretch = { readonly equal: readonly Pair[] } | { readonly different: Pair };
 
 /** How many equal pairs are shown before a difference, and how many are few enough to be shown all. */

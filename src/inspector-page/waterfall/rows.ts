@@ -34,7 +34,7 @@ export interface Row {
 }
 
 /**
- * The lines of a run, in the order in which its operations began, with those of the sub-runs that are open. A question of
+ * The lines of a run, in the order in which its operations began, with the lines of open sub-runs. A question of
  * a sub-run is a line of the run that asks it alone. `turned`: the ids of the lines that the user has opened or closed;
  * otherwise sub-runs are closed, and generations but the last one. `whole`: what the run did in
  * all, without overlaps, up to now.

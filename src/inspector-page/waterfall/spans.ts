@@ -31,7 +31,7 @@ export function isOperation(item: TimelineItem): item is Operation {
 
 const made = new WeakMap<Operation, readonly Span[]>();
 
-/** The spans of an operation, the earliest first. Those of an item are made once: an item that changes is another one. */
+/** The spans of an operation, the earliest first. They are made once for an item: an item that changes is another one. */
 export function spansOf(item: Operation): readonly Span[] {
   let spans = made.get(item);
   if (spans === undefined) {
@@ -94,7 +94,7 @@ export function questionsBelow(items: readonly TimelineItem[]): ReadonlyMap<stri
   const found = new Map<string, QuestionItem[]>();
   for (const item of items) {
     if (item.type !== "question" || item.of === null) continue;
-    // The key of a question of a sub-run begins with that of the sub-run, and either may hold a slash.
+    // The key of a question of a sub-run begins with the key of the sub-run, and either may hold a slash.
     for (let end = item.key.lastIndexOf("/"); end > 0; end = item.key.lastIndexOf("/", end - 1)) {
       const key = item.key.slice(0, end);
       if (!subRuns.has(key)) continue;

@@ -36,7 +36,7 @@ interface WaterfallProps {
   /** The id of the line whose details are shown; empty: none. */
   readonly selected: string;
   readonly onSelect: (id: string) => void;
-  /** What is known of a line, beside the picture. */
+  /** The details of a line, next to the picture. */
   readonly details: (row: Row) => ComponentChildren;
   /** What is there instead while no line is selected. */
   readonly children: ComponentChildren;
@@ -162,7 +162,7 @@ function wholeOf({ run, items }: Told): Frame {
   return { from, to: Math.max(from + 1, to) };
 }
 
-/** What the run did in all. That of a long run which goes on, or is being read, is summed up seldom. */
+/** What the run did in all. For a long run that is at work, or is being read, it is summed up seldom. */
 function useWhole(told: Told, isWhole: boolean, { from, to }: Frame): readonly Span[] {
   const last = useRef<{ readonly told: Told; readonly to: number; readonly spans: readonly Span[] } | null>(null);
   const { current } = last;

@@ -319,7 +319,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     expect(await complaints()).toEqual([]);
   });
 
-  /** The runs that were made, and those of them whose creation was answered. */
+  /** How many runs were made, and the numbers of the runs whose creation was answered. */
   interface Made {
     count: number;
     readonly there: number[];
