@@ -5,7 +5,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { TimelineItem } from "../../admin/timeline.ts";
 import type { SeveralEvent } from "../../inspector/api.ts";
 import { useFeed } from "../feed.ts";
-import { Icon } from "../icons.tsx";
+import { Icon, IconButton } from "../icons.tsx";
 import { addressOf } from "../server.ts";
 import { count, duration, Notice, now } from "../words.tsx";
 import { Overview } from "./overview.tsx";
@@ -85,20 +85,14 @@ export function Waterfall({ told, isWhole, selected, onSelect, details, children
         <Times spans={whole} />
         <div class="tools">
           <Overview rows={rows} all={all} frame={frame} onChoose={(next) => setChosen(keptBelow(next, all))} />
-          <button type="button" class="ghost" title="Show less time (+)" onClick={() => zoom(0.5)}>
-            <Icon is="zoomIn" />
-            <span class="unseen">Zoom in</span>
-          </button>
-          <button
-            type="button"
-            class="ghost"
+          <IconButton is="zoomIn" label="Zoom in" title="Show less time (+)" onClick={() => zoom(0.5)} />
+          <IconButton
+            is="zoomOut"
+            label="Zoom out"
             title="Show more time (-)"
             onClick={() => zoom(2)}
             disabled={chosen === null}
-          >
-            <Icon is="zoomOut" />
-            <span class="unseen">Zoom out</span>
-          </button>
+          />
           <button
             type="button"
             class="ghost"
@@ -126,10 +120,7 @@ export function Waterfall({ told, isWhole, selected, onSelect, details, children
           children
         ) : (
           <>
-            <button type="button" class="ghost close" onClick={() => onSelect("")}>
-              <Icon is="close" />
-              <span class="unseen">Close the details</span>
-            </button>
+            <IconButton is="close" label="Close the details" class="ghost close" onClick={() => onSelect("")} />
             {details(row)}
           </>
         )}
