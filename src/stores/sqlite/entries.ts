@@ -38,6 +38,14 @@ const selectFirst = `
 const selectNext = `
   SELECT e.position, e.lines FROM cadenza_entries e
   WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT 1`;
+/** How many batches are read at once. */
+const MANY = 64;
+/** How many characters a batch has that is read with others. */
+const SMALL = MAX_READ / MANY;
+/** The next batches from a position on. The lines of a large one are left out. */
+const selectMany = `
+  SELECT e.position, iif(length(e.lines) <= ${SMALL}, e.lines, NULL) AS lines FROM cadenza_entries e
+  WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT ?`;
 const selectBatch = `
   SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.id = ${idOf("r.id", "?")} WHERE r.tenant = ? AND r.run_id = ?`;
@@ -102,6 +110,7 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
     let length = 0;
     let expected: number | undefined;
     let end = to;
+    let rest: ReturnType<typeof batchesBehind> | undefined;
     for (let batch = first(); batch !== undefined; ) {
       const lines = String(batch["lines"] ?? "");
       length += lines.length;
@@ -117,7 +126,8 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
       const [{ run = 0, length: all } = batch] = batches;
       if (isCut || count === 0 || next >= Math.min(end, Number(all))) return batches;
       expected = next;
-      batch = connection.get(selectNext, Number(run), next, Number(run));
+      rest ??= batchesBehind(connection, Number(run));
+      batch = rest(next, end - next);
     }
     // Another process may have deleted the run meanwhile.
     return first() === undefined ? [] : batches;
@@ -125,6 +135,20 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
     if (!isCorrupt(error)) throw error;
     return batchesOneByOne(connection, key, from, to);
   }
+}
+
+/** Gives the next batch of a run from a position on, call by call: one of several that were read at once, unless it is large. */
+function batchesBehind(connection: Connection, run: number): (position: number, most: number) => SqliteRow | undefined {
+  let several: readonly SqliteRow[] = [];
+  let index = 0;
+  return (position, most) => {
+    if (index === several.length) {
+      several = connection.all(selectMany, run, position, run, Math.min(MANY, most));
+      index = 0;
+    }
+    const batch = several[index++];
+    return batch?.["lines"] === null ? connection.get(selectNext, run, Number(batch["position"]), run) : batch;
+  };
 }
 
 function countOf(lines: string): number {
