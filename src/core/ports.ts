@@ -8,6 +8,7 @@ import type { NewPause, Pause, PausedRuns } from "./pauses.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
 import type { Rate, Slot } from "./slots.ts";
+import type { Snapshot } from "./snapshot.ts";
 import type { Counters } from "./statistics.ts";
 import type { Surveys } from "./survey.ts";
 
@@ -581,6 +582,13 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * position. The length of the log stays. False for a run that does not exist.
    */
   trim(key: RunKey, before: number): MaybePromise<boolean>;
+  /**
+   * The snapshot of a run that was kept last. Undefined: there is none. Leave both methods out to keep none: a snapshot is a
+   * cache, and readers of long logs only become faster.
+   */
+  snapshot?(key: RunKey): MaybePromise<Snapshot | undefined>;
+  /** Keeps a snapshot in place of an earlier one. It is dropped for a run that does not exist, and goes with its run. */
+  keepSnapshot?(key: RunKey, snapshot: Snapshot): MaybePromise<void>;
   /** The run that was created with an idempotency key; undefined if there is none. Fails for a damaged one. */
   findByIdempotencyKey(tenant: string, idempotencyKey: string): MaybePromise<StoredRun | undefined>;
   /** A page of runs. */

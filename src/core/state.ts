@@ -158,10 +158,21 @@ export type Arrival = ReceivedEntry | "earlier";
 /** Messages by their keys. A copy of a state shares those of the state that it copies, which may be many. */
 export class MessageKeys {
   readonly #shared: MessageKeys | undefined;
-  readonly #own = new Map<string, Arrival>();
+  readonly #own: Map<string, Arrival>;
 
-  constructor(shared?: MessageKeys) {
+  constructor(shared?: MessageKeys, own: Iterable<readonly [key: string, message: Arrival]> = []) {
     this.#shared = shared;
+    this.#own = new Map(own);
+  }
+
+  get size(): number {
+    return this.#own.size + (this.#shared?.size ?? 0);
+  }
+
+  /** All of them, the newest last. */
+  *[Symbol.iterator](): IterableIterator<readonly [key: string, message: Arrival]> {
+    if (this.#shared !== undefined) yield* this.#shared;
+    yield* this.#own;
   }
 
   get(key: string): Arrival | undefined {

@@ -25,6 +25,8 @@ import { generationOf, subRunIn } from "../../src/core/operation-keys.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import { project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
+import type { Snapshot } from "../../src/core/snapshot.ts";
+import { fromSnapshot, toSnapshot } from "../../src/core/snapshot.ts";
 import type { Question, Replied, RunState } from "../../src/core/state.ts";
 import {
   activeMs,
@@ -488,6 +490,13 @@ function itHolds(title: string, law: (log: readonly Entry[], posted: ReadonlySet
   });
 }
 
+/** The snapshot of a state that is not too large for one. */
+function snapshotIn(state: RunState): Snapshot {
+  const snapshot = toSnapshot(state);
+  if (snapshot === undefined) throw new Error("The state is too large for a snapshot.");
+  return snapshot;
+}
+
 describe("every log that commands and posts can make", () => {
   it("is decided without changing the state", () => {
     const law = (given: readonly Move[]): void => {
@@ -504,6 +513,18 @@ describe("every log that commands and posts can make", () => {
     const events = eventsOf(log);
     expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
     expect(foldEntries(RUN_ID, log).events).toBe(events.length);
+  });
+
+  itHolds("goes on from a snapshot after any of its entries as if it were read from its beginning", (log) => {
+    const whole = snapshotIn(foldEntries(RUN_ID, log));
+    const events = eventsOf(log);
+    for (const [index] of log.entries()) {
+      const state = fromSnapshot(snapshotIn(foldEntries(RUN_ID, log.slice(0, index + 1))));
+      if (state === undefined) throw new Error("The snapshot is not read.");
+      const later = log.slice(index + 1).flatMap((entry) => eventsOfLast(evolve(state, entry), entry));
+      expect(later).toEqual(events.slice(events.length - later.length));
+      expect(snapshotIn(state)).toEqual(whole);
+    }
   });
 
   itHolds("has events and a record that the protocol describes", (log) => {

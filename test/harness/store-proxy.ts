@@ -12,6 +12,7 @@ export type Method = Exclude<keyof Store, "persistent">;
 const reads: ReadonlySet<string> = new Set([
   "find",
   "read",
+  "snapshot",
   "findByIdempotencyKey",
   "list",
   "due",
@@ -61,6 +62,24 @@ export function persistent(store: Store): Store {
 export function lastingStore(clock?: Pick<Clock, "now">, feed?: FeedOptions): Store {
   const store: Store = new MemoryStore({ clock, feed });
   return withMembers(store, { persistent: true, time: () => (clock ?? systemClock).now() });
+}
+
+/** The same store, which keeps every second snapshot as it was given. The others are lost, torn, or of another format. */
+export function forgetful(store: Store): Store {
+  let kept = 0;
+  const keepSnapshot: Store["keepSnapshot"] = (key, snapshot) => {
+    const { state, format } = snapshot;
+    const spoilt = [
+      snapshot,
+      undefined,
+      snapshot,
+      { ...snapshot, state: state.slice(0, state.length / 2) },
+      snapshot,
+      { ...snapshot, format: format + 1 },
+    ][kept++ % 6];
+    return spoilt && store.keepSnapshot?.(key, spoilt);
+  };
+  return withMembers(store, { keepSnapshot });
 }
 
 /** A store as over a network: every call takes effect and is answered in a later turn of the event loop. */

@@ -18,6 +18,7 @@ import { readsFaults } from "../harness/planted-stores/reads.ts";
 import { retentionFaults } from "../harness/planted-stores/retention.ts";
 import { sessionsFaults } from "../harness/planted-stores/sessions.ts";
 import { slotsFaults } from "../harness/planted-stores/slots.ts";
+import { snapshotFaults } from "../harness/planted-stores/snapshots.ts";
 import { stepLimitsFaults } from "../harness/planted-stores/step-limits.ts";
 import { surveyFaults } from "../harness/planted-stores/survey.ts";
 import { takeFaults } from "../harness/planted-stores/take.ts";
@@ -48,6 +49,7 @@ const brokenStores = [
   ...retentionFaults,
   ...deleteFaults,
   ...trimFaults,
+  ...snapshotFaults,
   ...damageFaults,
   ...feedFaults,
 ];

@@ -9,8 +9,10 @@ import { isWait, questionId } from "../../core/operation-keys.ts";
 import type { Arrived, RunHead, RunKey, RunPosition, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
+import { toSnapshot } from "../../core/snapshot.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, isFinal } from "../../core/state.ts";
+import { createdEntry, isAtRest, isFinal } from "../../core/state.ts";
+import type { RunStatus } from "../../protocol/run.ts";
 import type { Journal, JournaledAgent, Residence, Sync } from "../../runtime/execution/operations.ts";
 import { measureAgain } from "../../runtime/execution/wait.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
@@ -28,12 +30,18 @@ import { Residency } from "./residency.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
+/** How many entries are between two snapshots of a run at work. */
+const APART = 1_000;
+const APART_AT_REST = 256;
+
 /** The residence of a run that may change its owner: its residency, its writes, and what other processes write to it. */
 export class LeasedResidence implements Residence, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
   /** How many writes of entries have begun. */
   writes = 0;
+  /** The length of the log when a snapshot was last made. */
+  #snapshotAt = 0;
   readonly #owner: Owner;
   #unfollow: (() => void) | undefined;
 
@@ -324,6 +332,23 @@ export class LeasedResidence implements Residence, Followed {
     else if (this.run.durable) this.residency.setSubRun(event.subRun, event.activity);
   }
 
+  /** Far behind the last one, and nearer where the run rests, since it is read then. */
+  #keepSnapshot(status: RunStatus): void {
+    const { log, store } = this;
+    const { worker } = this.#owner;
+    const isTried = worker.settings.alwaysReplay;
+    const apart = isTried ? 1 : isAtRest(status) ? APART_AT_REST : APART;
+    if (log.committed - this.#snapshotAt < apart || log.state.position !== log.committed) return;
+    if (!store.persistent && !isTried) return;
+    this.#snapshotAt = log.committed;
+    const snapshot = toSnapshot(log.state);
+    if (snapshot === undefined) return;
+    const keep = async (): Promise<void> => store.keepSnapshot?.(log.key, snapshot);
+    const onError = (error: unknown) =>
+      worker.logger.debug("A snapshot of a run was not kept. Its log is read instead.", { ...aboutRun(log), error });
+    inBackground(worker.logger, keep().catch(onError));
+  }
+
   #onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
@@ -336,6 +361,7 @@ export class LeasedResidence implements Residence, Followed {
       this.run.leave("The run waits for a slot.", "evicted");
       return;
     }
+    this.#keepSnapshot(head.status);
     if (this.run.durable) this.residency.onCommit(head.status);
     else if (head.status === "awaiting") this.#owner.worker.onPlainQuestion(this.log);
     if (!this.residency.isSuspect || head.takeovers > 0) return;

@@ -1,6 +1,7 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { warningOnce } from "../../core/background.ts";
 import type { Logger, RunHead, RunKey, Store } from "../../core/ports.ts";
+import { readLogsOf } from "../../runtime/log/fold-log.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { StoreClock } from "../../runtime/log/store-clock.ts";
 import type { LiveRuns } from "../../runtime/runs/live-run.ts";
@@ -57,6 +58,7 @@ export class Worker {
     this.clock = clock;
     this.logger = logger;
     this.settings = settings;
+    if (settings.alwaysReplay) readLogsOf(store, { snapshotsFrom: 0 });
     this.follower = new Follower(store, clock, logger);
     this.onWake = notices.onWake;
     this.onReleased = notices.onReleased;

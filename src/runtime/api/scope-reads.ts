@@ -203,7 +203,9 @@ export class ScopeReads<Names extends string = never> {
       const key = keyOf(this.#tenant, run_id);
       const source = await this.#reader.ifSeen(key, () => this.#reader.source(key));
       const details = detail ? new DetailFold(this.#parts.settings.exposeErrors) : undefined;
-      return { source, after, until, details };
+      // A snapshot does not hold what the details tell of open operations.
+      const state = detail ? undefined : await this.#reader.stateBefore(source, after);
+      return { source, after, until, details, state };
     }, this.#reader);
   }
 

@@ -57,6 +57,8 @@ export interface StreamStart {
   /** The id of the last event to skip. */
   readonly after: number;
   readonly until: StreamEnd;
+  /** A state at or before that event, on which what follows is folded. Left out: the log is read from its beginning. */
+  readonly state?: RunState | undefined;
   /** The stream continues behind deleted generations without a word. Left out: it ends there with an error. */
   readonly passesGaps?: true;
   /** Tells also what the protocol has no events for. */
@@ -166,7 +168,8 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
   #open(start: StreamStart): void {
     this.#start = start;
     this.#source = start.source;
-    this.#state = initialState(start.source.key.run_id);
+    this.#state = start.state ?? initialState(start.source.key.run_id);
+    this.#turnedAt = this.#state.position;
   }
 
   /** The next event, now or later. */

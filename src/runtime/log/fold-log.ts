@@ -8,6 +8,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord, saidUntil } from "../../core/record.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
+import { fromSnapshot } from "../../core/snapshot.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
 import type { Message } from "../../protocol/message.ts";
@@ -36,23 +37,32 @@ const readings = new WeakMap<Store, LogReading>();
 interface LogReading {
   /** How long a log of a persistent store may be that is folded or read as a whole. */
   readonly maxLogBytes: number;
+  /** How long a log is whose snapshot is looked for. */
+  readonly snapshotsFrom: number;
   readonly clock: Pick<Clock, "turn">;
 }
 
+/** How logs are read that no runtime reads. */
+const plainly: LogReading = { maxLogBytes: MAX_LOG, snapshotsFrom: TURN_ENTRIES, clock: { turn: nextTurn } };
+
 /** Says how a runtime reads the logs of its store. */
-export function readLogsOf(store: Store, reading: LogReading): void {
-  readings.set(store, reading);
+export function readLogsOf(store: Store, reading: Partial<LogReading>): void {
+  readings.set(store, { ...readingOf(store), ...reading });
+}
+
+function readingOf(store: Store): LogReading {
+  return readings.get(store) ?? plainly;
 }
 
 /** A turn of the event loop for other work: a store that answers at once would hold up all that is timed. */
 function turnOf(store: Store): Promise<void> {
-  return readings.get(store)?.clock.turn() ?? nextTurn();
+  return readingOf(store).clock.turn();
 }
 
 /** Counts what is read of a log of a persistent store, anew for each generation of the run. Throws `limit_reached` if it is too much. */
 function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined): number {
   if (!store.persistent || entries === undefined) return 0;
-  const most = readings.get(store)?.maxLogBytes ?? MAX_LOG;
+  const most = readingOf(store).maxLogBytes;
   const begin = entries.findLastIndex(({ type }) => type === "continued");
   const measured = begin === -1 ? size + roughLengthOf(entries) : roughLengthOf(entries.slice(begin));
   if (measured > most) throw logSizeError(key.run_id, most);
@@ -63,7 +73,7 @@ function measure(store: Store, key: RunKey, size: number, entries: readonly Entr
 export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<RunState | undefined> {
   const onError = (error: unknown) => foldEnds(store, key, until, error);
   try {
-    const isLong = until > TURN_ENTRIES && Number.isFinite(until);
+    const isLong = until > readingOf(store).snapshotsFrom && Number.isFinite(until);
     const folded = isLong ? foldLong(store, key, until) : foldOn(store, key, initialState(key.run_id), until);
     return isPromise(folded) ? folded.catch(onError) : folded;
   } catch (error) {
@@ -71,8 +81,28 @@ export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<
   }
 }
 
-/** Begins with the last generation, if that is not far from the end. */
+/**
+ * The newest snapshot of a run, as a state on which later entries can be folded. Undefined: the store has none that holds at most so
+ * many entries and events.
+ */
+export async function snapshotOf(
+  store: Store,
+  key: RunKey,
+  entries: number,
+  events = Number.POSITIVE_INFINITY,
+): Promise<RunState | undefined> {
+  if (entries <= readingOf(store).snapshotsFrom) return undefined;
+  const snapshot = await store.snapshot?.(key);
+  if (snapshot === undefined || snapshot.position > entries) return undefined;
+  const state = fromSnapshot(snapshot);
+  return state !== undefined && state.events <= events ? state : undefined;
+}
+
+/** Begins with a snapshot, or with the last generation, if that is not far from the end. */
 async function foldLong(store: Store, key: RunKey, until: number): Promise<RunState | undefined> {
+  const kept = await snapshotOf(store, key, until);
+  if (kept !== undefined) return foldOn(store, key, kept, until);
+  if (until <= TURN_ENTRIES) return foldOn(store, key, initialState(key.run_id), until);
   const state = initialState(key.run_id);
   const tail = await tailOf(store, key, until);
   if (tail === undefined) return foldOn(store, key, state, until);

@@ -49,6 +49,8 @@ export function pollMs(store: Store): number {
 export function guarded(store: Store, onFed: () => void = ignore): Store {
   const time = store.time?.bind(store);
   const readFeed = store.readFeed?.bind(store);
+  const snapshot = store.snapshot?.bind(store);
+  const keepSnapshot = store.keepSnapshot?.bind(store);
   const told = <Answer extends StoreConflict | WrittenWithInbox>(
     { feed }: RunWrite | RunPost,
     answer: MaybePromise<Answer | undefined>,
@@ -101,6 +103,8 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     prune: (retention) => named(() => store.prune(retention)),
     delete: (runs) => named(() => store.delete(runs)),
     deleteSession: (key) => named(() => store.deleteSession(key)),
+    ...(snapshot !== undefined && { snapshot: (key) => named(() => snapshot(key)) }),
+    ...(keepSnapshot !== undefined && { keepSnapshot: (...parameters) => named(() => keepSnapshot(...parameters)) }),
     ...(readFeed !== undefined && { readFeed: (query) => named(() => readFeed(query)) }),
     ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
     ...(time !== undefined && { time: () => named(time) }),

@@ -15,9 +15,9 @@ import { userOf } from "../../core/user.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import { noLabels } from "../agent/labels.ts";
-import type { LogSource, StreamHost } from "../log/event-stream.ts";
+import type { LogSource, StreamHost, StreamStart } from "../log/event-stream.ts";
 import { EventStream } from "../log/event-stream.ts";
-import { findStored, foldAll, foldLog, foldStored, READ_CHUNK, saidBefore } from "../log/fold-log.ts";
+import { findStored, foldAll, foldLog, foldStored, READ_CHUNK, saidBefore, snapshotOf } from "../log/fold-log.ts";
 import { closedError, isLost, notLoadedError } from "../log/refusals.ts";
 import { allRuns } from "./deleting.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -231,8 +231,12 @@ export class RunReader {
   }
 
   async #follow(key: RunKey, until: "rest" | "end", streams = this.streams): Promise<Run> {
-    const opening = this.source(key).then((source) => ({ source, after: 0, until, passesGaps: true as const }));
-    for await (const _ of new EventStream(opening, streams)) {
+    const open = async (): Promise<StreamStart> => {
+      const source = await this.source(key);
+      const state = await this.stateBefore(source);
+      return { source, after: state?.events ?? 0, until, state, passesGaps: true };
+    };
+    for await (const _ of new EventStream(open(), streams)) {
       // The loop ends when the run rests, or has ended.
     }
     return this.recordOf(key);
@@ -255,6 +259,11 @@ export class RunReader {
     }
     const log = remote.logOf(stored);
     return log instanceof Promise ? log.then(() => this.#find(stored.key, from)) : log;
+  }
+
+  /** A state of a log at or before an event, from which its reader may begin. Undefined: it begins with the first entry. */
+  stateBefore({ key, committed }: LogSource, event?: number): Promise<RunState | undefined> {
+    return snapshotOf(this.#settings.store, key, committed, event);
   }
 
   /** Finds the log of a run that has left this process, for a reader that waits for more events. */

@@ -17,6 +17,7 @@ import { readChecks } from "./reads.ts";
 import { retentionChecks } from "./retention.ts";
 import { sessionChecks } from "./sessions.ts";
 import { slotChecks } from "./slots.ts";
+import { snapshotChecks } from "./snapshots.ts";
 import { stepLimitChecks } from "./step-limits.ts";
 import { surveyChecks } from "./survey.ts";
 import { takeChecks } from "./take.ts";
@@ -68,6 +69,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...retentionChecks,
   ...deleteChecks,
   ...trimChecks,
+  ...snapshotChecks,
   ...feedChecks,
   ...damageChecks,
 ];

@@ -33,6 +33,7 @@ import type {
 import { MOST_ARRIVED } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Rate } from "../../core/slots.ts";
+import type { Snapshot } from "../../core/snapshot.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -67,6 +68,7 @@ export class MemoryStore implements Store {
   readonly #clock: Pick<Clock, "now">;
   readonly #feed: MemoryFeed | undefined;
   readonly #tenants = new Map<string, Tenant>();
+  readonly #snapshots = new WeakMap<MemoryRun, Snapshot>();
   readonly #counters = new Map<string, Tally>();
   readonly #work: MemoryWork;
   readonly #steps: StepCounts;
@@ -196,6 +198,16 @@ export class MemoryStore implements Store {
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
     return this.#run(key)?.read(from, limit);
+  }
+
+  snapshot(key: RunKey): Snapshot | undefined {
+    const run = this.#run(key);
+    return run && this.#snapshots.get(run);
+  }
+
+  keepSnapshot(key: RunKey, snapshot: Snapshot): void {
+    const run = this.#run(key);
+    if (run !== undefined) this.#snapshots.set(run, snapshot);
   }
 
   trim(key: RunKey, before: number): boolean {

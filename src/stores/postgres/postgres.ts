@@ -32,6 +32,7 @@ import { engineKey } from "../../core/ports.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Rate } from "../../core/slots.ts";
+import type { Snapshot } from "../../core/snapshot.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
@@ -53,6 +54,7 @@ import { pauseValues } from "./pauses.ts";
 import { clearRemoved, END, endedRuns, passOver, pruneRuns, START } from "./prune.ts";
 import { fromMarked, Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
+import { keepSnapshot, readSnapshot } from "./snapshots.ts";
 import { grantCall, permitCall } from "./step-limits.ts";
 import { SurveyReads } from "./survey.ts";
 import { trimEntries } from "./trim.ts";
@@ -197,6 +199,15 @@ export class PostgresStore implements DurableStore {
 
   read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
     return this.#reads.read(key, from, limit);
+  }
+
+  snapshot(key: RunKey): Promise<Snapshot | undefined> {
+    return readSnapshot(this.#connection, this.#schema, key);
+  }
+
+  keepSnapshot(key: RunKey, snapshot: Snapshot): Promise<void> {
+    this.#checkWritable();
+    return keepSnapshot(this.#connection, this.#schema, key, snapshot);
   }
 
   trim(key: RunKey, before: number): Promise<boolean> {

@@ -12,6 +12,7 @@ import { lineFunctions, lines, priorities } from "./line-sql.ts";
 import type { PostgresSettings } from "./options.ts";
 import { checkSchemaName } from "./options.ts";
 import { comeBack, pauses, setAside } from "./pauses.ts";
+import { snapshots } from "./snapshots.ts";
 import { stepLimits } from "./step-limits.ts";
 import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
@@ -58,6 +59,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   stepLimits,
   (schema) => [priorities, gatesOfCustomers, limits].map((part) => part(schema)).join("\n"),
   (schema) => [retention, ...functions].map((part) => part(schema)).join("\n"),
+  snapshots,
 ];
 
 /** A name in SQL, whatever it contains. */

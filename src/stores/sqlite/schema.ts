@@ -336,6 +336,19 @@ const retention = `
   CREATE TABLE cadenza_removed (run INTEGER PRIMARY KEY);
 `;
 
+/** Folded states of long logs. They go with their runs, in each way in which these are deleted. */
+const snapshots = `
+  CREATE TABLE cadenza_snapshots (
+    run INTEGER PRIMARY KEY,
+    position INTEGER NOT NULL,
+    format INTEGER NOT NULL,
+    state TEXT NOT NULL
+  );
+  CREATE TRIGGER cadenza_snapshots_go AFTER DELETE ON cadenza_runs BEGIN
+    DELETE FROM cadenza_snapshots WHERE run = OLD.id;
+  END;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
@@ -355,6 +368,7 @@ const migrations: readonly string[] = [
   stepLimits,
   limits,
   retention,
+  snapshots,
 ];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 

@@ -32,6 +32,7 @@ import type {
 import { engineKey } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { Rate } from "../../core/slots.ts";
+import type { Snapshot } from "../../core/snapshot.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
 import { durableEngine } from "../../durable/engine.ts";
@@ -73,6 +74,7 @@ import * as reads from "./reads.ts";
 import { checkSchema, migrate } from "./schema.ts";
 import { addSession, replaceSession } from "./sessions.ts";
 import { forgetGrants } from "./slots.ts";
+import { keepSnapshot, readSnapshot } from "./snapshots.ts";
 import { grantSteps, permitSteps, permitsUnchanged } from "./step-limits.ts";
 import * as survey from "./survey.ts";
 import * as work from "./work.ts";
@@ -191,6 +193,14 @@ export class SqliteStore implements DurableStore {
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
     return readEntries(this.#connection, key, from, limit);
+  }
+
+  snapshot(key: RunKey): Snapshot | undefined {
+    return readSnapshot(this.#connection, key);
+  }
+
+  keepSnapshot(key: RunKey, snapshot: Snapshot): Promise<void> {
+    return this.#write((connection) => keepSnapshot(connection, key, snapshot));
   }
 
   trim(key: RunKey, before: number): Promise<boolean> {

@@ -13,7 +13,7 @@ import type { Plant } from "../planted-faults.ts";
 import { never } from "../promises.ts";
 import type { Random } from "../random.ts";
 import type { Method } from "../store-proxy.ts";
-import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
+import { forgetful, hookedStore, isRead, lastingStore } from "../store-proxy.ts";
 import { markOf } from "../tenants.ts";
 import type { Disturbance } from "../time-judge.ts";
 import { mistimed } from "../time-judge.ts";
@@ -120,7 +120,7 @@ export class World {
     this.options = options;
     const feed = options.isFed === true ? { keepMs: Number.POSITIVE_INFINITY } : undefined;
     const store = lastingStore({ now: () => this.now }, feed);
-    this.store = options.plant?.store?.(store) ?? store;
+    this.store = forgetful(options.plant?.store?.(store) ?? store);
   }
 
   /** The time of the wall clock. */

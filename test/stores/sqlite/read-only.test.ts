@@ -97,13 +97,13 @@ describe.each(drivers)("a SqliteStore on $name that is read-only", (driver) => {
     ["without a store", (driver) => change(driver, "CREATE TABLE runs (mine TEXT)"), "holds no store of cadenza"],
     [
       "of an older version",
-      (driver) => change(driver, "DELETE FROM cadenza_migrations WHERE number = 19", openLive),
-      "has schema 18, and this version of cadenza reads 19: an older one",
+      (driver) => change(driver, "DELETE FROM cadenza_migrations WHERE number = 20", openLive),
+      "has schema 19, and this version of cadenza reads 20: an older one",
     ],
     [
       "of a newer version",
       (driver) => change(driver, "INSERT INTO cadenza_migrations VALUES (99)", openLive),
-      "has schema 99, and this version of cadenza knows 19: a newer one",
+      "has schema 99, and this version of cadenza knows 20: a newer one",
     ],
   ])("refuses a file %s, and does not change it", (_what, make, said) => {
     make(driver);

@@ -128,9 +128,11 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 19 has changed. */
-const withoutRetention = "DROP TABLE cadenza_retention; DROP TABLE cadenza_removed";
-/** Takes away what versions 18 and 19 have changed. */
+/** Takes away what version 20 has changed. */
+const withoutSnapshots = "DROP TRIGGER cadenza_snapshots_go; DROP TABLE cadenza_snapshots";
+/** Takes away what versions 19 and 20 have changed. */
+const withoutRetention = `${withoutSnapshots}; DROP TABLE cadenza_retention; DROP TABLE cadenza_removed`;
+/** Takes away what versions 18 to 20 have changed. */
 const withoutLimits = `${withoutRetention}; DROP INDEX cadenza_runs_cancelling;
   CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, due_at) WHERE status = 'cancelling'; DROP INDEX cadenza_runs_due; DROP INDEX cadenza_runs_apart; DROP INDEX cadenza_runs_in_line;
   DROP INDEX cadenza_runs_through; ALTER TABLE cadenza_runs DROP COLUMN limits; DROP INDEX cadenza_slots_marked; DROP INDEX cadenza_slots_idle; DROP TABLE cadenza_grants;
@@ -141,21 +143,21 @@ const withoutLimits = `${withoutRetention}; DROP INDEX cadenza_runs_cancelling;
     WHERE finished_at IS NULL AND owner IS NULL AND line IS NULL AND due_at IS NOT NULL;
   CREATE INDEX cadenza_runs_in_line ON cadenza_runs (line, rank, id, agent_name, version, due_at, owner, finished_at)
     WHERE finished_at IS NULL AND line IS NOT NULL`;
-/** Takes away what versions 17 to 19 have changed. */
+/** Takes away what versions 17 to 20 have changed. */
 const withoutStepLimits = `${withoutLimits}; DROP TABLE cadenza_step_grants; DROP TABLE cadenza_step_permits`;
-/** Takes away what versions 16 to 19 have changed. */
+/** Takes away what versions 16 to 20 have changed. */
 const withoutFailed = `${withoutStepLimits}; DROP INDEX cadenza_runs_failed`;
-/** Takes away what versions 15 to 19 have changed. */
+/** Takes away what versions 15 to 20 have changed. */
 const withoutCounts = `${withoutFailed}; DROP INDEX cadenza_runs_waiting`;
-/** Takes away what versions 14 to 19 have changed. */
+/** Takes away what versions 14 to 20 have changed. */
 const withoutPauses = `${withoutCounts}; DROP TABLE cadenza_pauses; DROP INDEX cadenza_runs_aside`;
-/** Takes away what versions 13 to 19 have changed. */
+/** Takes away what versions 13 to 20 have changed. */
 const withoutInbox = `${withoutPauses}; DROP TABLE cadenza_inbox; ALTER TABLE cadenza_runs DROP COLUMN arrived;
   DROP INDEX cadenza_runs_reserved; ALTER TABLE cadenza_runs DROP COLUMN since;
   DROP INDEX cadenza_runs_by_owner; ALTER TABLE cadenza_runs DROP COLUMN plain;
   CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, finished_at)
     WHERE finished_at IS NULL AND owner IS NOT NULL`;
-/** Takes away what versions 12 to 19 have changed. */
+/** Takes away what versions 12 to 20 have changed. */
 const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP INDEX cadenza_runs_due; DROP TABLE cadenza_slots;
   ALTER TABLE cadenza_runs DROP COLUMN line; ALTER TABLE cadenza_runs DROP COLUMN rank;
   ALTER TABLE cadenza_runs RENAME COLUMN created_by TO creator; ALTER TABLE cadenza_runs RENAME COLUMN look TO for_look;
@@ -164,17 +166,17 @@ const withoutLines = `${withoutInbox}; DROP INDEX cadenza_runs_in_line; DROP IND
   CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
     WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL;
   CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot) WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL`;
-/** Takes away what versions 11 to 19 have changed. */
+/** Takes away what versions 11 to 20 have changed. */
 const withoutCreators = `${withoutLines}; DROP INDEX cadenza_runs_by_creator; ALTER TABLE cadenza_runs DROP COLUMN creator;
   ALTER TABLE cadenza_sessions DROP COLUMN creator`;
-/** Takes away what versions 10 to 19 have changed. */
+/** Takes away what versions 10 to 20 have changed. */
 const withoutGenerations = `${withoutCreators}; ALTER TABLE cadenza_sessions DROP COLUMN generation`;
-/** Takes away what versions 9 to 19 have changed. */
+/** Takes away what versions 9 to 20 have changed. */
 const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
-/** Takes away what versions 8 to 19 have changed. */
+/** Takes away what versions 8 to 20 have changed. */
 const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 to 19 have changed. */
+/** Takes away what versions 7 to 20 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -186,7 +188,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
   });
 
   it("is created completely or not at all", () => {
@@ -197,7 +199,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
   });
 
   it("of version 5 is brought up to date, with the runs in it", async () => {
@@ -211,7 +213,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
     expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -231,7 +233,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -405,6 +407,18 @@ describe("the schema", () => {
     expect(await store.prune({ ...keep, rules: [{ tenant: key.tenant, maxRuns: 0, endedBefore: 0 }] })).toBe(1);
   });
 
+  it("of version 19 is brought up to date, and keeps snapshots", async () => {
+    const db = openDatabase(path);
+    const key = await create(new SqliteStore(db), 1);
+    const before = definitions();
+    db.exec(`${withoutSnapshots}; DELETE FROM cadenza_migrations WHERE number > 19`);
+    const store = new SqliteStore(openDatabase(path));
+
+    expect(definitions()).toEqual(before);
+    await store.keepSnapshot(key, { position: 1, format: 1, state: "{}" });
+    expect(store.snapshot(key)).toEqual({ position: 1, format: 1, state: "{}" });
+  });
+
   it("refuses the writes of processes with an earlier version, which know no priorities", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
@@ -428,12 +442,12 @@ describe("the schema", () => {
   it("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (20)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (21)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 20, and this version of cadenza knows 19");
+    expect(opening).toThrow("has schema 21, and this version of cadenza knows 20");
     expect(schema()).toEqual(before);
   });
 

@@ -1,0 +1,137 @@
+import { copyFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AgentRuntime } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { withMembers } from "../../harness/port-proxy.ts";
+import { openDatabase, temporaryFolder } from "../../harness/sqlite-files.ts";
+
+/** Twice as many entries as are between two snapshots, and some more. */
+const STEPS = 1_100;
+const ANSWER = {
+  type: "message",
+  message: { role: "user", parts: [{ content_type: "text/plain", content: "Yes" }] },
+} as const;
+
+const open = (file: string): SqliteStore =>
+  new SqliteStore(openDatabase(file), { synchronous: "NORMAL", closeDatabase: true });
+
+function runtimeOn(store: SqliteStore): AgentRuntime {
+  return new AgentRuntime({ store }).register("long", { durable: true }, async (_input, { step, ask, emit }) => {
+    await emit("Well");
+    for (let n = 0; n < STEPS; n++)
+      await step("count", async (body) => {
+        if (n === 700) await body.emit("half");
+        return n;
+      });
+    await ask("Is that all?");
+    await ask("Really?");
+    return "Yes.";
+  });
+}
+
+async function all<T>(items: AsyncIterable<T>): Promise<readonly T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+/** What a reader of a run sees, and how many entries it has read for each. */
+async function look(store: SqliteStore) {
+  let read = 0;
+  const runtime = runtimeOn(
+    withMembers(store, {
+      read(key, from, limit) {
+        const entries = store.read(key, from, limit);
+        read += entries?.length ?? 0;
+        return entries;
+      },
+    }),
+  );
+  const costs: number[] = [];
+  const counted = async <T>(reading: Promise<T>): Promise<T> => {
+    read = 0;
+    const seen = await reading;
+    costs.push(read);
+    return seen;
+  };
+  const { last_event_id, ...details } = await counted(runtime.details(run_id));
+  const seen = {
+    record: await counted(runtime.getRun(run_id)),
+    details,
+    last_event_id,
+    events: await counted(all(runtime.events(run_id, { after: last_event_id - 1, until: "now" }))),
+    transcript: await counted(runtime.transcript(run_id)),
+  };
+  await runtime.close();
+  return { seen, most: Math.max(...costs) };
+}
+
+/** A file with a long run that waits. Each test has a copy of it. */
+const folder = temporaryFolder(tmpdir());
+const made = join(folder.path, "made.db");
+let run_id = "";
+
+beforeAll(async () => {
+  const runtime = runtimeOn(open(made));
+  ({ run_id } = await runtime.createRun({ agent_name: "long", input: "" }));
+  await runtime.close();
+});
+afterAll(() => folder.remove());
+
+let copies = 0;
+function copied(): string {
+  const file = join(folder.path, `${++copies}.db`);
+  copyFileSync(made, file);
+  return file;
+}
+
+it("a long run that is not loaded is read from its snapshot, at rest and when it has ended", async () => {
+  const file = copied();
+  const waiting = await look(open(file));
+  expect(waiting.most).toBeLessThanOrEqual(1_000);
+  expect(waiting.seen).toMatchObject({ record: { status: "awaiting" }, events: [{ type: "run.awaiting" }] });
+
+  const next = runtimeOn(open(file));
+  await next.resume({ run_id, await_resume: ANSWER });
+  await next.resume({ run_id, await_resume: ANSWER });
+  await next.close();
+  const ended = await look(open(file));
+  expect(ended.most).toBeLessThanOrEqual(1_000);
+  expect(ended.seen).toMatchObject({ record: { status: "completed" }, events: [{ type: "run.completed" }] });
+});
+
+it.each<[what: string, sql: string]>([
+  ["deleted", "DELETE FROM cadenza_snapshots"],
+  ["torn", "UPDATE cadenza_snapshots SET state = substr(state, 1, length(state) / 2)"],
+  ["of another format", "UPDATE cadenza_snapshots SET format = format + 1, state = '{}'"],
+  ["of a later position", "UPDATE cadenza_snapshots SET position = position + 1000000"],
+  ["of another position than its state", "UPDATE cadenza_snapshots SET position = position - 1"],
+  ["no state", "UPDATE cadenza_snapshots SET state = 'null'"],
+])("a snapshot that is %s changes nothing that is read", async (_what, sql) => {
+  const { seen } = await look(open(copied()));
+  const file = copied();
+  const database = openDatabase(file);
+  const { changes } = database.prepare(sql).run();
+  database.close();
+
+  expect(changes, "how many snapshots there were").toBe(1);
+  const spoilt = await look(open(file));
+  expect(spoilt.seen).toEqual(seen);
+  expect(spoilt.most).toBeGreaterThan(2 * STEPS);
+});
+
+it("a run is answered as before while no snapshot can be kept", async () => {
+  const store = open(copied());
+  let asked = 0;
+  const keepSnapshot = (): Promise<void> => {
+    asked += 1;
+    return Promise.reject(new Error("The disk is full."));
+  };
+  const runtime = runtimeOn(withMembers(store, { keepSnapshot }));
+  await runtime.resume({ run_id, await_resume: ANSWER });
+  expect(await runtime.resume({ run_id, await_resume: ANSWER })).toMatchObject({ status: "completed" });
+  expect(asked).toBeGreaterThan(0);
+  await runtime.close();
+});
