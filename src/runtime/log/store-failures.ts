@@ -49,6 +49,7 @@ export function pollMs(store: Store): number {
 export function guarded(store: Store, onFed: () => void = ignore): Store {
   const time = store.time?.bind(store);
   const readFeed = store.readFeed?.bind(store);
+  const changeVersion = store.changeVersion?.bind(store);
   const told = <Answer extends StoreConflict | WrittenWithInbox>(
     { feed }: RunWrite | RunPost,
     answer: MaybePromise<Answer | undefined>,
@@ -68,6 +69,9 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
         post,
         named(() => store.post(key, post)),
       ),
+    ...(changeVersion !== undefined && {
+      changeVersion: (...parameters) => named(() => changeVersion(...parameters)),
+    }),
     claim: (...parameters) => named(() => store.claim(...parameters)),
     take: (request) => named(() => store.take(request)),
     renew: (...parameters) => named(() => store.renew(...parameters)),
