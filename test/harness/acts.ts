@@ -184,6 +184,49 @@ export function actCases(
       await second.runtime.close();
     }));
 
+  it("moves runs to another version, also when its process is killed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let moves = 0;
+      const withVersions = ({ runtime }: OperatedProcess): void => {
+        for (const version of ["1", "2"])
+          runtime.register("moves", { durable: true, version, current: version === "1" }, async (_input, { ask }) => {
+            await ask("Go on?");
+            return `by ${version}`;
+          });
+      };
+      const first = await startProcess(open, clock, {
+        hook: (call, method) => {
+          if (method === "changeVersion") {
+            moves += 1;
+            if (moves === dies) first.kill();
+          }
+          return moves >= dies ? never() : call();
+        },
+      });
+      withVersions(first);
+      const ids = await create(first, "acme", "moves", many);
+      const begun = await first.admin.moveToVersion({ agent_name: "moves" }, "2");
+      await untilDead(open, clock, begun, () => moves >= dies);
+
+      await clock.advance(LEASE_MS);
+      const second = await startProcess(open, clock);
+      withVersions(second);
+      const ended = await endOf(second, begun, clock);
+      expect(ended).toMatchObject({ act: "move", version: "2", status: "completed", matched: many, refused: 0 });
+      expect(ended.done + ended.left).toBe(many);
+      const { items } = await second.admin.runs({ agent_name: "moves", version: "2", limit: 500 });
+      expect(items).toHaveLength(many);
+      const acme = second.runtime.scope({ tenant: "acme" });
+      const run_id = ids[0] ?? "";
+      await acme.resume({ run_id, await_resume: { ok: true } });
+      const { output } = await acme.getRun(run_id);
+      expect(output[0]?.parts[0]?.content).toBe("by 2");
+      expect((await second.admin.blocked()).items).toEqual([]);
+      await first.bury();
+      await second.runtime.close();
+    }));
+
   it("counts a run that ends while it acts on those before it", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
