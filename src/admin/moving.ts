@@ -94,7 +94,10 @@ export class Moving {
     }
     const moved: Growing<MovedEntry> = { type: "moved", at: clock.now(), version: this.#version };
     if (this.#by !== null) moved.by = this.#by;
-    return (await store.changeVersion?.(key, { epoch: head.epoch, position }, moved)) === undefined;
+    if ((await store.changeVersion?.(key, { epoch: head.epoch, position }, moved)) !== undefined) return false;
+    const about = { by: this.#by, ...key, agent_name: created.agent_name, version: this.#version };
+    this.#inside.audit?.tell({ action: "move", outcome: "done", ...about });
+    return true;
   }
 
   /** The run without its owner. Undefined: it has one. A process that executes it is asked to give it back, from the second attempt on. */

@@ -1,4 +1,4 @@
-import type { DurableContext, Run } from "cadenza";
+import type { AuditRecord, DurableContext, Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { SqliteStore } from "cadenza/sqlite";
@@ -178,6 +178,20 @@ describe("a move", () => {
     await expect(admin.moveToVersion({ agent_name: "a", status: "failed" }, "2")).rejects.toThrow(
       "on which a move can act",
     );
+  });
+
+  it("is in the trail, with who has asked for it", async () => {
+    const audit: AuditRecord[] = [];
+    const store = durable(persistent(new MemoryStore()));
+    const runtime: AgentRuntime<string> = new AgentRuntime({ store, onAudit: (record) => audit.push(record) });
+    register(runtime, "1", before);
+    const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
+    register(runtime, "2", after, false);
+    const admin = createAdmin(runtime, { principal: "ann" });
+    await admin.act(await admin.moveToVersion({ agent_name: "order" }, "2"), { wait: true });
+    const told = { action: "move", outcome: "done", by: "ann", tenant: "", run_id, agent_name: "order", version: "2" };
+    expect(audit.filter(({ action }) => action === "move")).toEqual([{ ...told, at: expect.any(String) }]);
+    await runtime.close();
   });
 
   it("names runs whose agent has no such version here, and runs that are not durable", async () => {
