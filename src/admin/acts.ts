@@ -15,7 +15,6 @@ import type { Inside as InsideOf } from "../runtime/api/inside.ts";
 import { isPassing, outlasting, ownAgent, unlessGone } from "../runtime/api/inside.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import { silentLogger } from "../runtime/log/system.ts";
-import { Moving } from "./moving.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
 import { readQuery } from "./several-runs.ts";
 
@@ -253,7 +252,7 @@ function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
 function actAgent(inside: () => Inside): Agent {
   const fn = async (
     _input: unknown,
-    { step, emit, signal, metadata, principal, now }: DurableContext,
+    { step, emit, signal, metadata, principal, now, run_id }: DurableContext,
   ): Promise<void> => {
     const { act, query, version } = metadata as unknown as Recorded;
     const beganAt = now();
@@ -271,7 +270,7 @@ function actAgent(inside: () => Inside): Agent {
         ({ next: after, matched } = found);
       }
       for (const runs of pages) {
-        const page: Page = { act, query, version, principal, beganAt, runs, figures: { ...figures, matched } };
+        const page: Page = { run_id, act, query, version, principal, beganAt, runs, figures: { ...figures, matched } };
         const actOnPage = (scope: StepScope): Promise<Acted> => {
           atWork = actOn(inside(), page, scope);
           return atWork;
@@ -342,6 +341,8 @@ function actedUntil(error: unknown): Acted | undefined {
 
 /** A page of runs, and what is to be done to them. */
 interface Page extends Omit<Recorded, "version"> {
+  /** Of the act. */
+  readonly run_id: string;
   readonly version: string | null | undefined;
   readonly principal: JsonValue;
   readonly beganAt: number;
@@ -352,7 +353,7 @@ interface Page extends Omit<Recorded, "version"> {
 
 async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope): Promise<Acted> {
   const { act, runs, figures } = page;
-  const moving = act === "move" ? new Moving(inside, page.version ?? null, page.principal, attempt) : undefined;
+  const moving = act === "move" ? await beginMove(inside, page, attempt) : undefined;
   const actOnOne = moving?.moveOne ?? (act === "cancel" ? cancelOne : retryOne);
   const outcomes: Outcome[] = [];
   const atOnce = moving === undefined ? AT_ONCE : MOVES_AT_ONCE;
@@ -373,6 +374,12 @@ async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope)
     await moving?.end();
   }
   return actedWith(figures, outcomes, mostErrors(act));
+}
+
+/** What replays runs is loaded with the first move: the other acts do without it. */
+async function beginMove(inside: Inside, page: Page, attempt: number) {
+  const { Moving } = await import("./moving.ts");
+  return new Moving(inside, page, attempt);
 }
 
 /** The figures after a page, or after a part of it. */

@@ -19,24 +19,34 @@ const MAX_TRIES = 5;
 const RELEASE_MS = 4_000;
 const LOOK_MS = 250;
 
-/** The name of the pauses that a move makes, in their `by`. */
-const MOVE = "cadenza:move";
+/** An act that moves runs: its own run, since when, for whom, and to which version. */
+interface Move {
+  readonly run_id: string;
+  readonly beganAt: number;
+  readonly principal: JsonValue;
+  readonly version: string | null | undefined;
+}
 
 /** Moves runs of one page to another version of their agents. */
 export class Moving {
   readonly #inside: Inside;
   readonly #version: string | null;
   readonly #by: JsonValue;
+  readonly #beganAt: number;
   readonly #attempt: number;
   readonly #replay: DryReplay;
+  /** Of the pauses that this move makes, in whichever process: their `by`. */
+  readonly #pauser: string;
   /** The agents and versions that this move has paused. */
   readonly #paused = new Map<string, MaybePromise<boolean>>();
 
   /** `attempt`: at the page. An earlier one may have moved some of its runs. */
-  constructor(inside: Inside, version: string | null, by: JsonValue, attempt: number) {
+  constructor(inside: Inside, { run_id, version, principal, beganAt }: Move, attempt: number) {
     this.#inside = inside;
-    this.#version = version;
-    this.#by = by;
+    this.#pauser = `cadenza:move:${run_id}`;
+    this.#version = version ?? null;
+    this.#by = principal;
+    this.#beganAt = beganAt;
     this.#attempt = attempt;
     this.#replay = new DryReplay(inside.store, inside.clock, STALL_MS, () => undefined);
   }
@@ -46,9 +56,9 @@ export class Moving {
     const { store } = this.#inside;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const stored = await store.find(key);
-      if (stored === undefined || !open.has(stored.head.status)) return "left";
-      if ((stored.created.version ?? null) === this.#version)
-        return this.#attempt > 1 && stored.created.moved === true ? "done" : "left";
+      if (stored === undefined) return "left";
+      if ((stored.created.version ?? null) === this.#version) return (await this.#hasMoved(stored)) ? "done" : "left";
+      if (!open.has(stored.head.status)) return "left";
       const agent = this.#agentFor(stored);
       const free = stored.head.owner === null ? stored : await this.#released(stored);
       if (free === undefined) continue;
@@ -62,6 +72,14 @@ export class Moving {
       },
     );
   };
+
+  /** Whether an earlier attempt has moved the run, which may have ended since. */
+  async #hasMoved({ key, created, position }: StoredRun): Promise<boolean> {
+    if (this.#attempt === 1 || created.moved !== true) return false;
+    const entries = await readGeneration(this.#inside.store, key, position);
+    const moved = entries?.findLast(({ type }) => type === "moved");
+    return moved === undefined || moved.at >= this.#beganAt;
+  }
 
   #agentFor({ key: { run_id }, created: { agent_name, durable } }: StoredRun): Agent {
     const details = { run_id, agent_name };
@@ -121,13 +139,16 @@ export class Moving {
     return undefined;
   }
 
-  /** Has the processes give back what they execute, unless it is paused already. */
+  /**
+   * Has the processes give back what they execute, unless it is paused already: that pause may end before this move, which
+   * then pauses again.
+   */
   async #pause(runs: PausedRuns): Promise<void> {
     const { store, pauses } = this.#inside;
     const name = pauseKey(runs);
-    const pausing = this.#paused.get(name) ?? store.pause({ ...runs, now: true }, MOVE);
+    const pausing = this.#paused.get(name) ?? store.pause({ ...runs, now: true }, this.#pauser);
     this.#paused.set(name, pausing);
-    await pausing;
+    if (!(await pausing)) this.#paused.delete(name);
     await pauses.read();
   }
 
@@ -135,7 +156,7 @@ export class Moving {
   async end(): Promise<void> {
     const { store, pauses } = this.#inside;
     if (this.#attempt === 1) return;
-    for (const { by, at: _, ...runs } of await store.pauses()) if (by === MOVE) await store.resume(runs);
+    for (const { by, at: _, ...runs } of await store.pauses()) if (by === this.#pauser) await store.resume(runs);
     await pauses.read();
   }
 
