@@ -282,6 +282,7 @@ function actAgent(inside: () => Inside): Agent {
       // A step that was stopped has no result in the log.
       const acted = signal.aborted ? await atWork?.catch(actedUntil) : undefined;
       if (acted !== undefined) await emit(acted);
+      if (signal.aborted && act === "move") await (await import("./moving.ts")).endPausesOf(inside(), run_id);
     }
   };
   return ownAgent("act", fn);

@@ -43,7 +43,7 @@ export class Moving {
   /** `attempt`: at the page. An earlier one may have moved some of its runs. */
   constructor(inside: Inside, { run_id, version, principal, beganAt }: Move, attempt: number) {
     this.#inside = inside;
-    this.#pauser = `cadenza:move:${run_id}`;
+    this.#pauser = pauserOf(run_id);
     this.#version = version ?? null;
     this.#by = principal;
     this.#beganAt = beganAt;
@@ -154,15 +154,26 @@ export class Moving {
 
   /** Ends the pauses that this move has made, also in a process that has died. */
   async end(): Promise<void> {
-    const { store, pauses } = this.#inside;
-    if (this.#attempt === 1) return;
-    for (const { by, at: _, ...runs } of await store.pauses()) if (by === this.#pauser) await store.resume(runs);
-    await pauses.read();
+    if (this.#attempt > 1) await endPauses(this.#inside, this.#pauser);
   }
 
   #wait(ms: number): Promise<void> {
     return new Promise((resolve) => this.#inside.clock.setTimeout(resolve, ms));
   }
+}
+
+/** Ends the pauses of a move that is stopped, by the id of its run: a process that has died may have left some. */
+export function endPausesOf(inside: Inside, run_id: string): Promise<void> {
+  return endPauses(inside, pauserOf(run_id));
+}
+
+function pauserOf(run_id: string): string {
+  return `cadenza:move:${run_id}`;
+}
+
+async function endPauses({ store, pauses }: Inside, pauser: string): Promise<void> {
+  for (const { by, at: _, ...runs } of await store.pauses()) if (by === pauser) await store.resume(runs);
+  await pauses.read();
 }
 
 const open: ReadonlySet<string> = new Set(["created", "in-progress", "awaiting"]);

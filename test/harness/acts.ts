@@ -226,6 +226,37 @@ export function actCases(
       await second.runtime.close();
     }));
 
+  it("ends the pauses of a move that is stopped after its process was killed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let isDead = false;
+      const first = await startProcess(open, clock, {
+        hook: (call, method) => {
+          if (method === "changeVersion") {
+            isDead = true;
+            first.kill();
+          }
+          return isDead ? never() : call();
+        },
+      });
+      for (const version of ["1", "2"])
+        first.runtime.register("moves", { durable: true, version, current: version === "1" }, (_input, { ask }) =>
+          ask("Go on?"),
+        );
+      await create(first, "acme", "moves", 1);
+      const begun = await first.admin.moveToVersion({ agent_name: "moves" }, "2");
+      await untilDead(open, clock, begun, () => isDead);
+
+      const second = await startProcess(open, clock);
+      await second.admin.pause({ agent_name: "moves", by: `cadenza:move:${begun.run_id}` }, { now: true });
+      await second.admin.cancel(begun);
+      await clock.advance(LEASE_MS);
+      expect(await endOf(second, begun, clock)).toMatchObject({ status: "cancelled" });
+      expect(await second.admin.pauses()).toEqual([]);
+      await first.bury();
+      await second.runtime.close();
+    }));
+
   it("counts a run that ends while it acts on those before it", () =>
     withStore(async (open) => {
       const clock = new FakeClock();

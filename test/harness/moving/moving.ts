@@ -14,8 +14,8 @@ import { durability } from "./messages.ts";
 
 /** Its runs are copied as runs of the same tenant. */
 const TENANT = "acme";
-/** How many runs are copied, and which of them is one of `odd`. */
-const PATTERNS = 10;
+/** The agents of the runs that are copied. */
+const PATTERNS = ["odd", "slow", ...new Array<string>(8).fill("order")];
 /** How many runs are answered at a time. */
 const ANSWERS_AT_ONCE = 32;
 /** How many processes execute runs at a time. */
@@ -41,7 +41,7 @@ export interface MovingOptions {
 export async function tryMove(grown: GrownDatabase, { runs, kills }: MovingOptions, report: Report): Promise<void> {
   const program = await buildProgram(new URL("./worker.ts", import.meta.url));
   await makePatterns(await grown.open());
-  await grown.multiply(runs - PATTERNS);
+  await grown.multiply(runs - PATTERNS.length);
   // The copies were created one after the other, after their patterns.
   await grown.query(`UPDATE ${grown.prefix}runs SET created_at = created_at - ${runs}`);
   const crew = new Crew(program, grown);
@@ -63,7 +63,7 @@ async function makePatterns(store: Store): Promise<void> {
   const runtime = new AgentRuntime({ store: durable(store) });
   registerBoth(runtime, () => undefined);
   const scope = runtime.scope({ tenant: TENANT });
-  for (let n = 0; n < PATTERNS; n++) await scope.createRun({ agent_name: n === 0 ? "odd" : "order", input: "" });
+  for (const agent_name of PATTERNS) await scope.createRun({ agent_name, input: "" });
   await runtime.close();
   await store.close?.();
 }
@@ -222,7 +222,7 @@ async function allEnded(store: Store, runs: number, report: Report): Promise<voi
   let last = -1;
   for (let since = performance.now(); ; ) {
     const census = await store.census();
-    const open = census.filter(({ agent_name }) => ["order", "odd"].includes(agent_name));
+    const open = census.filter(({ agent_name }) => PATTERNS.includes(agent_name));
     const left = open.reduce((sum, one) => sum + one.runs, 0);
     if (left === 0) return;
     if (left !== last) since = performance.now();
