@@ -27,6 +27,8 @@ for (const file of common.length === 0 ? [] : built) {
   if (!file.endsWith(".js")) continue;
   const { code } = transformSync(readFileSync(file, "utf8"), {
     ...{ format: "cjs", platform: "node", target: "node20", minifySyntax: true },
+    // What is loaded later is of the same copy of the library, and jest can load it.
+    supported: { "dynamic-import": false },
     // ES modules are strict, and CommonJS is only where it says so.
     banner: '"use strict";',
   });

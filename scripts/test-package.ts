@@ -148,7 +148,7 @@ function checkCommand(): void {
   if (said !== `${version}\n`) throw new Error(`cadenza --version says ${said}`);
 }
 
-/** Follows the built files from each entry that must run without Node. */
+/** Follows the built files from each entry that must run without Node. None loads a file of the other module system: that is another copy. */
 function checkNodeFree(): void {
   for (const entry of entryNames.filter((name) => NODE_FREE.has(name))) {
     for (const ending of ["js", "cjs"]) {
@@ -158,6 +158,7 @@ function checkNodeFree(): void {
         const { importedFiles } = ts.preProcessFile(readFileSync(file, "utf8"), true, true);
         for (const { fileName: target } of importedFiles) {
           if (target.startsWith("node:")) throw new Error(`${specifier(entry)} needs ${target}, in ${file}`);
+          if (target.startsWith(".") && !target.endsWith(`.${ending}`)) throw new Error(`${file} loads ${target}`);
           const next = join(dirname(file), target);
           if (target.startsWith(".") && !waiting.includes(next)) waiting.push(next);
         }

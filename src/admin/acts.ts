@@ -26,7 +26,9 @@ export interface AdminAct {
   /** The tenant of the act's own run. `cancel`, `delete`, `log` and `timeline` of an {@link Admin} take the act as a run. */
   readonly tenant: string;
   readonly run_id: string;
-  readonly act: "cancel" | "retry";
+  readonly act: "cancel" | "retry" | "move";
+  /** Of a `move`: the version to which it moves runs; null for the agent without one. */
+  readonly version?: string | null;
   /** The query, as JSON. */
   readonly query: JsonObject;
   /** The principal of the operator; null for none. */
@@ -39,13 +41,13 @@ export interface AdminAct {
   readonly finished_at: string | null;
   /** How many runs it has found, all of them before it acts on the first. The three below are how far it is with these. */
   readonly matched: number;
-  /** How many it has cancelled, or tries again. */
+  /** How many it has cancelled, tries again, or has moved. */
   readonly done: number;
   /** How many it has left alone: they ended, changed or were deleted after they were found, or were tried again before. */
   readonly left: number;
-  /** How many have refused. */
+  /** How many have refused. Of a `move`: their code does not match, or a process has kept them. */
   readonly refused: number;
-  /** The first 100 of these, with the error of each. */
+  /** The first 100 of these, with the error of each. Of a `move` the first 10,000. */
   readonly errors: readonly RefusedRun[];
 }
 
@@ -62,11 +64,15 @@ type Inside = InsideOf<Scope>;
 const PAGE = 200;
 /** How many of them at a time. After each the event loop has a turn. */
 const AT_ONCE = 8;
+/** Of a move: most of its time is spent on runs whose code takes long. */
+const MOVES_AT_ONCE = 50;
 /** How often the store is asked for a page in one step, where few of the runs match. */
 const MAX_SURVEYS = 20;
 /** How often a page is tried with a store that fails. After that, the runs whose calls still fail have refused. */
 const PATIENCE = 5;
 const MAX_ERRORS = 100;
+/** Of a move: each run is moved, or named with what keeps it. */
+const MAX_KEPT = 10_000;
 /** How many entries of an act's log are read at a time. */
 const CHUNK = 20;
 
@@ -74,12 +80,15 @@ const CHUNK = 20;
 const statusesOf: Readonly<Record<AdminAct["act"], readonly RunStatus[]>> = {
   cancel: ["created", "in-progress", "awaiting"],
   retry: ["failed"],
+  move: ["created", "in-progress", "awaiting"],
 };
 
 /** The metadata of an act's run. */
 interface Recorded {
   readonly act: AdminAct["act"];
   readonly query: ManyQuery & JsonObject;
+  /** Of a `move`. */
+  readonly version?: string | null;
 }
 
 interface Figures {
@@ -115,8 +124,14 @@ export class Acts {
   }
 
   /** Resolves when the store has the act. Throws `invalid_argument`. */
-  async begin(inside: Inside, act: AdminAct["act"], query: ManyQuery, by: JsonValue): Promise<AdminAct> {
-    const metadata = { act, query: readMany(act, query) };
+  async begin(
+    inside: Inside,
+    act: AdminAct["act"],
+    query: ManyQuery,
+    by: JsonValue,
+    to: Pick<Recorded, "version"> = {},
+  ): Promise<AdminAct> {
+    const metadata = { act, query: readMany(act, query), ...to };
     const agent = inside.register(actAgent(() => inside));
     const { run_id } = await inside.begin(agent, { principal: by, options: { metadata } });
     return this.read(run_id);
@@ -128,15 +143,16 @@ export class Acts {
     const stored = await this.#store.find(key);
     if (stored === undefined) throw notFound(run_id);
     const { created, head } = stored;
-    const { act, query } = created.metadata as unknown as Recorded;
+    const { act, query, version } = created.metadata as unknown as Recorded;
     const { found, acted, error } = await this.#last(stored);
     const { matched, done, left, refused } = acted ?? { ...nothing, matched: found?.matched ?? 0 };
     return {
       ...key,
-      ...{ act, query, by: created.principal ?? null, status: head.status, error },
+      ...{ act, ...(version !== undefined && { version }) },
+      ...{ query, by: created.principal ?? null, status: head.status, error },
       ...{ created_at: isoTime(created.at), finished_at: timeOrNull(head.finished_at) },
       ...{ matched, done, left, refused },
-      errors: refused === 0 ? [] : await this.#errorsOf(stored, Math.min(refused, MAX_ERRORS)),
+      errors: refused === 0 ? [] : await this.#errorsOf(stored, Math.min(refused, mostErrors(act))),
     };
   }
 
@@ -181,6 +197,10 @@ export class Acts {
     }
     return errors.slice(0, most);
   }
+}
+
+function mostErrors(act: AdminAct["act"]): number {
+  return act === "move" ? MAX_KEPT : MAX_ERRORS;
 }
 
 const nothing: Figures = { matched: 0, done: 0, left: 0, refused: 0 };
@@ -232,9 +252,9 @@ function readMany(act: AdminAct["act"], query: ManyQuery): JsonObject {
 function actAgent(inside: () => Inside): Agent {
   const fn = async (
     _input: unknown,
-    { step, emit, signal, metadata, principal, now }: DurableContext,
+    { step, emit, signal, metadata, principal, now, run_id }: DurableContext,
   ): Promise<void> => {
-    const { act, query } = metadata as unknown as Recorded;
+    const { act, query, version } = metadata as unknown as Recorded;
     const beganAt = now();
     let figures: Figures = nothing;
     let atWork: Promise<Acted> | undefined;
@@ -250,7 +270,7 @@ function actAgent(inside: () => Inside): Agent {
         ({ next: after, matched } = found);
       }
       for (const runs of pages) {
-        const page: Page = { act, query, principal, beganAt, runs, figures: { ...figures, matched } };
+        const page: Page = { run_id, act, query, version, principal, beganAt, runs, figures: { ...figures, matched } };
         const actOnPage = (scope: StepScope): Promise<Acted> => {
           atWork = actOn(inside(), page, scope);
           return atWork;
@@ -262,6 +282,7 @@ function actAgent(inside: () => Inside): Agent {
       // A step that was stopped has no result in the log.
       const acted = signal.aborted ? await atWork?.catch(actedUntil) : undefined;
       if (acted !== undefined) await emit(acted);
+      if (signal.aborted && act === "move") await (await import("./moving.ts")).endPausesOf(inside(), run_id);
     }
   };
   return ownAgent("act", fn);
@@ -320,7 +341,10 @@ function actedUntil(error: unknown): Acted | undefined {
 }
 
 /** A page of runs, and what is to be done to them. */
-interface Page extends Recorded {
+interface Page extends Omit<Recorded, "version"> {
+  /** Of the act. */
+  readonly run_id: string;
+  readonly version: string | null | undefined;
   readonly principal: JsonValue;
   readonly beganAt: number;
   readonly runs: Found["runs"];
@@ -330,32 +354,44 @@ interface Page extends Recorded {
 
 async function actOn(inside: Inside, page: Page, { attempt, signal }: StepScope): Promise<Acted> {
   const { act, runs, figures } = page;
-  const actOnOne = act === "cancel" ? cancelOne : retryOne;
+  const moving = act === "move" ? await beginMove(inside, page, attempt) : undefined;
+  const actOnOne = moving?.moveOne ?? (act === "cancel" ? cancelOne : retryOne);
   const outcomes: Outcome[] = [];
-  for (let from = 0; from < runs.length; from += AT_ONCE) {
-    if (signal.aborted) throw new Stopped(actedWith(figures, outcomes));
-    const some = runs.slice(from, from + AT_ONCE);
-    const tried = await Promise.allSettled(
-      some.map(([tenant, run_id]) => actOnOne(inside, { tenant, run_id }, page, attempt)),
-    );
-    for (const [index, one] of tried.entries()) {
-      if (one.status === "fulfilled") outcomes.push(one.value);
-      else outcomes.push(await refusalOf(some[index] ?? ["", ""], one.reason, attempt, inside.store));
+  const atOnce = moving === undefined ? AT_ONCE : MOVES_AT_ONCE;
+  try {
+    for (let from = 0; from < runs.length; from += atOnce) {
+      if (signal.aborted) throw new Stopped(actedWith(figures, outcomes, mostErrors(act)));
+      const some = runs.slice(from, from + atOnce);
+      const tried = await Promise.allSettled(
+        some.map(([tenant, run_id]) => actOnOne(inside, { tenant, run_id }, page, attempt)),
+      );
+      for (const [index, one] of tried.entries()) {
+        if (one.status === "fulfilled") outcomes.push(one.value);
+        else outcomes.push(await refusalOf(some[index] ?? ["", ""], one.reason, attempt, inside.store));
+      }
+      await inside.clock.turn();
     }
-    await inside.clock.turn();
+  } finally {
+    await moving?.end();
   }
-  return actedWith(figures, outcomes);
+  return actedWith(figures, outcomes, mostErrors(act));
+}
+
+/** What replays runs is loaded with the first move: the other acts do without it. */
+async function beginMove(inside: Inside, page: Page, attempt: number) {
+  const { Moving } = await import("./moving.ts");
+  return new Moving(inside, page, attempt);
 }
 
 /** The figures after a page, or after a part of it. */
-function actedWith(figures: Figures, outcomes: readonly Outcome[]): Acted {
+function actedWith(figures: Figures, outcomes: readonly Outcome[], most: number): Acted {
   const errors = outcomes.filter((one) => typeof one === "object");
   return {
     matched: figures.matched,
     done: figures.done + outcomes.filter((one) => one === "done").length,
     left: figures.left + outcomes.filter((one) => one === "left").length,
     refused: figures.refused + errors.length,
-    errors: errors.slice(0, Math.max(0, MAX_ERRORS - figures.refused)).map((error) => ({ ...error })),
+    errors: errors.slice(0, Math.max(0, most - figures.refused)).map((error) => ({ ...error })),
   };
 }
 

@@ -10,7 +10,7 @@ import { timeOrNull } from "../core/time.ts";
 import { waitingLine } from "../core/waiting-line.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import { badArgument, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import { badArgument, checkKey, checkKeys, checkObject, maxLengths } from "../runtime/agent/check.ts";
 import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
 import { cursorOf, readLimit, readPair, readText } from "../runtime/api/cursors.ts";
 import type { ForkOptions } from "../runtime/api/forks.ts";
@@ -348,7 +348,46 @@ export class Admin {
   }
 
   /**
-   * How far {@link cancelMany} or {@link retryMany} is. With `wait: true` it resolves when the act has ended; a `signal`
+   * Moves all open runs that meet a query to another version of their agent, as {@link cancelMany} cancels: a run is replayed
+   * on the code of that version, and moved if it matches its history. The others stay as they are, and refuse with
+   * `run_blocked` and where they part. A run at work is moved when it comes to rest; for one that does not, its agent and version
+   * are paused for some seconds, so that its process gives it back. The process that does it has the new version
+   * registered or declared. Rejects with `invalid_argument`, also on a store that ends with its process.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   * import { createAdmin } from "cadenza/admin";
+   * import { SqliteStore } from "cadenza/sqlite";
+   * import Database from "libsql";
+   *
+   * const store = new SqliteStore(new Database(":memory:"), { closeDatabase: true });
+   * const runtime = new AgentRuntime({ store });
+   * runtime.register("order", { durable: true, version: "1" }, (_input, { ask }) => ask("Order it?"));
+   * const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
+   * runtime.register("order", { durable: true, version: "2" }, async (_input, { ask, step }) => {
+   *   await ask("Order it?");
+   *   return step("order", () => "Ordered by version 2.");
+   * });
+   * const admin = createAdmin(runtime);
+   * const { done } = await admin.act(await admin.moveToVersion({ agent_name: "order" }, "2"), { wait: true });
+   * const run = await runtime.resume({ run_id, await_resume: { ok: true } });
+   * console.log(done, run.output[0]?.parts[0]?.content); // → 1 Ordered by version 2.
+   * await runtime.close();
+   * ```
+   */
+  async moveToVersion(query: ManyQuery, version: string | null): Promise<AdminAct> {
+    if (version !== null) checkKey("version", version, maxLengths.version);
+    if (this.#store.changeVersion === undefined || !this.#store.persistent)
+      throw new CadenzaError(
+        "invalid_argument",
+        "The runs of this store cannot be moved: it has no `changeVersion`, or ends with its process. Register the new code with { replace: true }.",
+      );
+    return this.#acts.begin(this.#inside, "move", query, this.#principal, { version });
+  }
+
+  /**
+   * How far {@link cancelMany}, {@link retryMany} or {@link moveToVersion} is. With `wait: true` it resolves when the act has ended; a `signal`
    * ends that wait. Rejects with `run_not_found`.
    */
   async act(

@@ -20,6 +20,10 @@ const USAGE = `Usage:
   cadenza cancel | retry <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
                          [--status S]... [--label N=V]... [--id BEGINNING] [--after TIME] [--before TIME]
       Has the processes of a store cancel all runs that match, or try the failed ones again, and says how far they are.
+  cadenza move <file | postgres url> --to VERSION [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
+                         [--status S]... [--label N=V]... [--id BEGINNING] [--after TIME] [--before TIME]
+      Has a process of a store that has the version move all open runs that match to it, where their histories match its
+      code. Names the others.
   cadenza check <agents.ts> --store <file | postgres url> [--schema S] [--cassettes DIR] [--patience MS] [--json]
       Replays the open runs of a store against the agents that a file exports, and names those that a deployment would
       block. Writes nothing, and runs no body of a step. Its exit status is 1 if it names any.
@@ -45,7 +49,7 @@ const MANY = [...PAUSED, "status", "label", "id", "after", "before"] as const;
 const COMMANDS = {
   ...{ inspect: ["port", "schema", "open"], dev: ["port", "store"] },
   check: ["store", "schema", "cassettes", "patience", "json"],
-  ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY },
+  ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY, move: [...MANY, "to"] },
 } as const;
 
 main().catch((error: unknown) => {
@@ -121,6 +125,7 @@ function read(args: readonly string[]) {
         status: { type: "string", multiple: true },
         label: { type: "string", multiple: true },
         id: { type: "string" },
+        to: { type: "string" },
         after: { type: "string" },
         before: { type: "string" },
         open: { type: "boolean" },

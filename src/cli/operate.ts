@@ -1,12 +1,12 @@
 import { stdout } from "node:process";
 import { AgentRuntime } from "cadenza";
-import type { AdminAct } from "cadenza/admin";
+import type { Admin, AdminAct } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { CommandError, printable, UsageError } from "./errors.ts";
 import { openToWrite } from "./stores.ts";
 
 /** What an operator does to runs of a store. */
-export type Operation = "pause" | "resume" | "cancel" | "retry";
+export type Operation = "pause" | "resume" | "cancel" | "retry" | "move";
 
 /** Which runs are meant, as the command line names them. */
 export interface Meant {
@@ -24,6 +24,8 @@ export interface Meant {
 
 interface OperateOptions extends Meant {
   readonly schema?: string | undefined;
+  /** Of a move: the version. Empty: the agent without one. */
+  readonly to?: string | undefined;
   /** Of a pause. */
   readonly now?: boolean | undefined;
   /** Who asks for it. */
@@ -36,12 +38,13 @@ const LOOK_MS = 500;
 const PATIENCE_MS = 5_000;
 
 /**
- * `cadenza pause`, `resume`, `cancel` and `retry`: executes no run. Pauses are written to the store. A cancel or a retry is
+ * `cadenza pause`, `resume`, `cancel`, `retry` and `move`: executes no run. Pauses are written to the store. The others are
  * written as an act, which a process of the application executes. The command reports it until it ends. Throws `CommandError` if
  * runs have refused, or the act has not been completed.
  */
 export async function operate(operation: Operation, address: string, options: OperateOptions): Promise<void> {
-  const { schema, by = null, now, ...meant } = options;
+  const { schema, by = null, now, to, ...meant } = options;
+  if (operation === "move" && to === undefined) throw new UsageError("move: expected --to VERSION.");
   const { store, close } = await openToWrite(address, schema);
   const runtime = new AgentRuntime({ store, work: false });
   try {
@@ -53,7 +56,7 @@ export async function operate(operation: Operation, address: string, options: Op
       say(`${JSON.stringify(query)} ${changed ? `is ${operation}d` : before}.`);
       return;
     }
-    const act = await (operation === "cancel" ? admin.cancelMany(query) : admin.retryMany(query));
+    const act = await beginAct(admin, operation, query, to);
     say(`Act ${act.run_id}: ${operation} ${JSON.stringify(act.query)}. Ctrl-C ends this command, and not the act.`);
     const ended = await follow(act, () => admin.act(act));
     for (const { tenant, run_id, code, message } of ended.errors) say(`${tenant} ${run_id}: ${code}: ${message}`);
@@ -63,6 +66,16 @@ export async function operate(operation: Operation, address: string, options: Op
     await runtime.close({ drainMs: 0 });
     await close();
   }
+}
+
+function beginAct(
+  admin: Admin,
+  operation: "cancel" | "retry" | "move",
+  query: object,
+  to: string | undefined,
+): Promise<AdminAct> {
+  if (operation === "move") return admin.moveToVersion(query, to === "" || to === undefined ? null : to);
+  return operation === "cancel" ? admin.cancelMany(query) : admin.retryMany(query);
 }
 
 /** Tells how far an act is until it has ended. */

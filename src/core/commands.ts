@@ -16,6 +16,7 @@ import type {
   Growing,
   IntentEntry,
   MeasuredEntry,
+  MovedEntry,
   OfferedEntry,
   PatchedEntry,
   ReceivedEntry,
@@ -50,6 +51,8 @@ export type Command =
   | { readonly type: "receive"; readonly entry: ReceivedEntry }
   | { readonly type: "take"; readonly entry: TakenEntry }
   | { readonly type: "patch"; readonly entry: PatchedEntry }
+  /** Another version of the agent executes the run from now on. */
+  | { readonly type: "move"; readonly entry: MovedEntry }
   | { readonly type: "withdraw"; readonly at: number; readonly await_id: string }
   | { readonly type: "expire"; readonly at: number; readonly await_id: string; readonly defaulted: boolean }
   | { readonly type: "overrun"; readonly at: number }
@@ -193,6 +196,8 @@ export function commandOf(entry: Entry): Command {
       return { type: "take", entry };
     case "patched":
       return { type: "patch", entry };
+    case "moved":
+      return { type: "move", entry };
     case "timed-out":
       if (entry.await_id === null) return { type: "overrun", at };
       return { type: "expire", at, await_id: entry.await_id, defaulted: entry.defaulted };

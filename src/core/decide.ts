@@ -143,6 +143,7 @@ function decideNow(state: RunState, command: Command): Decision {
     case "receive":
     case "take":
     case "patch":
+    case "move":
       return [command.entry];
     case "withdraw":
       if (openQuestion(state, command.await_id) === undefined && state.waits?.has(command.await_id) !== true)
@@ -364,6 +365,8 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
   if (state.generation !== null) entry.previous = state.generation.position;
   if (isOpen(state)) entry.closes = true;
   if (carry !== undefined) entry.carry = carry;
+  const { moved, version = null } = createdEntry(state);
+  if (moved === true) entry.version = version;
   const waited = (state.waiting_ms ?? 0) + (state.waiting_from === null ? 0 : at - state.waiting_from.at);
   if (waited > 0) entry.waiting_ms = waited;
   if (active_ms !== undefined) entry.active_ms = active_ms;

@@ -29,6 +29,7 @@ import {
 } from "./state.ts";
 import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
+import { movedTo } from "./versions.ts";
 
 /** How many refusals of offered replies a run remembers. */
 const MAX_REFUSALS = 100;
@@ -124,6 +125,9 @@ function apply(state: RunState, entry: Entry): number {
       return 0;
     case "patched":
       return 0;
+    case "moved":
+      state.created = movedTo(createdEntry(state), entry.version);
+      return 0;
     case "cancel-requested":
       settleAll(state, entry);
       state.cancelled = entry;
@@ -143,6 +147,7 @@ function apply(state: RunState, entry: Entry): number {
  */
 function continueAsNew(state: RunState, entry: ContinuedEntry): void {
   const { at, generation: number, carry, position, total = null, waiting_ms = null, replies } = entry;
+  if (entry.version !== undefined) state.created = movedTo(createdEntry(state), entry.version);
   if (entry.closes) close(state, at);
   const closed = entry.closes ? (state.output.at(-1) ?? null) : null;
   state.position = position + 1;

@@ -98,6 +98,7 @@ function takenOver(before: readonly Entry[]): (entry: Entry) => boolean {
       case "settled":
       case "offered":
       case "refused":
+      case "moved":
         return false;
       case "awaited":
         return ended.has(entry.await_id);

@@ -32,6 +32,7 @@ const kinds: Readonly<Record<Entry["type"], true>> = {
   received: true,
   taken: true,
   patched: true,
+  moved: true,
   "cancel-requested": true,
   continued: true,
   ended: true,

@@ -33,6 +33,7 @@ export type Entry =
   | ReceivedEntry
   | TakenEntry
   | PatchedEntry
+  | MovedEntry
   | CancelRequestedEntry
   | ContinuedEntry
   | EndedEntry;
@@ -49,6 +50,8 @@ export interface CreatedEntry {
   readonly agent_name: string;
   /** The agent's version, if it was registered with one. */
   readonly version?: string;
+  /** In states and in what stores list, in no log: the run was moved to this version. */
+  readonly moved?: true;
   readonly durable?: true;
   /** The run's own id where the caller named no session. */
   readonly session_id: string;
@@ -399,6 +402,16 @@ export interface PatchedEntry {
   readonly id: string;
 }
 
+/** The run was moved: from here on the code of another version of its agent executes it, which matches its history so far. */
+export interface MovedEntry {
+  readonly type: "moved";
+  readonly at: number;
+  /** Null: the agent without a version. */
+  readonly version: string | null;
+  /** The principal who asked for it; left out if the application named none. */
+  readonly by?: JsonValue;
+}
+
 /** A deadline passed: of the question with this id, or, with null, of the run's active time. */
 export interface TimedOutEntry {
   readonly type: "timed-out";
@@ -435,6 +448,8 @@ export interface ContinuedEntry extends MeasuredEntry {
   readonly generation: number;
   /** What the agent has given itself; left out for nothing. */
   readonly carry?: JsonValue;
+  /** The version to which the run was moved; left out for one that was not. */
+  readonly version?: string | null;
   /** How many entries come before it, and how many events these stand for. */
   readonly position: number;
   readonly events: number;

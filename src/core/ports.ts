@@ -3,7 +3,7 @@ import type { Message } from "../protocol/message.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
 import type { WatchedEvent } from "./feed.ts";
-import type { CreatedEntry, Entry, Labels } from "./log.ts";
+import type { CreatedEntry, Entry, Labels, MovedEntry } from "./log.ts";
 import type { NewPause, Pause, PausedRuns } from "./pauses.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
@@ -543,6 +543,17 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * the run due: `take` finds it when a permit is free. The inbox of the former owner goes to the end of the log.
    */
   claim(key: RunKey, expected: Expected, head: RunHead): MaybePromise<StoreConflict | undefined>;
+  /**
+   * Moves a run without an owner to another version of its agent: adds the entry, and raises the epoch. The run is not blocked
+   * any more, and is due if it was. From then on `find`, the lists and `take` have it with that version: their `created` says
+   * so, and that it was `moved`. Its log keeps its first entry. Undefined when done, else `missing`, `ended`, `changed` or,
+   * if it has an owner, `owned`. Left out: runs cannot be moved.
+   */
+  changeVersion?(
+    key: RunKey,
+    expected: Pick<Expected, "epoch" | "position">,
+    moved: MovedEntry,
+  ): MaybePromise<StoreConflict | undefined>;
   /**
    * Gives runs that need work to an owner, of all tenants: due runs without an owner, and runs whose owner's lease has
    * expired or never existed. A run that needs a permit of its slot waits for it from the time at which it is due, or at

@@ -34,6 +34,7 @@ const table = {
   receive:    [yes,            yes,            yes,      "run_cancelling", "run_finished", "run_finished", "run_finished"],
   take:       [no,             yes,            yes,      no,               no,             no,             no],
   patch:      [no,             yes,            yes,      yes,              no,             no,             no],
+  move:       [yes,            yes,            yes,      no,               no,             no,             no],
   withdraw:   [no,             yes,            yes,      no,               no,             no,             no],
   expire:     [no,             no,             yes,      no,               no,             no,             no],
   overrun:    [no,             yes,            yes,      no,               no,             no,             no],

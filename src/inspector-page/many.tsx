@@ -27,6 +27,14 @@ const acts = {
     statuses: ["failed"],
     mayMean: ({ created }: AdminRun) => created?.parent_run_id == null,
   },
+  move: {
+    endpoint: "move-many",
+    label: "Move all that match to a version",
+    verb: "Move",
+    done: "moved",
+    statuses: ["created", "in-progress", "awaiting"],
+    mayMean: ({ created }: AdminRun) => created?.durable === true,
+  },
 } as const;
 
 type ActName = keyof typeof acts;
@@ -47,6 +55,7 @@ export function ManyActions({
 }) {
   const [asked, setAsked] = useState<ActName | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
+  const [version, setVersion] = useState("");
   const { roots: _, ...conditions } = filters;
   const isFiltered = Object.values(conditions).some((value) => value !== "");
   const meant = (name: ActName): number =>
@@ -62,16 +71,17 @@ export function ManyActions({
       setAsked(null);
       const given = { ...filters, status: filters["status"] === "" ? "" : statusOf(name).join(",") };
       const kept = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== ""));
-      last.value = await act<AdminAct>(acts[name].endpoint, { filters: `${kept}` });
+      const to = name === "move" ? { version: version === "" ? null : version } : {};
+      last.value = await act<AdminAct>(acts[name].endpoint, { filters: `${kept}`, ...to });
     });
   const ofAll =
     asked === null ? "" : `${more ? "at least " : ""}${meant(asked)} ${meant(asked) === 1 ? "run" : "runs"}`;
   return (
     <>
-      {start.value?.may_write === true && isFiltered && (may("cancel") || may("retry")) && (
+      {start.value?.may_write === true && isFiltered && (may("cancel") || may("retry") || may("move")) && (
         <p class="buttons">
           {asked === null &&
-            (["cancel", "retry"] as const).filter(may).map((name) => (
+            (["cancel", "retry", "move"] as const).filter(may).map((name) => (
               <button key={name} type="button" class="quiet" onClick={() => setAsked(name)}>
                 {acts[name].label}
               </button>
@@ -79,6 +89,16 @@ export function ManyActions({
           {asked !== null && (
             <span role="alertdialog" aria-label={acts[asked].label}>
               The filters match {ofAll}.{" "}
+              {asked === "move" && (
+                <label>
+                  To the version{" "}
+                  <input
+                    value={version}
+                    placeholder="none"
+                    onInput={({ currentTarget }) => setVersion(currentTarget.value)}
+                  />{" "}
+                </label>
+              )}
               <button type="button" class="danger" onClick={() => begin(asked)}>
                 {acts[asked].verb} {ofAll}
               </button>{" "}

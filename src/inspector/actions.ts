@@ -63,11 +63,12 @@ function onRun(
 /** An action on all runs that the filters of the list select. Its answer is the act. */
 function onMany(
   action: "cancel" | "fork",
-  act: (admin: Admin, query: ReturnType<typeof readListQuery>) => Promise<AdminAct>,
+  act: (admin: Admin, query: ReturnType<typeof readListQuery>, body: JsonObject, user: Access) => Promise<AdminAct>,
+  takes: readonly string[] = [],
 ): InspectorAction {
   return {
     action,
-    takes: ["filters"],
+    takes: ["filters", ...takes],
     act: async ({ runtime, access, body }) => {
       const { filters } = body;
       if (typeof filters !== "string") throw unfitAt(["filters"], "expected the parameters of a list, as a text");
@@ -77,7 +78,7 @@ function onMany(
         throw unfitAt(["filters"], "expected at least one filter");
       const { tenant, agent_name } = readListQuery(search, access);
       const user = await askedAgain(access, { action, tenant, agent_name });
-      return act(createAdmin(runtime, { principal: user.principal }), readListQuery(search, user));
+      return act(createAdmin(runtime, { principal: user.principal }), readListQuery(search, user), body, user);
     },
   };
 }
@@ -152,6 +153,15 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
   }),
   "cancel-many": onMany("cancel", (admin, query) => admin.cancelMany(query)),
   "retry-many": onMany("fork", (admin, query) => admin.retryMany(query)),
+  // It may pause a version for some seconds, for all tenants.
+  "move-many": onMany(
+    "fork",
+    (admin, query, { version }, user) => {
+      if (user.tenant !== null) throw refusedTo(user, "forbidden", "The user may not move the runs of all tenants.");
+      return admin.moveToVersion(query, version === null ? null : text("version", version));
+    },
+    ["version"],
+  ),
   "stop-many": {
     action: "cancel",
     takes: ["run_id"],

@@ -36,8 +36,8 @@ import type { Schedule } from "../schedules/schedules.ts";
  *   api/pause { agent_name, version: text or null, now: true or left out }, api/resume { agent_name, version }, without `tenant` and `run_id`, give { changed }
  *   api/pause-schedule, api/resume-schedule { tenant?, id }, api/trigger-schedule { tenant?, id, key }, without `run_id`. `key`
  *     makes a trigger that is repeated one
- *   api/cancel-many, api/retry-many { filters } act on the runs of a list: `filters` are its parameters, as in an address. Both
- *     give an `AdminAct`, and so does GET api/many?run_id= of the act; api/stop-many { run_id } stops it
+ *   api/cancel-many, api/retry-many { filters } and api/move-many { filters, version } act on the runs of a list: `filters` are
+ *     its parameters, as in an address. They give an `AdminAct`, and so does GET api/many?run_id= of the act; api/stop-many { run_id } stops it
  *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it
  *
  * A refusal has { code, message, data: { reason, issues? } }.

@@ -14,6 +14,7 @@ import type {
 } from "../core/ports.ts";
 import { positionIn } from "../core/positions.ts";
 import type { LogTail } from "../core/survey.ts";
+import { ofVersion } from "../core/versions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { damaged } from "./damage.ts";
@@ -192,13 +193,14 @@ export function inboxIn(key: RunKey, column: unknown): ReturnType<typeof toInbox
 }
 
 /** The columns that `toFoundRun` needs of the run `r`, without its first entry. */
-export const runColumns = `r.id, r.tenant, r.run_id, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")}`;
-/** The run of a row of `runColumns` and `createdColumn`. */
-export function toFoundRun(row: StoredRow): FoundRun {
+export const runColumns = `r.id, r.tenant, r.run_id, r.version, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")}`;
+/** The run of a row of `runColumns` and `createdColumn`. `version`: that of the row, as it is told. */
+export function toFoundRun(row: StoredRow, version: string | null): FoundRun {
   try {
     const created = JSON.parse(String(row["created"])) as CreatedEntry | null;
     if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
-    return { key: toKey(row), created, head: toHead(row), position: Number(row["position"]) };
+    const its = ofVersion(created, version);
+    return { key: toKey(row), created: its, head: toHead(row), position: Number(row["position"]) };
   } catch (cause) {
     return toDamagedRun(row, cause);
   }

@@ -222,6 +222,7 @@ class Check {
   readonly #versions = new Map<string, { -readonly [Key in keyof CheckedVersion]: CheckedVersion[Key] }>();
   readonly #blocked: BlockedByUpgrade[] = [];
   readonly #leftOut: LeftOut[] = [];
+  readonly #replays = new WeakMap<Store, DryReplay>();
   readonly #active: Places;
   readonly #quiet = new Places(QUIET_AT_ONCE);
 
@@ -328,7 +329,6 @@ class Check {
     store: Store,
     onQuiet: () => void,
   ): Promise<void> {
-    const { clock, patienceMs } = this.#settings;
     const { agent_name } = created;
     const version = created.version ?? null;
     const of = this.#versionOf(agent_name, version);
@@ -336,8 +336,7 @@ class Check {
       of.runs -= 1;
       return;
     }
-    const replay = new DryReplay(store, clock, patienceMs, (callee) => userPlaceOf(callersOf(callee)));
-    const mismatch = await replay.mismatch({ key, agent, head, entries }, onQuiet);
+    const mismatch = await this.#replayOn(store).mismatch({ key, agent, head, entries }, onQuiet);
     if (mismatch === undefined) {
       of.goOn += 1;
       return;
@@ -345,6 +344,16 @@ class Check {
     of.blocked += 1;
     const { position, expected, asked, at } = mismatch;
     this.#blocked.push({ ...key, agent_name, version, position, expected, asked, at, help: matchingCode(mismatch) });
+  }
+
+  #replayOn(store: Store): DryReplay {
+    const { clock, patienceMs } = this.#settings;
+    let replay = this.#replays.get(store);
+    if (replay === undefined) {
+      replay = new DryReplay(store, clock, patienceMs, (callee) => userPlaceOf(callersOf(callee)));
+      this.#replays.set(store, replay);
+    }
+    return replay;
   }
 
   #versionOf(agent_name: string, version: string | null) {

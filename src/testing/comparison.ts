@@ -41,6 +41,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
         case "intent":
         case "attempt-failed":
         case "patched":
+        case "moved":
         case "received":
         case "offered":
         case "refused":

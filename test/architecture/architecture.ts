@@ -129,6 +129,7 @@ const RULES: readonly Rule[] = [
     imports: [
       ...["core/", "protocol/", "runtime/agent/check", "runtime/api/cursors", "runtime/agent/labels"],
       "runtime/api/inside",
+      "durable/replay/dry-replay",
       ...["runtime/log/fold-log", "runtime/log/store-failures", "runtime/log/system", "runtime/log/watch"],
     ],
     types: ["runtime/"],

@@ -17,6 +17,7 @@ import { replay } from "cadenza/testing";
 import Database from "libsql";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { textOf } from "../harness/program-player.ts";
 import { appears, click, openBrowser, until } from "./browser.ts";
 import { bank, chatter, endlessly, hostile, hostileTexts, refund, slow } from "./inspector-agents.ts";
 import { Operator } from "./inspector-page.ts";
@@ -303,6 +304,35 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     for (const { run_id } of runs) expect(await ended(run_id)).toMatchObject({ status: "cancelled" });
     await operator.press("Close");
     await until(page, "!document.body.innerText.includes('Done: 2 of 2')");
+  });
+
+  it("moves all runs that the filters select to another version, and names those whose histories do not match", async () => {
+    const register = (version: string): void => {
+      runtime.register("parcel", { durable: true, version, current: version === "1" }, async (input, { ask, step }) => {
+        const isFragile = version === "2" && textOf(input) === "fragile";
+        if (isFragile) await step("wrap", () => "wrapped");
+        await ask("Send it?");
+        return `Sent by version ${version}.`;
+      });
+    };
+    register("1");
+    register("2");
+    const sturdy = await runtime.createRun({ agent_name: "parcel", input: "sturdy" });
+    const fragile = await runtime.createRun({ agent_name: "parcel", input: "fragile" });
+    await operator.go("#/runs?agent=parcel");
+    await operator.press("Move all that match to a version");
+    await operator.sees("The filters match 2 runs.");
+    await operator.type("To the version", "2");
+    expect(await operator.violations()).toEqual([]);
+    await operator.press("Move 2 runs");
+    await operator.sees("Done: 1 of 2 moved, 0 left alone, 1 refused.");
+    const names = "document.querySelector('main details summary')";
+    await until(page, `${names} !== null && (${names}.click(), true)`);
+    await operator.sees(`${fragile.run_id}: Run ${fragile.run_id} stays with its version`);
+    const versions = await Promise.all([sturdy, fragile].map(({ run_id }) => runtime.details(run_id)));
+    expect(versions.map(({ version }) => version)).toEqual(["2", "1"]);
+    await operator.press("Close");
+    for (const { run_id } of [sturdy, fragile]) await runtime.cancel(run_id, { wait: true });
   });
 
   it("shows forms for schemas that contain themselves, and the other questions beside them", async () => {

@@ -32,6 +32,7 @@ describe("cadenza", () => {
     [["inspect", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
     [["dev", "missing.ts"], 1, "cadenza: There is no file missing.ts.\n"],
     [["pause", "missing.db", "--agent", "waits"], 1, "cadenza: There is no file missing.db.\n"],
+    [["move", "runs.db", "--agent", "a"], 2, "cadenza: move: expected --to VERSION.\n\nUsage:"],
     [["resume", "runs.db", "--now"], 2, "cadenza: resume has no option --now.\n\nUsage:"],
     [["pause", "runs.db", "--status", "created"], 2, "cadenza: pause has no option --status.\n\nUsage:"],
   ])("%j ends with %i", async (args, code, said) => {

@@ -28,6 +28,7 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   receive: { type: "receive", entry: received("payment", 1, "key-1", AT) },
   take: { type: "take", entry: { type: "taken", at: AT, key: "receive:payment#1", position: null } },
   patch: { type: "patch", entry: { type: "patched", at: AT, id: "a patch" } },
+  move: { type: "move", entry: { type: "moved", at: AT, version: "2" } },
   withdraw: { type: "withdraw", at: AT, await_id: "ask#1" },
   expire: { type: "expire", at: AT, await_id: "ask#1", defaulted: true },
   overrun: { type: "overrun", at: AT },
@@ -77,6 +78,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   ],
   take: ["-", "taken > in-progress", "taken > awaiting", "-", "-", "-", "-"],
   patch: ["-", "patched > in-progress", "patched > awaiting", "patched > cancelling", "-", "-", "-"],
+  move: ["moved > created", "moved > in-progress", "moved > awaiting", "-", "-", "-", "-"],
   withdraw: ["-", "-", "withdrawn > in-progress", "-", "-", "-", "-"],
   expire: ["-", "-", "timed-out > in-progress", "-", "-", "-", "-"],
   overrun: ["-", "timed-out > in-progress", "timed-out > in-progress", "-", "-", "-", "-"],
@@ -104,7 +106,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(23 * 7);
+    expect(rows).toHaveLength(24 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

@@ -184,6 +184,79 @@ export function actCases(
       await second.runtime.close();
     }));
 
+  it("moves runs to another version, also when its process is killed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let moves = 0;
+      const withVersions = ({ runtime }: OperatedProcess): void => {
+        for (const version of ["1", "2"])
+          runtime.register("moves", { durable: true, version, current: version === "1" }, async (_input, { ask }) => {
+            await ask("Go on?");
+            return `by ${version}`;
+          });
+      };
+      const first = await startProcess(open, clock, {
+        hook: (call, method) => {
+          if (method === "changeVersion") {
+            moves += 1;
+            if (moves === dies) first.kill();
+          }
+          return moves >= dies ? never() : call();
+        },
+      });
+      withVersions(first);
+      await create(first, "acme", "moves", many);
+      const begun = await first.admin.moveToVersion({ agent_name: "moves" }, "2");
+      await untilDead(open, clock, begun, () => moves >= dies);
+
+      const second = await startProcess(open, clock);
+      withVersions(second);
+      const moved = () => second.admin.runs({ agent_name: "moves", version: "2", limit: 500 });
+      // A run that was moved ends before the act goes on.
+      const run_id = (await moved()).items.at(-1)?.run_id ?? "";
+      const run = await second.runtime.scope({ tenant: "acme" }).resume({ run_id, await_resume: { ok: true } });
+      expect(run.output[0]?.parts[0]?.content).toBe("by 2");
+      await clock.advance(LEASE_MS);
+      const ended = await endOf(second, begun, clock);
+      const figures = { matched: many, done: many, left: 0, refused: 0 };
+      expect(ended).toMatchObject({ act: "move", version: "2", status: "completed", ...figures });
+      expect((await moved()).items).toHaveLength(many);
+      expect((await second.admin.blocked()).items).toEqual([]);
+      await first.bury();
+      await second.runtime.close();
+    }));
+
+  it("ends the pauses of a move that is stopped after its process was killed", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      let isDead = false;
+      const first = await startProcess(open, clock, {
+        hook: (call, method) => {
+          if (method === "changeVersion") {
+            isDead = true;
+            first.kill();
+          }
+          return isDead ? never() : call();
+        },
+      });
+      for (const version of ["1", "2"])
+        first.runtime.register("moves", { durable: true, version, current: version === "1" }, (_input, { ask }) =>
+          ask("Go on?"),
+        );
+      await create(first, "acme", "moves", 1);
+      const begun = await first.admin.moveToVersion({ agent_name: "moves" }, "2");
+      await untilDead(open, clock, begun, () => isDead);
+
+      const second = await startProcess(open, clock);
+      await second.admin.pause({ agent_name: "moves", by: `cadenza:move:${begun.run_id}` }, { now: true });
+      await second.admin.cancel(begun);
+      await clock.advance(LEASE_MS);
+      expect(await endOf(second, begun, clock)).toMatchObject({ status: "cancelled" });
+      expect(await second.admin.pauses()).toEqual([]);
+      await first.bury();
+      await second.runtime.close();
+    }));
+
   it("counts a run that ends while it acts on those before it", () =>
     withStore(async (open) => {
       const clock = new FakeClock();

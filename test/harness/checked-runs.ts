@@ -6,6 +6,9 @@ import { expect } from "vitest";
 
 /* Many open runs of five agents, new code with three breaks, and the deployment that tells which runs it blocks. */
 
+/** How many runs are begun side by side: their writes are committed together. */
+const AT_ONCE = 50;
+
 type Code = (context: DurableContext) => Promise<unknown>;
 
 const done = () => "done";
@@ -72,11 +75,13 @@ const newAgents = Object.entries(agents).map(([name, codes]) =>
 export async function beginRuns(store: Store, runs: number): Promise<void> {
   const runtime = runtimeOn(store, 0);
   const names = Object.keys(agents);
-  for (let number = 0; number < runs; number++) {
+  const begin = async (number: number): Promise<void> => {
     const agent_name = names[number % names.length] ?? "";
     const run = await runtime.createRun({ agent_name, input: "" });
     if (number % 2 === 0) await runtime.resume({ run_id: run.run_id, await_resume: { ok: true } });
-  }
+  };
+  for (let number = 0; number < runs; number += AT_ONCE)
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, runs - number) }, (_, next) => begin(number + next)));
   await runtime.close();
 }
 

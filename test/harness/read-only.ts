@@ -35,6 +35,7 @@ export async function writesThatWereMade(store: Store): Promise<readonly string[
     append: () => store.append(key, expected, write(parts("a"))),
     post: () => store.post(key, { entries: parts("a") }),
     claim: () => store.claim(key, expected, waiting()),
+    changeVersion: () => store.changeVersion?.(key, expected, { type: "moved", at: NOW, version: "2" }),
     take: () => store.take({ owner: "me", agents, limit: 1 }),
     renew: () => store.renew("me", 1_000),
     release: () => store.release("me"),

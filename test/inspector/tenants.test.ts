@@ -364,6 +364,7 @@ describe("acts on many runs", () => {
     expect(begun.query).toEqual({ tenant: "blue", agent_name: "asks" });
     const foreign = await blue.post("cancel-many", { filters: "tenant=acme" });
     expect(foreign.status).toBe(422);
+    expect((await blue.post("move-many", { filters: "agent=asks", version: "2" })).status).toBe(403);
     expect((await blue.post("cancel-many", { filters: "" })).status).toBe(422);
     await clock.advance(1_000);
     expect((await runtime.scope({ tenant: "blue" }).getRun(own.run_id)).status).toBe("cancelled");

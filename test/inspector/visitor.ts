@@ -3,7 +3,8 @@ import type { FakeClock } from "../harness/clock.ts";
 /** The names that the page posts: each changes something. */
 export const actionNames = [
   ...["create", "answer", "decline", "cancel", "fork", "delete", "send", "pause", "resume"],
-  ...["cancel-many", "retry-many", "stop-many", "pause-schedule", "resume-schedule", "trigger-schedule"],
+  ...["cancel-many", "retry-many", "move-many", "stop-many"],
+  ...["pause-schedule", "resume-schedule", "trigger-schedule"],
 ];
 
 /** Answers requests: a fetch handler, or `fetch` itself. */

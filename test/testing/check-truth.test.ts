@@ -5,6 +5,7 @@ import type { Lines } from "../harness/changed-programs.ts";
 import { agentOf, changed, someLines } from "../harness/changed-programs.ts";
 import { isFinal } from "../harness/internals.ts";
 import { Random } from "../harness/random.ts";
+import { share } from "../harness/share.ts";
 import type { Crash, Process } from "../harness/world/world.ts";
 import { World } from "../harness/world/world.ts";
 
@@ -13,7 +14,7 @@ import { World } from "../harness/world/world.ts";
  * process with the new code goes on with the run.
  */
 
-const PAIRS = 200;
+const PAIRS = share(200, 40);
 const LEASE_MS = 30_000;
 /** Longer than a process waits for the code to go on. */
 const STALL_MS = 6_000;

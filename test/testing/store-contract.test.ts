@@ -9,6 +9,7 @@ import { inboxFaults } from "../harness/planted-stores/inbox.ts";
 import { limitsFaults } from "../harness/planted-stores/limits.ts";
 import { linesFaults } from "../harness/planted-stores/lines.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
+import { movesFaults } from "../harness/planted-stores/moves.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { pausesFaults } from "../harness/planted-stores/pauses.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
@@ -40,6 +41,7 @@ const brokenStores = [
   ...limitsFaults,
   ...prioritiesFaults,
   ...gatesFaults,
+  ...movesFaults,
   ...pausesFaults,
   ...stepLimitsFaults,
   ...workFaults,

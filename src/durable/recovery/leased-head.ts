@@ -192,7 +192,7 @@ function isPost({ type }: Entry): boolean {
  */
 function isProgress(entry: Entry): boolean {
   if (entry.type === "emitted") return !isCopy(entry.source) && (entry.kind !== "part" || entry.source === undefined);
-  return !["intent", "attempt-failed", "torn", "patched"].includes(entry.type);
+  return !["intent", "attempt-failed", "torn", "patched", "moved"].includes(entry.type);
 }
 
 /** A slot that the store counts, over all processes: the head of the run holds it. */

@@ -51,6 +51,7 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
   const readFeed = store.readFeed?.bind(store);
   const snapshot = store.snapshot?.bind(store);
   const keepSnapshot = store.keepSnapshot?.bind(store);
+  const changeVersion = store.changeVersion?.bind(store);
   const told = <Answer extends StoreConflict | WrittenWithInbox>(
     { feed }: RunWrite | RunPost,
     answer: MaybePromise<Answer | undefined>,
@@ -70,6 +71,9 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
         post,
         named(() => store.post(key, post)),
       ),
+    ...(changeVersion !== undefined && {
+      changeVersion: (...parameters) => named(() => changeVersion(...parameters)),
+    }),
     claim: (...parameters) => named(() => store.claim(...parameters)),
     take: (request) => named(() => store.take(request)),
     renew: (...parameters) => named(() => store.renew(...parameters)),

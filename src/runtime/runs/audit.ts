@@ -15,7 +15,7 @@ export type AuditRecord = AuditedCall | AuditedRefusal | AuditedPause;
 export interface AuditedCall extends AuditedObjects {
   /** What the call is for. */
   readonly action:
-    | ("create" | "answer" | "decline" | "cancel" | "send" | "fork" | "delete" | "deleteSession")
+    | ("create" | "answer" | "decline" | "cancel" | "send" | "fork" | "move" | "delete" | "deleteSession")
     | ("putSchedule" | "pauseSchedule" | "resumeSchedule" | "triggerSchedule" | "removeSchedule");
   /**
    * `done`: the store has it. `refused`: nothing has changed. `unknown`: the store, or the process that executes the run,
@@ -30,6 +30,8 @@ export interface AuditedCall extends AuditedObjects {
   readonly tenant: string;
   /** Of a fork that is done: the new run. `run_id` is the run that it is a fork of. */
   readonly fork_run_id?: string | undefined;
+  /** Of a move: the version to which the run was moved; null for the agent without one. */
+  readonly version?: string | null | undefined;
   /** The call has changed nothing, because the same was done before: the log names who did it. */
   readonly repeated?: true | undefined;
   /** Why it was refused, or is unknown: the code of the error that the caller got. `internal`: an error without a code. */

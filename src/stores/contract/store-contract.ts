@@ -8,6 +8,7 @@ import { inboxChecks } from "./inbox.ts";
 import { limitChecks } from "./limits.ts";
 import { lineChecks } from "./lines.ts";
 import { listChecks } from "./lists.ts";
+import { moveChecks } from "./moves.ts";
 import { ownerChecks } from "./owners.ts";
 import { pauseChecks } from "./pauses.ts";
 import { postChecks } from "./posts.ts";
@@ -61,6 +62,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...limitChecks,
   ...priorityChecks,
   ...gateChecks,
+  ...moveChecks,
   ...pauseChecks,
   ...stepLimitChecks,
   ...workChecks,

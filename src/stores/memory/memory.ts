@@ -1,6 +1,6 @@
 import type { FeedOptions } from "../../core/feed.ts";
 import { stillCancelling } from "../../core/head.ts";
-import type { Entry } from "../../core/log.ts";
+import type { Entry, MovedEntry } from "../../core/log.ts";
 import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import { pauseKey } from "../../core/pauses.ts";
 import type {
@@ -36,6 +36,7 @@ import type { Rate } from "../../core/slots.ts";
 import type { Snapshot } from "../../core/snapshot.ts";
 import type { Counters } from "../../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../../core/survey.ts";
+import { movedTo } from "../../core/versions.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { systemClock } from "../../runtime/log/system.ts";
@@ -175,6 +176,24 @@ export class MemoryStore implements Store {
     if (owner !== null && this.#work.isAlive(owner, now)) return { conflict: "owned" };
     if (this.#isRefusedSlot(run, head)) return { conflict: "full" };
     this.#work.give(run, stillCancelling(run.head.status, head));
+    return undefined;
+  }
+
+  changeVersion(
+    key: RunKey,
+    expected: Pick<Expected, "epoch" | "position">,
+    moved: MovedEntry,
+  ): StoreConflict | undefined {
+    const run = this.#run(key);
+    if (run === undefined) return { conflict: "missing" };
+    const { head, created } = run;
+    if (head.finished_at !== null) return { conflict: "ended" };
+    const refusal = changes(run, expected);
+    if (refusal !== undefined) return refusal;
+    if (head.owner !== null) return { conflict: "owned" };
+    const due_at = head.blocked === null ? head.due_at : this.#dueNow(head);
+    run.add([moved]);
+    this.#work.move(run, movedTo(created, moved.version), { ...head, epoch: head.epoch + 1, blocked: null, due_at });
     return undefined;
   }
 

@@ -105,6 +105,8 @@ export interface RunExtras {
   due: DueEntry<MemoryRun> | null;
   /** Left out for most runs: it takes memory. */
   turn?: OwnTurn;
+  /** Its first entry with the version to which it was moved. */
+  moved?: CreatedEntry;
 }
 
 /** When the turn of a run comes among others. */
@@ -201,6 +203,7 @@ export class MemoryRun implements Link<MemoryRun> {
   }
 
   get created(): CreatedEntry {
+    if (this.extras?.moved !== undefined) return this.extras.moved;
     return this.entries[0] as CreatedEntry;
   }
 

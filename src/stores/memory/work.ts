@@ -1,3 +1,4 @@
+import type { CreatedEntry } from "../../core/log.ts";
 import type { Pause } from "../../core/pauses.ts";
 import { ASIDE_MS, covers } from "../../core/pauses.ts";
 import type { AgentVersion, Backlog, Clock, LinesQuery, RunHead, SlotLine, TakeRequest } from "../../core/ports.ts";
@@ -74,6 +75,16 @@ export class MemoryWork {
     if (extras !== null && head.owner !== before.owner) extras.wakes = 0;
     if (slot !== null) slot.isForLook = head.owner === null && (forLook || slot.isForLook);
     this.#enter(run, before.holds_slot, forLook ? { ...at, passes: true } : at);
+  }
+
+  /** A run without an owner gets another version of its agent. */
+  move(run: MemoryRun, created: CreatedEntry, head: RunHead): void {
+    const at = (run.extras?.turn?.gate ?? null) === null ? null : this.#standingOf(run, head);
+    const held = run.head.holds_slot;
+    this.#leave(run);
+    run.withExtras.moved = created;
+    run.head = head;
+    this.#enter(run, held, at);
   }
 
   /** Gives a live run to a process, which then checks everything that the run waits for. */

@@ -1,5 +1,5 @@
 import { unwritableError } from "../../core/errors.ts";
-import type { Entry } from "../../core/log.ts";
+import type { Entry, MovedEntry } from "../../core/log.ts";
 import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import type {
   Backlog,
@@ -43,7 +43,7 @@ import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
 import { RuleWalks } from "../rule-walks.ts";
 import type { StoredInbox } from "../stored-rows.ts";
-import { fromText, toInbox, toJson, toText } from "../stored-rows.ts";
+import { fromText, toInbox, toJson, toLines, toText } from "../stored-rows.ts";
 import { Connection } from "./connection.ts";
 import { unwritableReason } from "./errors.ts";
 import { PostgresFeed } from "./feed.ts";
@@ -60,6 +60,7 @@ import { SurveyReads } from "./survey.ts";
 import { trimEntries } from "./trim.ts";
 import { Writer } from "./writer.ts";
 import * as writes from "./writes.ts";
+import { markedText } from "./writes.ts";
 
 /** How many runs or sessions are deleted in one statement. */
 const PRUNE_CHUNK = 100;
@@ -241,6 +242,49 @@ export class PostgresStore implements DurableStore {
 
   lines(query: LinesQuery): Promise<readonly SlotLine[]> {
     return this.#survey.lines(query);
+  }
+
+  /** One statement: a run that another process changes meanwhile has another epoch or length, or an owner. */
+  async changeVersion(
+    key: RunKey,
+    expected: Pick<Expected, "epoch" | "position">,
+    moved: MovedEntry,
+  ): Promise<StoreConflict | undefined> {
+    this.#checkWritable();
+    const { epoch, position } = expected;
+    const runs = `${this.#schema}.runs`;
+    const [row] = await this.#connection.query(
+      `WITH moved AS (
+         UPDATE ${runs} r SET version = $5::text, epoch = r.epoch + 1, position = r.position + 1, blocked = NULL,
+           due_at = CASE WHEN r.blocked IS NULL THEN r.due_at
+             ELSE least(r.due_at, coalesce($7::float8, floor(extract(epoch FROM now()) * 1000))) END
+         WHERE r.tenant = $1::text AND r.run_id = $2::text AND r.epoch = $3::integer AND r.position = $4::integer
+           AND r.owner IS NULL AND r.finished_at IS NULL
+         RETURNING r.id, r.agent_name, r.priority
+       ), written AS (
+         INSERT INTO ${this.#schema}.entries (run, position, lines) SELECT m.id, $4::integer, $6::text FROM moved m
+       ), known AS (
+         INSERT INTO ${this.#schema}.priorities (agent_name, version, priority)
+         SELECT m.agent_name, $5::text, m.priority FROM moved m WHERE m.priority <> 0 ON CONFLICT DO NOTHING
+       )
+       SELECT r.epoch, r.position, r.owner IS NOT NULL AS is_owned, r.finished_at IS NOT NULL AS has_ended,
+         EXISTS (SELECT 1 FROM moved) AS is_moved
+       FROM ${runs} r WHERE r.tenant = $1::text AND r.run_id = $2::text`,
+      [
+        ...[toText(key.tenant), toText(key.run_id), epoch, position, markedText(moved.version), toLines([moved])],
+        this.#now(),
+      ],
+    );
+    if (row === undefined) return { conflict: "missing" };
+    if (row["is_moved"] === true) {
+      this.#hints?.note(key, true);
+      return undefined;
+    }
+    if (row["has_ended"] === true) return { conflict: "ended" };
+    const [itsEpoch, itsPosition] = [Number(row["epoch"]), Number(row["position"])];
+    const isSame = itsEpoch === epoch && itsPosition === position;
+    if (isSame && row["is_owned"] === true) return { conflict: "owned" };
+    return { conflict: "changed", epoch: itsEpoch, position: itsPosition };
   }
 
   pauses(): Promise<readonly Pause[]> {

@@ -112,7 +112,7 @@ export class Reads {
       [toText(key.tenant), toText(key.run_id)],
     );
     const [row] = rows;
-    return row && { ...undamaged(toFoundRun(row)), ...inboxIn(key, row["inbox"]) };
+    return row && { ...undamaged(foundIn(row)), ...inboxIn(key, row["inbox"]) };
   }
 
   async findByIdempotencyKey(tenant: string, key: string): Promise<StoredRun | undefined> {
@@ -163,7 +163,7 @@ export class Reads {
          ${this.#joinFirst} ORDER BY r.place`,
         values,
       );
-      if (!found.some(({ beyond }) => beyond === true)) return found.slice(query.offset).map(toFoundRun);
+      if (!found.some(({ beyond }) => beyond === true)) return found.slice(query.offset).map(foundIn);
     }
     throw tooManyExamined(query);
   }
@@ -305,7 +305,7 @@ export class Reads {
     // What was resumed may have been passed over before it was set aside.
     if (this.#pauses !== undefined && this.#pauses !== pauses) this.#duePlaces = new DuePlaces();
     this.#pauses = pauses;
-    return answers.map((row) => toFoundRun(row as StoredRow));
+    return answers.map((row) => foundIn(row as StoredRow));
   }
 
   async pauses(): Promise<readonly Pause[]> {
@@ -321,7 +321,7 @@ export class Reads {
   /** The runs `r` that a condition selects. */
   async #runs(where: string, values: readonly PostgresValue[]): Promise<readonly FoundRun[]> {
     const select = `SELECT ${runColumns}, ${createdColumn} FROM ${this.#schema}.runs r ${this.#joinFirst} WHERE ${where}`;
-    return (await this.#query(select, values)).map(toFoundRun);
+    return (await this.#query(select, values)).map(foundIn);
   }
 
   get #joinFirst(): string {
@@ -361,6 +361,11 @@ export const createdColumn = "split_part(e.lines, E'\\n', 1) AS created";
 /** Agents as a list of names and versions, as they are stored. */
 function agentsOf(agents: TakeRequest["agents"]): string {
   return toJson(distinctAgents(agents).map(({ agent_name, version }) => [toText(agent_name), markedText(version)]));
+}
+
+/** The run of a row of `runColumns` and `createdColumn`. */
+export function foundIn(row: StoredRow): FoundRun {
+  return toFoundRun(row, fromMarked(String(row["version"])));
 }
 
 /** The opposite of `markedText`. */

@@ -12,7 +12,6 @@ import {
   fromText,
   lastPart,
   runColumns,
-  toFoundRun,
   toJson,
   toNumber,
   toSlotLine,
@@ -21,7 +20,7 @@ import {
 import type { Connection } from "./connection.ts";
 import { BY_INDEX, bandOf, bandsOf, limitOf, nextOf } from "./line-sql.ts";
 import { Parameters } from "./list.ts";
-import { createdColumn, fromMarked } from "./reads.ts";
+import { createdColumn, foundIn, fromMarked } from "./reads.ts";
 import { markedText } from "./writes.ts";
 
 /** What a run needs of a slot, as it is stored. */
@@ -108,7 +107,7 @@ export class SurveyReads {
     const examined = Number(rows[0]?.["examined"]);
     const last = toNumber(rows[0]?.["last"]);
     const found = rows.filter(({ id }) => id !== null);
-    const runs = found.map(toFoundRun);
+    const runs = found.map(foundIn);
     if (found.length < query.limit) return { runs, next: examined < MAX_EXAMINED ? null : last };
     const place = Number(found.at(-1)?.["id"]);
     return { runs, next: examined < MAX_EXAMINED && place === last ? null : place };

@@ -19,6 +19,7 @@ import { hasTime } from "../examined.ts";
 import {
   countable,
   fromJson,
+  fromText,
   inboxIn,
   marksIn,
   runColumns,
@@ -67,7 +68,7 @@ export function findRun(connection: Connection, key: RunKey): StoredRun | undefi
 
 export function findWithInbox(connection: Connection, key: RunKey): StoredRun | undefined {
   const row = connection.get(selectWithInbox, toText(key.tenant), toText(key.run_id));
-  return row && { ...undamaged(toFoundRun(row)), ...inboxIn(key, row["inbox"]) };
+  return row && { ...undamaged(foundIn(row)), ...inboxIn(key, row["inbox"]) };
 }
 
 export function findRunByIdempotencyKey(connection: Connection, tenant: string, key: string): StoredRun | undefined {
@@ -183,11 +184,17 @@ export function readCounters(connection: Connection, agentName: string): Counter
   return row && (Object.fromEntries(counterNames.map((name) => [name, Number(row[name])])) as unknown as Counters);
 }
 
+/** The run of a row of `storedColumns`. */
+function foundIn(row: SqliteRow): FoundRun {
+  const { version } = row;
+  return toFoundRun(row, typeof version === "string" ? fromText(version) : null);
+}
+
 /** The runs `r` that a condition selects. */
 function foundRuns(connection: Connection, where: string, ...values: SqliteValue[]): readonly FoundRun[] {
   try {
     const select = `SELECT ${storedColumns} FROM cadenza_runs r ${joinFirst} WHERE ${where}`;
-    return connection.all(select, ...values).map(toFoundRun);
+    return connection.all(select, ...values).map(foundIn);
   } catch (error) {
     if (!isCorrupt(error)) throw error;
     const rows = connection.all(`SELECT ${runColumns} FROM cadenza_runs r WHERE ${where}`, ...values);
@@ -199,7 +206,7 @@ function foundRuns(connection: Connection, where: string, ...values: SqliteValue
 export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
   try {
     const select = `SELECT ${createdColumn} FROM cadenza_entries e WHERE e.id = ${firstId("?")}`;
-    return toFoundRun({ ...row, ...connection.get(select, Number(row["id"])) });
+    return foundIn({ ...row, ...connection.get(select, Number(row["id"])) });
   } catch (error) {
     if (!isCorrupt(error)) throw error;
     return toDamagedRun(row, error);

@@ -1,6 +1,6 @@
 import { getBuiltinModule } from "node:process";
 import { CadenzaError } from "../../core/errors.ts";
-import type { Entry } from "../../core/log.ts";
+import type { Entry, MovedEntry } from "../../core/log.ts";
 import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import type {
   Backlog,
@@ -156,6 +156,14 @@ export class SqliteStore implements DurableStore {
 
   claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
     return this.#write((connection) => writes.claimRun(connection, key, expected, head, this.#now));
+  }
+
+  changeVersion(
+    key: RunKey,
+    expected: Pick<Expected, "epoch" | "position">,
+    moved: MovedEntry,
+  ): Promise<StoreConflict | undefined> {
+    return this.#write((connection) => writes.moveRun(connection, key, expected, moved, this.#now));
   }
 
   /** Takes no lock while no run needs work. */

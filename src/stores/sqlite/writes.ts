@@ -1,5 +1,5 @@
 import { stillCancelling } from "../../core/head.ts";
-import type { Labels } from "../../core/log.ts";
+import type { Labels, MovedEntry } from "../../core/log.ts";
 import type {
   Expected,
   RunHead,
@@ -227,6 +227,27 @@ export function claimRun(
     arrived: 0,
     asks: false,
   });
+  return undefined;
+}
+
+export function moveRun(
+  connection: Connection,
+  key: RunKey,
+  expected: Pick<Expected, "epoch" | "position">,
+  moved: MovedEntry,
+  now: () => number,
+): StoreConflict | undefined {
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
+  if (run === undefined) return { conflict: "missing" };
+  const head = toHead(run);
+  if (head.finished_at !== null) return { conflict: "ended" };
+  const refusal = changed(run, expected);
+  if (refusal !== undefined) return refusal;
+  if (head.owner !== null) return { conflict: "owned" };
+  const due_at = head.blocked === null ? head.due_at : Math.min(head.due_at ?? Number.POSITIVE_INFINITY, now());
+  connection.run("UPDATE cadenza_runs SET version = ? WHERE id = ?", toTextOrNull(moved.version), run.id);
+  changeRun(connection, run, { ...head, epoch: head.epoch + 1, blocked: null, due_at }, run.position + 1, now, {});
+  addLines(connection, run.id, run.position, toLines([moved]));
   return undefined;
 }
 

@@ -104,6 +104,15 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["backlog", () => store.backlog()],
     ["lines", () => store.lines({ limit: 9 })],
     ["comeBack", () => store.comeBack(9)],
+    [
+      "changeVersion",
+      () =>
+        store.changeVersion(
+          { tenant: TENANT, run_id: id(9_000) },
+          { epoch: 99, position: 1 },
+          { type: "moved", at: NOW, version: "2" },
+        ),
+    ],
     ["take, with nothing due", () => store.take(owner)],
     ["take, with cancelled ones", () => store.take({ ...owner, cancelledForMs: 5 })],
     ["deleteSession", () => store.deleteSession(sessionKey(2))],
