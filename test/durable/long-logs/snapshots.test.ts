@@ -1,4 +1,4 @@
-import { copyFileSync } from "node:fs";
+import { copyFileSync, existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AgentRuntime } from "cadenza";
@@ -83,7 +83,8 @@ afterAll(() => folder.remove());
 let copies = 0;
 function copied(): string {
   const file = join(folder.path, `${++copies}.db`);
-  copyFileSync(made, file);
+  // A driver may leave what was written last beside the file.
+  for (const end of ["", "-wal"]) if (existsSync(`${made}${end}`)) copyFileSync(`${made}${end}`, `${file}${end}`);
   return file;
 }
 
