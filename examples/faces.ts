@@ -31,7 +31,7 @@ runtime.register("desk", async function* (_input, { ask, sleep }) {
   return yield "Refunded.";
 });
 
-// One handler for each protocol. A server has them at one address: see docs/mounting.md.
+// One handler for each protocol. A server has them at one address: see docs/guides/mounting.md.
 const handlers = {
   chat: createChatHandler(runtime, { basePath: "/chat" }),
   acp: createAcpHandler(runtime, { basePath: "/acp", extensions: true }),

@@ -1,10 +1,10 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Command, Script } from "../test/harness/commands/commands.ts";
 import { command, start } from "../test/harness/commands/commands.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-const CHAT_PAGES = "docs/chat-pages.md";
+const CHAT_PAGES = "docs/guides/chat-pages.md";
 
 const api = command({
   about: "Writes the surface of the package into test/api.txt.",
@@ -13,6 +13,19 @@ const api = command({
     const { API_FILE, currentApi } = await import("../test/harness/api.ts");
     writeFileSync(API_FILE, currentApi());
     return "1 file";
+  },
+});
+
+const reference = command({
+  about: "Writes the reference of the API from the docstrings of the sources.",
+  options: {},
+  async run() {
+    const { REFERENCE, referenceOfSources } = await import("./docs/reference.ts");
+    const { pages } = referenceOfSources();
+    rmSync(ROOT + REFERENCE, { recursive: true, force: true });
+    mkdirSync(ROOT + REFERENCE);
+    for (const [path, text] of pages) writeFileSync(ROOT + path, text);
+    return `${pages.size} pages`;
   },
 });
 
@@ -84,6 +97,7 @@ const commands: Readonly<Record<string, Command>> = {
   "golden-logs": goldenLogs,
   "killed-run": killedRun,
   pictures,
+  reference,
 };
 
 /** `npm run generate` */

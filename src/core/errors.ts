@@ -2,7 +2,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 
 /**
- * Everything that the library refuses or reports, by code. `docs/errors.md` has a line for each:
+ * Everything that the library refuses or reports, by code. `docs/reference/errors.md` has a line for each:
  * when it occurs, and what to do about it.
  */
 export type CadenzaErrorCode =

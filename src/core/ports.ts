@@ -648,7 +648,7 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /**
    * All pauses, the oldest first. The caller leaves out of `take` what those without a tenant cover, and each `take` frees the
    * slots of such runs without an owner or with a dead one, as with `unusedForMs`, but without delay. Due runs that one with a
-   * tenant covers are not given by `take` but set aside, if they have no slot, no priority and no owner, and are not being cancelled: {@link ASIDE_MS} is
+   * tenant covers are not given by `take` but set aside, if they have no slot, no priority and no owner, and are not being cancelled: `ASIDE_MS` is
    * added to their `due_at`. The caller sets aside what it has taken all the same.
    */
   pauses(): MaybePromise<readonly Pause[]>;
@@ -661,7 +661,7 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   resume(runs: PausedRuns): MaybePromise<boolean>;
   /**
    * Makes runs due that were set aside, if no pause of their tenant covers them any more: runs without an owner whose
-   * `due_at` is {@link ASIDE_MS} or later. Their `due_at` is then less by as much, and not later than the store's now. Of
+   * `due_at` is `ASIDE_MS` or later. Their `due_at` is then less by as much, and not later than the store's now. Of
    * each tenant, agent and version the run that is due first comes first. At most `limit` runs; answers how many.
    */
   comeBack(limit: number): MaybePromise<number>;

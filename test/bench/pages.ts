@@ -5,7 +5,7 @@ import type { Figures } from "./figures.ts";
 import { fullTable, shortTable } from "./table.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const PAGES = ["README.md", "docs/performance.md", "docs/postgres.md"];
+const PAGES = ["README.md", "docs/project/performance.md", "docs/guides/postgres.md"];
 const CHART = "docs/performance.svg";
 /** The figures that the chart shows. */
 const CHARTED = "peers-node-20";

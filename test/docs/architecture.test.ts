@@ -3,14 +3,14 @@ import ts from "typescript";
 import { describe, expect, it } from "vitest";
 import { ROOT, readPage, readSources } from "./pages.ts";
 
-const page = readPage("docs/architecture.md");
+const page = readPage("docs/project/architecture.md");
 const sources = new Map(readSources().map(({ path, text }) => [path, text]));
 /** Each file with a function: side by side in a row of a table, or one after the other in a sentence. */
 const places = [...page.text.matchAll(/`([\w/-]+\.ts)`(?: \| | )`(#?\w+)`/g)].map(
   ([, file = "", name = ""]) => [file, name] as const,
 );
 
-describe("docs/architecture.md", () => {
+describe("docs/project/architecture.md", () => {
   it("names only files that exist", () => {
     const files = new Set([...page.text.matchAll(/`([\w/-]+\.ts)`/g)].map(([, file = ""]) => file));
 
@@ -26,7 +26,7 @@ describe("docs/architecture.md", () => {
     expect(functionsOf(sources.get(`src/${file}`) ?? "")).toContain(name);
   });
 
-  it.each(["docs/architecture.md", "CONTRIBUTING.md"])("%s shows each folder of the sources", (path) => {
+  it.each(["docs/project/architecture.md", "CONTRIBUTING.md"])("%s shows each folder of the sources", (path) => {
     const [, layout = ""] = readFileSync(ROOT + path, "utf8").split("```\nsrc/\n");
     const folders = [...sources.keys()].flatMap((file) => /^src\/(\w+)\//.exec(file)?.[1] ?? []);
     const shown = [...(layout.split("```")[0]?.matchAll(/^[├└]─ ([\w]+)\//gm) ?? [])].map(([, name]) => name);

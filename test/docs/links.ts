@@ -1,13 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** The links of a page that lead nowhere among the files of a folder. Links to other sites are left out. */
+/** The links and pictures of a page that lead nowhere among the files of a folder. Links to other sites are left out. */
 export function deadLinks(folder: string, page: string): readonly string[] {
   return linksOf(read(folder, page)).filter((target) => !isThere(folder, page, target));
 }
 
 function linksOf(text: string): readonly string[] {
-  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target);
+  const found = text.matchAll(/\]\(([^)\s]+)\)|\b(?:src|srcset|href)="([^"]+)"/g);
+  const targets = [...found].map(([, target = "", ofElement = ""]) => target || ofElement);
   return targets.filter((target) => !/^[a-z]+:/.test(target));
 }
 

@@ -63,7 +63,7 @@ function isLogger(expression: ts.Expression): boolean {
 }
 
 function linesOfPage(): Line[] {
-  const page = readFileSync(join(ROOT, "docs/logs.md"), "utf8");
+  const page = readFileSync(join(ROOT, "docs/reference/logs.md"), "utf8");
   return page
     .split("\n")
     .filter((line) => line.startsWith("| ") && !line.startsWith("| Line ") && !line.startsWith("| --"))
@@ -74,7 +74,7 @@ function linesOfPage(): Line[] {
 const sorted = (lines: readonly Line[]): string[] =>
   [...new Set(lines.map(({ message, levels }) => `${message} (${[...levels].sort().join(", ")})`))].sort();
 
-it("docs/logs.md has each line that the library gives to its logger, and no other", () => {
+it("docs/reference/logs.md has each line that the library gives to its logger, and no other", () => {
   // The logger of the HTTP part hands lines on.
   const lines = linesOfSources().filter(({ levels }) => levels.length > 0);
   expect(lines.length).toBeGreaterThan(40);

@@ -12,10 +12,15 @@ export interface Page {
 
 /** The README and all of `docs/`. */
 export function readPages(): readonly Page[] {
-  const docs = readdirSync(`${ROOT}docs`).filter((file) => file.endsWith(".md"));
-  return ["README.md", "examples/README.md", ...docs.sort().map((file) => `docs/${file}`)]
-    .filter((path) => existsSync(ROOT + path))
-    .map(readPage);
+  return ["README.md", "examples/README.md", ...pathsOfDocs()].filter((path) => existsSync(ROOT + path)).map(readPage);
+}
+
+/** The pages of `docs/` and its folders, by their paths from the root. */
+export function pathsOfDocs(): readonly string[] {
+  return readdirSync(`${ROOT}docs`, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".md"))
+    .map((file) => join("docs", file).split(sep).join("/"))
+    .sort();
 }
 
 export function readPage(path: string): Page {

@@ -8,8 +8,8 @@ import { withChatTable } from "../browser/chat-table.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { ROOT, readPage, rowsOf } from "./pages.ts";
 
-describe("docs/errors.md", () => {
-  const documented = rowsOf(readPage("docs/errors.md")).flatMap(([names]) => names);
+describe("docs/reference/errors.md", () => {
+  const documented = rowsOf(readPage("docs/reference/errors.md")).flatMap(([names]) => names);
   const source = readFileSync(`${ROOT}src/core/errors.ts`, "utf8");
   const union = /export type CadenzaErrorCode =([^;]*);/.exec(source)?.[1] ?? "";
   const codes = [...union.matchAll(/"(\w+)"/g)].map(([, code = ""]) => code);
@@ -20,8 +20,8 @@ describe("docs/errors.md", () => {
   });
 });
 
-describe("docs/chat-pages.md", () => {
-  const { text } = readPage("docs/chat-pages.md");
+describe("docs/guides/chat-pages.md", () => {
+  const { text } = readPage("docs/guides/chat-pages.md");
 
   it("has the table of what chat pages do, as `npm run generate -- chat-table` writes it", () => {
     expect(text).toBe(withChatTable(text));
@@ -34,9 +34,9 @@ describe("docs/chat-pages.md", () => {
   });
 });
 
-describe("docs/performance.md", () => {
+describe("docs/project/performance.md", () => {
   const budgets = JSON.parse(readFileSync(`${ROOT}.size-limit.json`, "utf8")) as readonly Budget[];
-  const { text } = readPage("docs/performance.md");
+  const { text } = readPage("docs/project/performance.md");
 
   it("has the budgets of .size-limit.json, in their order, and no others", () => {
     const [, section = ""] = text.split("\n## Budgets\n");
@@ -49,13 +49,13 @@ describe("docs/performance.md", () => {
 
   it("has the budget of the client, as the client's page", () => {
     const client = budgets.find(({ name }) => name === "cadenza/client")?.limit;
-    expect(readPage("docs/client.md").text).toContain(`[at most ${client}](performance.md#budgets)`);
+    expect(readPage("docs/guides/client.md").text).toContain(`[at most ${client}](../project/performance.md#budgets)`);
   });
 });
 
-describe("docs/limits.md", () => {
-  const [ofRuntimes = "", ofInspectors = ""] = readPage("docs/limits.md").text.split("## The inspector");
-  const tableOf = (text: string) => rowsOf({ path: "docs/limits.md", text });
+describe("docs/reference/limits.md", () => {
+  const [ofRuntimes = "", ofInspectors = ""] = readPage("docs/reference/limits.md").text.split("## The inspector");
+  const tableOf = (text: string) => rowsOf({ path: "docs/reference/limits.md", text });
   const rows = tableOf(ofRuntimes).map(([[name = ""], ...cells]) => [name, ...cells] as const);
   const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, ["isShared", "feed"]);
   const store = lastingStore();
@@ -83,11 +83,11 @@ describe("docs/limits.md", () => {
   });
 });
 
-describe("docs/stores.md", () => {
+describe("docs/guides/stores.md", () => {
   it("has a row for every member of a store, and for nothing else", () => {
-    const [, own = ""] = readPage("docs/stores.md").text.split("## A store of your own");
+    const [, own = ""] = readPage("docs/guides/stores.md").text.split("## A store of your own");
     const [port = ""] = own.split("### The contract");
-    const documented = rowsOf({ path: "docs/stores.md", text: port }).flatMap(([names]) => names);
+    const documented = rowsOf({ path: "docs/guides/stores.md", text: port }).flatMap(([names]) => names);
     const bodyOf = (file: string, start: RegExp): string => {
       const [, body = ""] =
         new RegExp(`${start.source}([\\s\\S]*?)^\\}`, "m").exec(readFileSync(ROOT + file, "utf8")) ?? [];
@@ -103,7 +103,7 @@ describe("docs/stores.md", () => {
   });
 });
 
-describe("docs/statistics.md", () => {
+describe("docs/guides/statistics.md", () => {
   it("has a row for every figure of stats() and of an agent's status, and for nothing else", async () => {
     const runtime = new AgentRuntime().register("counted", (_, { usage }) => {
       usage.add({ inputTokens: 1, outputTokens: 1 });
@@ -112,7 +112,7 @@ describe("docs/statistics.md", () => {
     await runtime.createRun({ agent_name: "counted", input: "" });
     const { status = {} } = await runtime.getAgent("counted");
     const figures = [...Object.keys(status), ...Object.keys(await runtime.stats())];
-    const documented = rowsOf(readPage("docs/statistics.md")).flatMap(([names]) => names);
+    const documented = rowsOf(readPage("docs/guides/statistics.md")).flatMap(([names]) => names);
     expect(documented.toSorted()).toEqual(figures.toSorted());
   });
 });

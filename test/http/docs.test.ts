@@ -7,8 +7,8 @@ import { readAcpOptions } from "../../src/faces/acp/options.ts";
 import { errorResponse } from "../../src/http/errors.ts";
 import { checkSchema, extendedOpenApi } from "./openapi-check.ts";
 
-const page = (name: string): string =>
-  readFileSync(fileURLToPath(new URL(`../../docs/${name}.md`, import.meta.url)), "utf8");
+const page = (path: string): string =>
+  readFileSync(fileURLToPath(new URL(`../../docs/${path}.md`, import.meta.url)), "utf8");
 const logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
 /** The cells of all tables of a page. */
@@ -30,7 +30,10 @@ describe("the documentation of the HTTP part", () => {
   it("has every limit with its default", () => {
     const { limits, sessions, heartbeatMs, stallMs } = readAcpOptions({});
     const rows = new Map(
-      [...rowsOf(page("securing")), ...rowsOf(page("mounting"))].map(([name = "", value]) => [name, value]),
+      [...rowsOf(page("guides/securing")), ...rowsOf(page("guides/mounting"))].map(([name = "", value]) => [
+        name,
+        value,
+      ]),
     );
     for (const [name, value] of Object.entries(limits))
       expect(number(rows.get(`\`limits.${name}\``)), name).toBe(value);
@@ -41,7 +44,7 @@ describe("the documentation of the HTTP part", () => {
   });
 
   it("has every endpoint", () => {
-    const text = page("interface");
+    const text = page("reference/wire");
     for (const [path, methods] of Object.entries(extendedOpenApi.paths)) {
       for (const method of Object.keys(methods)) {
         if (path !== "/openapi.json")
@@ -51,14 +54,14 @@ describe("the documentation of the HTTP part", () => {
   });
 
   it("shows records that match the OpenAPI document", () => {
-    const records = [...page("interface").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
+    const records = [...page("reference/wire").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
     expect(records).toHaveLength(9);
     for (const [, name, json = ""] of records)
       checkSchema({ $ref: `#/components/schemas/${name}`, unevaluatedProperties: false }, JSON.parse(json), json);
   });
 
   it("has every reason of the library's errors, with its status", () => {
-    const told = rowsOf(page("interface")).filter(([status = ""]) => /^\d{3}/.test(status));
+    const told = rowsOf(page("reference/wire")).filter(([status = ""]) => /^\d{3}/.test(status));
     const codes: readonly CadenzaErrorCode[] = [
       ...(["invalid_argument", "agent_not_found", "run_not_found", "session_not_found", "not_awaiting"] as const),
       ...(["run_cancelling", "run_finished", "answer_rejected", "answer_conflict", "idempotency_conflict"] as const),

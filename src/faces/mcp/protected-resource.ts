@@ -17,7 +17,7 @@ export interface ProtectedResource {
   readonly path: string;
   /** The metadata of RFC 9728. */
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** The headers of a {@link Denial} with status 401: they name the address of the metadata. */
+  /** The headers of a `Denial` with status 401: they name the address of the metadata. */
   readonly headers: { readonly "www-authenticate": string };
   /** Answers requests for the metadata. */
   readonly handler: (request: Request) => Response;

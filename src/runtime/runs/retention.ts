@@ -25,7 +25,7 @@ export interface RetentionOptions {
    */
   readonly maxIdleSessionMs?: number | undefined;
   /**
-   * How many generations of a run that [continues as new](https://github.com/cadenza-agents/cadenza/blob/main/docs/long-runs.md)
+   * How many generations of a run that [continues as new](https://github.com/cadenza-agents/cadenza/blob/main/docs/guides/long-runs.md)
    * are kept, with the one that is at work: from 1 to 100, or `Infinity`. The entries of older ones are deleted in the background
    * when a generation begins. Sub-runs keep theirs. Default: `Infinity`.
    */

@@ -20,7 +20,7 @@ const PACKAGES = [
   ...["protobuf==7.36.2", "googleapis-common-protos==1.76.0", "jsonschema==4.26.0", "gherkin-official==42.0.1"],
   "Jinja2==3.1.6",
 ];
-/** What does not pass, and why: see the end of docs/a2a.md. */
+/** What does not pass, and why: see the end of docs/guides/a2a.md. */
 const EXPECTED = ["CORE-SEND-003", "HTTP_JSON-STATUS-001", "DM-MSG-001"];
 
 const { A2A_KIT, A2A_PYTHON } = process.env;

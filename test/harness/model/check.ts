@@ -9,7 +9,7 @@ import type { WatchedLog } from "./store.ts";
 import type { Call, Reader, World } from "./world.ts";
 import { GRACE_MS, RUN_TIMEOUT_MS } from "./world.ts";
 
-/** How long a schema may take, in milliseconds: docs/limits.md. */
+/** How long a schema may take, in milliseconds: docs/reference/limits.md. */
 const VALIDATION_MS = 5_000;
 
 /** Checks the rules of a world in which no event is pending: each call that can settle has settled. */
