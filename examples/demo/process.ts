@@ -36,7 +36,7 @@ const runtime = new AgentRuntime({
   ],
 });
 const run_id = given ?? (await begin());
-if (given === undefined) print(own, "starts", line);
+if (given === undefined) for (const sentence of line.split(/(?<=\.) /)) print(own, "starts", sentence);
 print(
   own,
   given === undefined ? "begins" : "starts",

@@ -132,7 +132,9 @@ function textsIn(place: string): readonly (readonly [path: string, text: string]
   const path = join(ROOT, place);
   if (statSync(path).isFile()) return [[place, readFileSync(path, "utf8")]];
   return readdirSync(path, { withFileTypes: true })
-    .filter(({ name }) => name !== "node_modules" && name !== "scripts.test.ts" && !/\.(?:png|svg|jsonl)$/.test(name))
+    .filter(
+      ({ name }) => name !== "node_modules" && name !== "scripts.test.ts" && !/\.(?:png|svg|webp|jsonl)$/.test(name),
+    )
     .flatMap(({ name }) => textsIn(`${place}/${name}`));
 }
 
