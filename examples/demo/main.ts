@@ -19,7 +19,10 @@ const [file = ".cadenza/demo.db"] = process.argv.slice(2).filter((argument) => !
 const steps: { readonly name: string; readonly key: string; readonly pid: number | undefined }[] = [];
 
 /** The id of the run. */
-export const run_id = await tell();
+export const run_id = await tell().catch((error: unknown) => {
+  console.error(error instanceof Error ? error.message : error);
+  process.exit(1);
+});
 
 async function tell(): Promise<string> {
   const first = start();
@@ -34,9 +37,8 @@ async function tell(): Promise<string> {
   await sleep(READ_MS);
   print("demo", "answers", "yes");
   second.child.send(true);
-  const { error } = await second.until("ended");
+  await second.until("ended");
   await second.gone;
-  if (error !== undefined) throw new Error(`The run has failed: ${error}`);
 
   const isOnce = new Set(steps.map(({ key }) => key)).size === steps.length;
   console.log(
@@ -59,7 +61,8 @@ interface Started {
 /** Starts a process that begins a run, or goes on with one. */
 function start(...run_id: readonly string[]): Started {
   const child = fork(PROCESS, [file, ...run_id]);
-  const gone = once(child, "exit");
+  // Its last messages come before `disconnect`, and may come after `exit`.
+  const gone = Promise.all([once(child, "exit"), once(child, "disconnect")]);
   const heard: Said[] = [];
   child.on("message", (said: Said) => {
     heard.push(said);
@@ -69,12 +72,14 @@ function start(...run_id: readonly string[]): Started {
     child,
     gone,
     async until(what) {
-      for (;;) {
+      for (let isOver = false; ; ) {
+        const failure = heard.find((said) => said.what === "ended")?.error;
+        if (failure !== undefined)
+          throw new Error(`The run has failed: ${failure} Without a key in the environment a built-in model answers.`);
         const found = heard.find((said) => said.what === what);
         if (found !== undefined) return found as never;
-        const isOver = await Promise.race([once(child, "message").then(() => false), gone.then(() => true)]);
-        if (isOver && !heard.some((said) => said.what === what))
-          throw new Error(`Process ${child.pid} has ended before its time.`);
+        if (isOver) throw new Error(`Process ${child.pid} has ended before its time.`);
+        isOver = await Promise.race([once(child, "message").then(() => false), gone.then(() => true)]);
       }
     },
   };

@@ -5,9 +5,11 @@ import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
 import { expect, it } from "vitest";
 import { openStore } from "../../examples/durable-approval/store.ts";
+import { noKeys } from "../browser/servers.ts";
 import type { Ended } from "../harness/processes.ts";
 import { faultOf, PROCESS_TIMEOUT_MS, runProgram } from "../harness/processes.ts";
 
+const GATEWAY = import.meta.resolve("../docs/gateway.mjs");
 const SCRIPT = fileURLToPath(new URL("../../scripts/demo.ts", import.meta.url));
 
 /** What the demo prints of a run and its two processes. */
@@ -37,14 +39,10 @@ function output(run: string, first: string, second: string): readonly string[] {
   ];
 }
 
-/** Runs `npm run demo` in a folder, without a terminal and without keys for a model. */
-function demo(cwd: string, ...args: readonly string[]): Promise<Ended> {
-  const env = {
-    ...process.env,
-    ...{ AI_GATEWAY_API_KEY: "", ANTHROPIC_API_KEY: "", OPENAI_API_KEY: "" },
-    TSX_TSCONFIG_PATH: join(SCRIPT, "../../tsconfig.json"),
-  };
-  const flags = ["--disable-warning=ExperimentalWarning", "--import", import.meta.resolve("tsx")];
+/** Runs `npm run demo` in a folder, without a terminal, and without keys for a model but those given. */
+function demo(cwd: string, args: readonly string[], keys: Readonly<Record<string, string>> = {}): Promise<Ended> {
+  const env = { ...process.env, ...noKeys, ...keys, TSX_TSCONFIG_PATH: join(SCRIPT, "../../tsconfig.json") };
+  const flags = ["--disable-warning=ExperimentalWarning", "--import", import.meta.resolve("tsx"), "--import", GATEWAY];
   return runProgram([...flags, SCRIPT, ...args], { cwd, env });
 }
 
@@ -53,7 +51,7 @@ it("the demo kills the process of a run, which goes on in another process and ru
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "cadenza-demo-"));
   try {
-    const ended = await demo(folder, "--yes");
+    const ended = await demo(folder, ["--yes"]);
     expect(faultOf(ended)).toBeUndefined();
     const lines = ended.stdout.trimEnd().split("\n");
     const [, first = "", run = ""] = /^pid (\d+) +begins +run (\S+)$/m.exec(ended.stdout) ?? [];
@@ -75,9 +73,26 @@ it("the demo kills the process of a run, which goes on in another process and ru
 });
 
 it("the demo says what it takes", { timeout: PROCESS_TIMEOUT_MS }, async () => {
-  expect(await demo(tmpdir(), "--help")).toMatchObject({ code: 0, stdout: expect.stringContaining("licences, serve") });
-  expect(await demo(tmpdir(), "licence")).toMatchObject({
+  expect(await demo(tmpdir(), ["--help"])).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("licences, serve"),
+  });
+  expect(await demo(tmpdir(), ["licence"])).toMatchObject({
     code: 2,
     stdout: expect.stringContaining("licences, serve"),
   });
+});
+
+it("the demo says that a real model did not answer", { timeout: PROCESS_TIMEOUT_MS }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "cadenza-demo-"));
+  try {
+    // The gateway of the tests refuses to stream.
+    const { code, stdout, stderr } = await demo(folder, [], { AI_GATEWAY_API_KEY: "a-key-of-the-tests" });
+    expect(stdout).toContain("The model openai/gpt-5-mini of the AI gateway.");
+    expect(stderr).toMatch(/^The run has failed: .*Without a key in the environment a built-in model answers\.\n$/s);
+    expect(stderr).not.toMatch(/^ +at /m);
+    expect(code).toBe(1);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
