@@ -60,7 +60,9 @@ interface Started {
 
 /** Starts a process that begins a run, or goes on with one. */
 function start(...run_id: readonly string[]): Started {
-  const child = fork(PROCESS, [file, ...run_id]);
+  // Node 22 warns of its SQLite.
+  const execArgv = [...process.execArgv, "--disable-warning=ExperimentalWarning"];
+  const child = fork(PROCESS, [file, ...run_id], { execArgv });
   // Its last messages come before `disconnect`, and may come after `exit`.
   const gone = Promise.all([once(child, "exit"), once(child, "disconnect")]);
   const heard: Said[] = [];
