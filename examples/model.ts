@@ -8,16 +8,16 @@ type Prompt = Parameters<MockLanguageModelV3["doStream"]>[0]["prompt"];
 
 /**
  * A model that answers without a network, so that the examples run anywhere. To use a real model, replace `pretendModel(…)`
- * by `openai("gpt-5")`, with `import { openai } from "@ai-sdk/openai"`.
+ * by `openai("gpt-5")`, with `import { openai } from "@ai-sdk/openai"`. `pauseMs` is its pause between two words.
  */
-export function pretendModel(answer: (prompt: Prompt) => string): Model {
+export function pretendModel(answer: (prompt: Prompt) => string, pauseMs = 5): Model {
   return new MockLanguageModelV3({
     doStream: async ({ prompt }) => {
       const words = answer(prompt).split(/(?<= )/);
       const text = words.map((delta) => ({ type: "text-delta" as const, id: "1", delta }));
       return {
         stream: simulateReadableStream({
-          chunkDelayInMs: 5,
+          chunkDelayInMs: pauseMs,
           chunks: [
             { type: "stream-start", warnings: [] },
             { type: "text-start", id: "1" },

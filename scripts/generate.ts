@@ -65,11 +65,12 @@ const goldenLogs = command({
 });
 
 const pictures = command({
-  about: "Makes the pictures in docs/pictures, of the inspector and of the examples.",
+  about: "Makes the pictures in docs/pictures, of the inspector and of the examples, and the moving one of the demo.",
   options: {},
   async run(_, report) {
     const { takeInspector } = await import("../test/browser/inspector-pictures.ts");
     const { takeExamples } = await import("../test/browser/example-pictures.ts");
+    const { takeMovingPicture } = await import("../test/browser/moving-picture.ts");
     let taken = 0;
     const onTaken = (path: string): void => {
       taken += 1;
@@ -77,6 +78,7 @@ const pictures = command({
     };
     await takeInspector(onTaken);
     await takeExamples(onTaken);
+    await takeMovingPicture(onTaken);
     return `${taken} pictures`;
   },
 });

@@ -42,7 +42,7 @@ export async function realModel(
 }
 
 function known(): string {
-  return [...providers.keys()].join(" or ");
+  return [...providers.keys()].join(", ").replace(/, (?=\w+$)/, " or ");
 }
 
 type Prompt = Parameters<MockLanguageModelV3["doStream"]>[0]["prompt"];

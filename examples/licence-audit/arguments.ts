@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 
-export const USAGE = `Usage: npm run demo -- [path of a package-lock.json] [--yes | --no] [--store file]
+export const USAGE = `Usage: npm run demo -- licences [path of a package-lock.json] [--yes | --no] [--store file]
 
 Audits the licences in a package-lock.json, by default this project's own.
 It asks about each licence that is not on the list in allow-list.ts.

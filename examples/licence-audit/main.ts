@@ -1,4 +1,4 @@
-/** `npm run demo -- [path of a package-lock.json] [--yes | --no] [--store file]` */
+/** `npm run demo -- licences [path of a package-lock.json] [--yes | --no] [--store file]` */
 import { mkdirSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -104,7 +104,7 @@ async function wrongWith(line: string): Promise<string | undefined> {
   const script = scripts.find((one) => one.name === name);
   const [, first, ...rest] = others;
   if (name === "demo")
-    return first === undefined || /^--|^\[|[./]/.test(first) || first in demos ? undefined : `there is no ${first}`;
+    return [undefined, "--yes", "--help", ...Object.keys(demos)].includes(first) ? undefined : `there is no ${first}`;
   if (script === undefined || first === undefined) return undefined;
   const isNamed = !first.startsWith("-");
   const command = isNamed ? first : (script.byDefault ?? "");
@@ -132,7 +132,9 @@ function textsIn(place: string): readonly (readonly [path: string, text: string]
   const path = join(ROOT, place);
   if (statSync(path).isFile()) return [[place, readFileSync(path, "utf8")]];
   return readdirSync(path, { withFileTypes: true })
-    .filter(({ name }) => name !== "node_modules" && name !== "scripts.test.ts" && !/\.(?:png|svg|jsonl)$/.test(name))
+    .filter(
+      ({ name }) => name !== "node_modules" && name !== "scripts.test.ts" && !/\.(?:png|svg|webp|jsonl)$/.test(name),
+    )
     .flatMap(({ name }) => textsIn(`${place}/${name}`));
 }
 

@@ -2,16 +2,21 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { chart } from "./chart.ts";
 import type { Figures } from "./figures.ts";
+import { medianOf } from "./figures.ts";
+import { format } from "./rows.ts";
 import { fullTable, shortTable } from "./table.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const PAGES = ["README.md", "docs/project/performance.md", "docs/guides/postgres.md"];
+const PAGES = ["README.md", "docs/project/comparison.md", "docs/project/performance.md", "docs/guides/postgres.md"];
 const CHART = "docs/performance.svg";
 /** The figures that the chart shows. */
 const CHARTED = "peers-node-20";
 
 /** Marks where a page shows figures: the name of a file in `figures/`, and whether the table is the short one. */
 const place = /(<!-- figures: ([\w-]+)(, in short)? -->\n)[\s\S]*?(<!-- end of figures -->)/g;
+
+/** The one figure of the README. */
+const figureInProse = /\*\*[\d,]+ runs a second\*\*/;
 
 /** The files that show figures, rendered with the kept ones. */
 export function renderFiles(): ReadonlyMap<string, string> {
@@ -20,10 +25,14 @@ export function renderFiles(): ReadonlyMap<string, string> {
 }
 
 function fillPlaces(page: string): string {
-  return page.replaceAll(place, (_, start: string, name: string, short: string | undefined, end: string) => {
-    const figures = readFigures(name);
-    return `${start}\n${short === undefined ? fullTable(figures) : shortTable(figures)}\n\n${end}`;
-  });
+  const runs = medianOf(readFigures(CHARTED), "runs", "cadenza", "in turn");
+  const figure = `**${format(runs ?? Number.NaN)} runs a second**`;
+  return page
+    .replace(figureInProse, figure)
+    .replaceAll(place, (_, start: string, name: string, short: string | undefined, end: string) => {
+      const figures = readFigures(name);
+      return `${start}\n${short === undefined ? fullTable(figures) : shortTable(figures)}\n\n${end}`;
+    });
 }
 
 /** The figures that `bench --json` has written under a name. */

@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 
 /** The examples use their own models, also where there are keys for others. */
-const noKeys = { AI_GATEWAY_API_KEY: "", ANTHROPIC_API_KEY: "", OPENAI_API_KEY: "" };
+export const noKeys = { AI_GATEWAY_API_KEY: "", ANTHROPIC_API_KEY: "", OPENAI_API_KEY: "" };
 
 /** Starts an example with a page. Resolves with the address that it prints when it listens. */
 export async function startExample(

@@ -4,6 +4,9 @@ import { examplesOf, readPages, readSources } from "./pages.ts";
 import type { Snippet } from "./snippets.ts";
 import { snippetsOf } from "./snippets.ts";
 
+/** Answers in the place of the AI gateway, so that pages may show a real model. */
+const GATEWAY = new URL("./gateway.mjs", import.meta.url).href;
+
 /** A program of the documentation, or an example in a comment of the source, as its reader would save it. */
 export interface Program {
   /** The page and the line of the first block. */
@@ -29,7 +32,9 @@ export async function tryPage(
 ): Promise<string | undefined> {
   const file = `pages/${name.replace(/\W/g, "-")}${isTest ? ".test" : ""}.js`;
   write(project.cwd, file, javascriptOf(code));
-  const ended = await runProgram(isTest ? ["node_modules/vitest/vitest.mjs", "run", file] : [file], project);
+  const program = isTest ? ["node_modules/vitest/vitest.mjs", "run", file] : ["--import", GATEWAY, file];
+  const env = { ...process.env, AI_GATEWAY_API_KEY: "a-key-of-the-tests" };
+  const ended = await runProgram(program, { ...project, env });
   const said = onOneLine(ended.stdout);
   return (
     faultOf(ended) ??

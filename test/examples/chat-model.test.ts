@@ -7,7 +7,7 @@ import { realModel } from "../../examples/chat/model.ts";
 it("without a key the chat has its built-in model, and says what another one needs", async () => {
   const { model, line } = await realModel({ OPENAI_API_KEY: "" });
   expect(model).toBeUndefined();
-  expect(line).toContain("AI_GATEWAY_API_KEY or ANTHROPIC_API_KEY or OPENAI_API_KEY");
+  expect(line).toContain("AI_GATEWAY_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY");
 });
 
 it("the key of the AI gateway gives one of its models", async () => {

@@ -215,7 +215,7 @@ describe("the command line", () => {
   });
 });
 
-describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
+describe("the licence audit at the command line", { timeout: PROCESS_TIMEOUT_MS }, () => {
   it.concurrent("--yes audits the project's own lock file", async () => {
     const { code, stdout, stderr } = await runMain(DEMO, ["--yes"], undefined, folder);
     expect(stderr).toBe("");
