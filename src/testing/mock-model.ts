@@ -60,7 +60,9 @@ export interface MockModel {
   readonly supportedUrls: Record<string, RegExp[]>;
   /** The calls so far. */
   readonly calls: readonly MockCall[];
+  /** Answers a call that does not stream, such as those of `generateText`. */
   doGenerate(options: CallOptions): Promise<Generated>;
+  /** Answers a call that streams, such as those of `streamText`. */
   doStream(options: CallOptions): Promise<{ stream: ReadableStream<Chunk> }>;
 }
 
