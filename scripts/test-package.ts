@@ -26,7 +26,7 @@ import { entryNames } from "./entries.ts";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const FIXTURES = join(ROOT, "test/package");
 const ALLOWED_FILES =
-  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|docs\/pictures\/[\w-]+\.png|examples\/(?!.*node_modules).+\.(md|ts|jsx|css|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts)|dist\/(THIRD_PARTY_NOTICES\.md|sbom\.cdx\.json))$/;
+  /^(package\.json|README\.md|LICENSE|llms\.txt|skills\/cadenza\/SKILL\.md|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|docs\/pictures\/[\w-]+\.png|examples\/(?!.*node_modules).+\.(md|ts|jsx|css|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts)|dist\/(THIRD_PARTY_NOTICES\.md|sbom\.cdx\.json))$/;
 /** Entries that run where there is no Node, too. */
 const NODE_FREE = new Set([
   "index",

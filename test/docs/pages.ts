@@ -10,10 +10,10 @@ export interface Page {
   readonly text: string;
 }
 
-/** The README and all of `docs/`. */
+/** The README, all of `docs/`, and the skill. */
 export function readPages(): readonly Page[] {
   const docs = readdirSync(`${ROOT}docs`).filter((file) => file.endsWith(".md"));
-  return ["README.md", "examples/README.md", ...docs.sort().map((file) => `docs/${file}`)]
+  return ["README.md", "examples/README.md", "skills/cadenza/SKILL.md", ...docs.sort().map((file) => `docs/${file}`)]
     .filter((path) => existsSync(ROOT + path))
     .map(readPage);
 }
