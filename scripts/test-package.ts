@@ -256,8 +256,12 @@ function checkDeclarations(): void {
   if (faults.length > 0) throw new Error(`the declarations of users cannot be written:\n${faults.join("\n")}`);
 }
 
-/** The tarball alone makes an application, whose types are right and whose tests pass. */
+/** The tarball alone makes an application, whose types are right and whose tests pass: on a Node that it can use. */
 function checkInit(tarball: string): void {
+  if (!("typescript" in process.features) || process.features.typescript === false) {
+    console.log(`Skipped: an application of cadenza init needs a newer Node than ${process.versions.node}.`);
+    return;
+  }
   const app = join(workspace, "app");
   // npx takes an absolute path for a program.
   run("npx", ["--yes", `./${basename(tarball)}`, "init", app], workspace);
