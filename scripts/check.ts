@@ -19,7 +19,10 @@ const parts: Readonly<Record<string, Part>> = {
   style: { about: "Formatting, and the rules of biome.", lines: ["biome check ."] },
   words: { about: "The words of texts and comments.", lines: ["tsx test/architecture/words.ts"] },
   unused: { about: "Files, exports and dependencies that nothing uses.", lines: ["knip"] },
-  house: { about: "How deep the modules of the two rooms are.", lines: ["tsx test/architecture/house.ts"] },
+  house: {
+    about: "How deep the modules of the two rooms are, and whether each exported name has a docstring.",
+    lines: ["tsx test/architecture/house.ts", "tsx test/architecture/docstrings.ts"],
+  },
   build: { about: "The build.", lines: ["npm run build"] },
   package: { about: "The packed package, as a user installs and uses it.", lines: ["tsx scripts/test-package.ts"] },
   size: { about: "The size of each entry.", lines: ["size-limit"], isOfBuild: true },

@@ -93,11 +93,22 @@ const killedRun = command({
   },
 });
 
+const llms = command({
+  about: "Writes llms.txt from the titles and first sentences of the pages.",
+  options: {},
+  async run() {
+    const { currentLlms } = await import("../test/docs/llms.ts");
+    writeFileSync(`${ROOT}llms.txt`, currentLlms(ROOT));
+    return "1 file";
+  },
+});
+
 const commands: Readonly<Record<string, Command>> = {
   api,
   "chat-table": chatTable,
   "golden-logs": goldenLogs,
   "killed-run": killedRun,
+  llms,
   pictures,
   reference,
 };

@@ -16,7 +16,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join, relative } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
 import ts from "typescript";
@@ -26,7 +26,7 @@ import { entryNames } from "./entries.ts";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const FIXTURES = join(ROOT, "test/package");
 const ALLOWED_FILES =
-  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/(?:[\w-]+\/){0,2}[\w-]+\.(md|svg)|docs\/pictures\/[\w-]+\.(png|webp)|examples\/(?!.*node_modules).+\.(md|ts|jsx|css|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts)|dist\/(THIRD_PARTY_NOTICES\.md|sbom\.cdx\.json))$/;
+  /^(package\.json|README\.md|LICENSE|llms\.txt|skills\/cadenza\/SKILL\.md|templates\/app\/(?!.*node_modules).+|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/(?:[\w-]+\/){0,2}[\w-]+\.(md|svg)|docs\/pictures\/[\w-]+\.(png|webp)|examples\/(?!.*node_modules).+\.(md|ts|jsx|css|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts)|dist\/(THIRD_PARTY_NOTICES\.md|sbom\.cdx\.json))$/;
 /** Entries that run where there is no Node, too. */
 const NODE_FREE = new Set([
   "index",
@@ -68,6 +68,7 @@ try {
   checkCommand();
   checkTypes();
   checkDeclarations();
+  checkInit(tarball);
   // Both tools check the installed package, and pack nothing.
   run(process.execPath, [tool("publint/src/cli.js"), installed, "--strict", "--pack", "false"]);
   console.log(`The packed package works: ${entryNames.join(", ")}; ES module, CommonJS and types.`);
@@ -254,6 +255,25 @@ function checkDeclarations(): void {
     }
   }
   if (faults.length > 0) throw new Error(`the declarations of users cannot be written:\n${faults.join("\n")}`);
+}
+
+/** The tarball alone makes an application, whose types are right and whose tests pass: on a Node that it can use. */
+function checkInit(tarball: string): void {
+  if (!("typescript" in process.features) || process.features.typescript === false) {
+    console.log(`Skipped: an application of cadenza init needs a newer Node than ${process.versions.node}.`);
+    return;
+  }
+  const app = join(workspace, "app");
+  // npx takes an absolute path for a program.
+  run("npx", ["--yes", `./${basename(tarball)}`, "init", app], workspace);
+  const { dependencies } = JSON.parse(readFileSync(join(app, "package.json"), "utf8")) as {
+    dependencies: { cadenza: string };
+  };
+  if (dependencies.cadenza !== `file:../${basename(tarball)}`)
+    throw new Error(`the application depends on ${dependencies.cadenza}`);
+  run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline"], app);
+  run("npm", ["run", "--silent", "types"], app);
+  run("npm", ["test", "--silent"], app);
 }
 
 function specifier(entry: string): string {

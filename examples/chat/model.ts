@@ -1,6 +1,6 @@
 /** The model of the chat: a real one if there is a key for it, else one that gives prepared answers. */
 import { gateway } from "ai";
-import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
+import { mockModel } from "cadenza/testing";
 import type { Model } from "../model.ts";
 
 /**
@@ -45,54 +45,20 @@ function known(): string {
   return [...providers.keys()].join(", ").replace(/, (?=\w+$)/, " or ");
 }
 
-type Prompt = Parameters<MockLanguageModelV3["doStream"]>[0]["prompt"];
-
 /** A model with prepared answers, which pauses between two words for so many milliseconds. */
 export function preparedModel(pauseMs: number): Model {
-  return new MockLanguageModelV3({
-    doStream: async ({ prompt }) => {
-      const { text, refund } = answerTo(prompt);
-      const words = text.split(/(?<= )/).map((delta) => ({ type: "text-delta" as const, id: "1", delta }));
-      const input = JSON.stringify({ euros: 40 });
-      const call = { type: "tool-call" as const, toolCallId: `refund-${prompt.length}`, toolName: "refund", input };
-      return {
-        stream: simulateReadableStream({
-          initialDelayInMs: pauseMs,
-          chunkDelayInMs: pauseMs,
-          chunks: [
-            { type: "text-start", id: "1" },
-            ...words,
-            { type: "text-end", id: "1" },
-            ...(refund ? [call] : []),
-            {
-              type: "finish",
-              finishReason: { unified: refund ? "tool-calls" : "stop", raw: undefined },
-              usage: {
-                inputTokens: { total: prompt.length, noCache: prompt.length, cacheRead: 0, cacheWrite: 0 },
-                outputTokens: { total: words.length, text: words.length, reasoning: 0 },
-              },
-            },
-          ],
-        }),
-      };
+  return mockModel(
+    ({ text, results: [result] }) => {
+      if (result !== undefined)
+        return result.output.type === "execution-denied" ? "Then I leave it as it is. " : "The 40 € are on their way. ";
+      if (/story/i.test(text)) return "And then the night train went on. ".repeat(100);
+      if (!/refund/i.test(text))
+        return `You said “${text}”. Ask me for a long story, or for a refund, and I look into it. `;
+      return [
+        "I am looking for your order. It is the night train to Penzance, which came five hours late. ",
+        { tool: "refund", input: { euros: 40 } },
+      ];
     },
-  });
-}
-
-function answerTo(prompt: Prompt): { readonly text: string; readonly refund: boolean } {
-  const last = prompt.at(-1);
-  const [part] = last === undefined || typeof last.content === "string" ? [] : last.content;
-  if (part?.type === "tool-result") {
-    const isDenied = part.output.type === "execution-denied";
-    return { text: isDenied ? "Then I leave it as it is. " : "The 40 € are on their way. ", refund: false };
-  }
-  const wish = part?.type === "text" ? part.text : "";
-  if (/story/i.test(wish)) return { text: "And then the night train went on. ".repeat(100), refund: false };
-  if (!/refund/i.test(wish))
-    return {
-      text: `You said “${wish}”. Ask me for a long story, or for a refund, and I look into it. `,
-      refund: false,
-    };
-  const text = "I am looking for your order. It is the night train to Penzance, which came five hours late. ";
-  return { text, refund: true };
+    { pauseMs },
+  );
 }

@@ -7,10 +7,13 @@ import { serveAgents } from "./agents.ts";
 import { check, checkAgents } from "./check.ts";
 import { dev } from "./dev.ts";
 import { CommandError, printable, UsageError } from "./errors.ts";
+import { init } from "./init.ts";
 import { inspect } from "./inspect.ts";
 import { operate } from "./operate.ts";
 
 const USAGE = `Usage:
+  cadenza init [folder] [--yes]
+      Makes an application: an agent, a chat page, an API, a worker and their tests. The folder must be empty, or not exist.
   cadenza inspect <file | postgres url> [--port N] [--schema S] [--open]
       Shows the runs of a store on a page, and writes nothing to it.
   cadenza dev <agents.ts> [--port N] [--store file]
@@ -29,6 +32,7 @@ const USAGE = `Usage:
       block. Writes nothing, and runs no body of a step. Its exit status is 1 if it names any.
   cadenza --help | --version
 
+  --yes         asks nothing. Default of the folder: cadenza-app
   --port N      the port on 127.0.0.1. Default: a free one
   --schema S    the schema of the store in PostgreSQL. Default: cadenza
   --open        also opens the page in the browser
@@ -47,6 +51,7 @@ const DEV_STORE = ".cadenza/dev.db";
 const PAUSED = ["schema", "by", "agent", "agent-version", "tenant"] as const;
 const MANY = [...PAUSED, "status", "label", "id", "after", "before"] as const;
 const COMMANDS = {
+  init: ["yes"],
   ...{ inspect: ["port", "schema", "open"], dev: ["port", "store"] },
   check: ["store", "schema", "cassettes", "patience", "json"],
   ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY, move: [...MANY, "to"] },
@@ -74,6 +79,10 @@ async function run(
   const known: readonly string[] = COMMANDS[command];
   const strange = Object.keys(options).find((name) => !known.includes(name));
   if (strange !== undefined) throw new UsageError(`${command} has no option --${strange}.`);
+  if (command === "init") {
+    if (surplus.length > 0) throw new UsageError("init: expected one folder.");
+    return init(subject, { asks: options.yes !== true });
+  }
   if (subject === undefined || surplus.length > 0)
     throw new UsageError(
       `${command}: expected one ${command === "dev" || command === "check" ? "file" : "file or URL"}.`,
@@ -129,6 +138,7 @@ function read(args: readonly string[]) {
         after: { type: "string" },
         before: { type: "string" },
         open: { type: "boolean" },
+        yes: { type: "boolean", short: "y" },
         now: { type: "boolean" },
         help: { type: "boolean", short: "h" },
         version: { type: "boolean", short: "v" },

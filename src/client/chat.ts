@@ -66,6 +66,7 @@ export interface UseChatOptions {
   readonly transport: CadenzaChatTransport;
   /** Follows the run that is open when the page is loaded. */
   readonly resume: boolean;
+  /** True when all questions of the last message are answered: then `useChat` sends the answers by itself. */
   readonly sendAutomaticallyWhen: (chat: { readonly messages: readonly ChatMessage[] }) => boolean;
   /** Makes ids, and shows the transport the chat that asks for one. */
   readonly generateId: () => string;

@@ -45,9 +45,13 @@ export interface Ids {
 
 /** Where the library reports what no caller waits for. `console` fits. The default is silent. */
 export interface Logger {
+  /** What helps to explain one run. */
   debug(message: string, fields?: object): void;
+  /** What has happened and is in order. */
   info(message: string, fields?: object): void;
+  /** What was handled, and may have a cause. */
   warn(message: string, fields?: object): void;
+  /** What asks for a look. What was thrown is the field `error`. */
   error(message: string, fields?: object): void;
 }
 

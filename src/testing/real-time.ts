@@ -17,11 +17,19 @@ export function realTurn(): Promise<void> {
 
 /**
  * A pause in real time, for agents that wait for something real. It holds the process open, so that it does not exit
- * during a test.
+ * during a test. Rejects with the reason of a signal that aborts meanwhile.
  */
-export function realPause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => {
-    startTimeout(resolve, milliseconds);
+export function realPause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      stopTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = startTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener("abort", abort, { once: true });
   });
 }
 

@@ -6,6 +6,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { check } from "../../scripts/check.ts";
 import { demos } from "../../scripts/demo.ts";
 import { generate } from "../../scripts/generate.ts";
+import application from "../../templates/app/package.json" with { type: "json" };
 import config from "../../vitest.config.ts";
 import { bench } from "../bench/bench.ts";
 import { ROOT } from "../docs/pages.ts";
@@ -19,8 +20,8 @@ const MOST_FILES = 10;
 
 /** Where commands are named. */
 const PLACES = [
-  ...["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci", ".github", "docs", "examples", "scripts", "src", "test"],
-  ...["tsup.config.ts", "vitest.config.ts"],
+  ...["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci", ".github", "docs", "examples", "scripts", "skills", "src"],
+  ...["templates", "test", "tsup.config.ts", "vitest.config.ts"],
 ];
 const scripts: readonly Script[] = [stress, bench, check, generate];
 
@@ -100,6 +101,8 @@ it.each(["stress -- crash --kills 5", "bench", "bench -- --json", "check -- type
 /** What is wrong with the words after `npm run`. */
 async function wrongWith(line: string): Promise<string | undefined> {
   const [name = "", ...others] = line.split(" ");
+  // The application that `npx cadenza init` makes has scripts of its own, without options.
+  if (name in application.scripts && others.length === 0) return undefined;
   if (!(name in packageJson.scripts)) return `there is no script ${name}`;
   const script = scripts.find((one) => one.name === name);
   const [, first, ...rest] = others;

@@ -11,7 +11,7 @@ const PERSONS = ["somebody", "nobody", "anybody", "whoever", "someone", "anyone"
 const RIDDLES = ["those of", "that of", "is told", "are told", "goes on", "there is none", "beside", "now and then"];
 
 /** The paths that git is asked for. */
-const PLACES = ["src", "docs", "test", "examples", "scripts", "README.md"];
+const PLACES = ["src", "docs", "test", "examples", "scripts", "skills", "templates", "README.md", "llms.txt"];
 
 /** Data, figures, and the two files that have to name the words. */
 const LEFT_OUT = [/\.json$/, /\.svg$/, /^test\/architecture\/words(?:\.test)?\.ts$/];

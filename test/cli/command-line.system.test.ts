@@ -21,7 +21,9 @@ function newFile(): string {
 
 describe("cadenza", () => {
   it.each<[args: readonly string[], code: number, said: string]>([
-    [["--help"], 0, "Usage:\n  cadenza inspect <file | postgres url>"],
+    [["--help"], 0, "Usage:\n  cadenza init [folder] [--yes]\n"],
+    [["init", "a", "b"], 2, "cadenza: init: expected one folder.\n\nUsage:"],
+    [["init", "--open"], 2, "cadenza: init has no option --open.\n\nUsage:"],
     [["--version"], 0, "0.1.0\n"],
     [["look", "runs.db"], 2, "cadenza: There is no command look.\n\nUsage:"],
     [["inspect"], 2, "cadenza: inspect: expected one file or URL.\n\nUsage:"],

@@ -10,9 +10,11 @@ export interface Page {
   readonly text: string;
 }
 
-/** The README and all of `docs/`. */
+/** The README, all of `docs/`, and the skill. */
 export function readPages(): readonly Page[] {
-  return ["README.md", "examples/README.md", ...pathsOfDocs()].filter((path) => existsSync(ROOT + path)).map(readPage);
+  return ["README.md", "examples/README.md", "skills/cadenza/SKILL.md", ...pathsOfDocs()]
+    .filter((path) => existsSync(ROOT + path))
+    .map(readPage);
 }
 
 /** The pages of `docs/` and its folders, by their paths from the root. */

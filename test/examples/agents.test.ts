@@ -1,20 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { APICallError } from "ai";
-import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 import type { Message, Run } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
+import { mockModel } from "cadenza/testing";
 import { describe, expect, it } from "vitest";
 import { poet } from "../../examples/ai-sdk.ts";
 import { booking } from "../../examples/approval.ts";
 import { crawler } from "../../examples/cancel.ts";
 import { chat } from "../../examples/chat.ts";
 import { echo } from "../../examples/echo.ts";
-import { pretendModel } from "../../examples/model.ts";
 import { critic, fan, jury } from "../../examples/orchestrator.ts";
 import { dice } from "../../examples/statistics.ts";
-
-type ModelStream = Awaited<ReturnType<MockLanguageModelV3["doStream"]>>["stream"];
-type ModelChunk = ModelStream extends ReadableStream<infer Chunk> ? Chunk : never;
 
 const text = (messages: readonly Message[]): string =>
   messages.flatMap(({ parts }) => parts.map(({ content }) => content ?? "")).join("");
@@ -66,7 +62,7 @@ describe("approval", () => {
 
 describe("the AI SDK", () => {
   it("streams the answer part by part and reports its tokens", async () => {
-    const runtime = new AgentRuntime().register(poet(pretendModel(() => "one two three")));
+    const runtime = new AgentRuntime().register(poet(mockModel("one two three")));
     const parts: string[] = [];
     for await (const event of runtime.createRun({ agent_name: "poet", input: "Count.", mode: "stream" })) {
       if (event.type === "message.part") parts.push(event.part.content ?? "");
@@ -76,23 +72,9 @@ describe("the AI SDK", () => {
   });
 
   it.each(["at once", "half way"])("fails the run with the model's own error when it fails %s", async (when) => {
-    const started: ModelChunk[] = [
-      { type: "text-start", id: "1" },
-      { type: "text-delta", id: "1", delta: "half" },
-    ];
     const request = { url: "https://model.example", requestBodyValues: {} };
     const refused = new APICallError({ ...request, message: "no such key", statusCode: 401, isRetryable: false });
-    const model = new MockLanguageModelV3({
-      doStream: async () => ({
-        stream: simulateReadableStream<ModelChunk>({
-          chunks: [
-            { type: "stream-start", warnings: [] },
-            ...(when === "half way" ? started : []),
-            { type: "error", error: refused },
-          ],
-        }),
-      }),
-    });
+    const model = mockModel([when === "half way" ? ["half", refused] : refused]);
     const runtime = new AgentRuntime({ exposeErrors: true }).register(poet(model));
     const run = await runtime.createRun({ agent_name: "poet", input: "Count." });
     expect(run).toMatchObject({ status: "failed", error: { message: "no such key" } });
@@ -101,7 +83,7 @@ describe("the AI SDK", () => {
 
   it("gives the model the text and the picture of its input", async () => {
     const prompts: unknown[] = [];
-    const model = pretendModel((prompt) => `${prompts.push(prompt[0]?.content)}`);
+    const model = mockModel(({ prompt }) => `${prompts.push(prompt[0]?.content)}`);
     const runtime = new AgentRuntime().register(poet(model));
     const picture = { content_type: "image/png", content_encoding: "base64" as const, content: "aGk=" };
     await runtime.createRun({ agent_name: "poet", input: [{ parts: [{ content: "A line." }, picture] }] });
@@ -117,7 +99,7 @@ describe("the AI SDK", () => {
 describe("chat", () => {
   it("gives the model the earlier messages of the session", async () => {
     const prompts: number[] = [];
-    const model = pretendModel((prompt) => `answer ${prompts.push(prompt.length)}`);
+    const model = mockModel(({ prompt }) => `answer ${prompts.push(prompt.length)}`);
     const runtime = new AgentRuntime().register(chat(model));
     const session_id = randomUUID();
     for (const input of ["first", "second"]) await runtime.createRun({ agent_name: "chat", input, session_id });

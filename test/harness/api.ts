@@ -19,11 +19,15 @@ export function knownApi(): string {
 
 /** What test/api.txt should hold, by the sources. */
 export function currentApi(): string {
+  return apiOf(entryFiles(), { ...compilerOptions(), removeComments: true });
+}
+
+/** The name of each entry, and its source file. */
+export function entryFiles(): readonly (readonly [name: string, file: string])[] {
   const { exports } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { exports: object };
-  const entries = Object.entries(exports).flatMap(([key, target]) =>
+  return Object.entries(exports).flatMap(([key, target]) =>
     typeof target === "object" ? [[key === "." ? "cadenza" : `cadenza${key.slice(1)}`, sourceOf(key)] as const] : [],
   );
-  return apiOf(entries, compilerOptions());
 }
 
 /** @param entries The name of each entry, and its file. */
@@ -47,10 +51,11 @@ function sourceOf(key: string): string {
   return join(ROOT, "src", key === "." ? "index.ts" : `${key.slice(2)}.ts`);
 }
 
-function compilerOptions(): ts.CompilerOptions {
+/** How the sources are compiled to their declarations. */
+export function compilerOptions(): ts.CompilerOptions {
   const { config } = ts.readConfigFile(join(ROOT, "tsconfig.json"), ts.sys.readFile);
   const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, ROOT);
-  return { ...options, noEmit: false, noCheck: true, emitDeclarationOnly: true, removeComments: true };
+  return { ...options, noEmit: false, noCheck: true, emitDeclarationOnly: true };
 }
 
 /** The declarations of a program, as its users see them. */

@@ -35,7 +35,7 @@ export async function makeProject(): Promise<Project> {
   mkdirSync(own, { recursive: true });
   await build({ ...config, config: false, format: "esm", dts: false, silent: true, outDir: join(own, "dist") });
   execFileSync(process.execPath, [join(ROOT, "scripts/finish-build.mjs"), join(own, "dist")]);
-  cpSync(join(ROOT, "package.json"), join(own, "package.json"));
+  for (const name of ["package.json", "templates"]) cpSync(join(ROOT, name), join(own, name), { recursive: true });
   for (const name of readdirSync(join(ROOT, "node_modules")).filter((name) => !name.startsWith(".")))
     symlinkSync(join(ROOT, "node_modules", name), join(folder, "node_modules", name));
   writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));

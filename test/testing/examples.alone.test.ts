@@ -1,6 +1,5 @@
-import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 import { defineAgent } from "cadenza";
-import { drive, everyInterruption, record, replay } from "cadenza/testing";
+import { drive, everyInterruption, mockModel, record, replay } from "cadenza/testing";
 import { describe, expect, it, vi } from "vitest";
 import { poet } from "../../examples/ai-sdk.ts";
 import { booking } from "../../examples/approval.ts";
@@ -16,22 +15,6 @@ import { withoutTimers } from "../harness/without-timers.ts";
 
 // Some examples wait to seem slow.
 vi.mock("node:timers/promises", () => ({ setTimeout: async () => undefined }));
-
-/** A model that answers with one text, at once. */
-function model(text: string): MockLanguageModelV3 {
-  const usage = {
-    inputTokens: { total: 7, noCache: 7, cacheRead: 0, cacheWrite: 0 },
-    outputTokens: { total: 3, text: 3, reasoning: 0 },
-  };
-  const words = text.split(/(?<= )/).map((delta) => ({ type: "text-delta" as const, id: "1", delta }));
-  const finish = { type: "finish" as const, finishReason: { unified: "stop" as const, raw: undefined }, usage };
-  const chunks = [{ type: "text-start" as const, id: "1" }, ...words, { type: "text-end" as const, id: "1" }, finish];
-  return new MockLanguageModelV3({
-    doStream: async () => ({
-      stream: simulateReadableStream({ chunks, initialDelayInMs: null, chunkDelayInMs: null }),
-    }),
-  });
-}
 
 describe("the example", () => {
   it(
@@ -75,12 +58,12 @@ describe("the example", () => {
     "chat gives its model the history, and reports its usage",
     withoutTimers(async () => {
       const history = [{ parts: [{ content: "I am Ada." }] }, { role: "agent", parts: [{ content: "Hello, Ada." }] }];
-      const spy = model("You are Ada.");
+      const spy = mockModel("You are Ada.");
       const t = drive(chat(spy), "Who am I?", { session: { history } });
       expect((await t.finish()).status).toBe("completed");
-      expect(spy.doStreamCalls[0]?.prompt.map(({ role }) => role)).toEqual(["user", "assistant", "user"]);
+      expect(spy.calls[0]?.prompt.map(({ role }) => role)).toEqual(["user", "assistant", "user"]);
       expect(t.text()).toBe("You are Ada.");
-      expect(t.usage).toMatchObject({ total_tokens: 10 });
+      expect(t.usage).toMatchObject({ total_tokens: 33 });
       expect((await t.session()).history).toHaveLength(4);
     }),
   );
@@ -88,7 +71,7 @@ describe("the example", () => {
   it(
     "poet streams word by word",
     withoutTimers(async () => {
-      const t = drive(poet(model("Soft it plays")), "A line, please.");
+      const t = drive(poet(mockModel("Soft it plays")), "A line, please.");
       expect(await t.next()).toMatchObject({ text: "Soft " });
       expect(await t.next()).toMatchObject({ text: "it " });
       expect((await t.finish()).status).toBe("completed");

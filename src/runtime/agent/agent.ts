@@ -126,6 +126,7 @@ export interface Agent<Name extends string = string, Schemas extends AgentSchema
   /** 1 to 63 letters, digits, `-` or `_`. */
   readonly name: Name;
   readonly options: AgentOptions & Schemas;
+  /** What a run calls, with its input and its context. */
   readonly fn: AgentFunction;
 }
 

@@ -9,6 +9,7 @@ import { checkFeed } from "../feed.ts";
  * strings, numbers and null. Rows come with numbers as numbers and truth values as booleans; a `bigint` may be a string.
  */
 export interface PostgresPool {
+  /** Executes one statement on any connection. Rejects with an error that has the `code` of PostgreSQL, if it has one. */
   query(text: string, values: unknown[]): Promise<PostgresResult>;
   /** As `pg.Pool` has it. With it, a connection that does not answer in time is closed, and hints are listened to. */
   connect?(): Promise<PostgresClient>;
@@ -19,6 +20,7 @@ export interface PostgresPool {
   readonly options?: { readonly max?: number | undefined } | undefined;
   /** As event emitters have them. With them the store sees to it that a lost connection does not end the process. */
   on?(event: "error" | "connect", listener: (value: unknown) => void): unknown;
+  /** Removes such a listener when the store is closed. */
   off?(event: "error" | "connect", listener: (value: unknown) => void): unknown;
 }
 

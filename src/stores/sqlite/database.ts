@@ -6,8 +6,11 @@ import { checkFeed } from "../feed.ts";
 
 /** An open database: `DatabaseSync` of `node:sqlite`, or `Database` of `better-sqlite3` or `libsql`. */
 export interface SqliteDatabase {
+  /** Executes statements without parameters. Throws the driver's error. */
   exec(sql: string): unknown;
+  /** Prepares one statement, which is executed many times. */
   prepare(sql: string): SqliteStatement;
+  /** Closes the file. Called only with `closeDatabase`. */
   close(): unknown;
 }
 
