@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { TestProjectInlineConfiguration } from "vitest/config";
 import packageJson from "../../package.json" with { type: "json" };
 import { check } from "../../scripts/check.ts";
-import { demos } from "../../scripts/demo.ts";
+import { demos } from "../../examples/start.ts";
 import { generate } from "../../scripts/generate.ts";
 import application from "../../templates/app/package.json" with { type: "json" };
 import config from "../../vitest.config.ts";

@@ -10,7 +10,7 @@ import type { Ended } from "../harness/processes.ts";
 import { faultOf, PROCESS_TIMEOUT_MS, runProgram } from "../harness/processes.ts";
 
 const GATEWAY = import.meta.resolve("../docs/gateway.mjs");
-const SCRIPT = fileURLToPath(new URL("../../scripts/demo.ts", import.meta.url));
+const SCRIPT = fileURLToPath(new URL("../../examples/start.ts", import.meta.url));
 
 /** What the demo prints of a run and its two processes. */
 function output(run: string, first: string, second: string): readonly string[] {
