@@ -11,7 +11,7 @@ import type { Mismatch, RunKey } from "./ports.ts";
 export const LOG_FORMAT = 2;
 
 /** Each kind of entry that this version knows. The compiler compares the table with the type. */
-const kinds: Readonly<Record<Entry["type"], true>> = {
+export const kinds: Readonly<Record<Entry["type"], true>> = {
   created: true,
   forked: true,
   started: true,

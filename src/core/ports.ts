@@ -594,12 +594,12 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * Deletes entries of a log that lie before a position, where a `continued` entry lies, but not the first one: a bounded number
    * of them, those that came last first. Answers whether more are left. From then on `read` gives, behind the last entry in
    * front of those that are deleted, or from one of their positions on, what follows them: a `continued` entry, which says its
-   * position. The length of the log stays. False for a run that does not exist.
+   * position. The length of the log stays, and a snapshot of what comes before goes. False for a run that does not exist.
    */
   trim(key: RunKey, before: number): MaybePromise<boolean>;
   /**
    * The snapshot of a run that was kept last. Undefined: there is none. Leave both methods out to keep none: a snapshot is a
-   * cache, and readers of long logs only become faster.
+   * cache, and readers of long logs only become faster. \`maxLogBytes\` does not count what is in one.
    */
   snapshot?(key: RunKey): MaybePromise<Snapshot | undefined>;
   /** Keeps a snapshot in place of an earlier one. It is dropped for a run that does not exist, and goes with its run. */

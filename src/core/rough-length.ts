@@ -13,6 +13,21 @@ export function roughLength(value: unknown): number {
   return length;
 }
 
+/** Whether a value has about more characters as JSON than so many. Of a long one no more is counted. */
+export function isLongerThan(most: number, value: unknown): boolean {
+  return lengthWithin(most, value) > most;
+}
+
+function lengthWithin(most: number, value: unknown): number {
+  if (typeof value !== "object" || value === null) return roughLength(value);
+  let length = 2;
+  for (const key in value) {
+    if (length > most) return length;
+    length += key.length + 4 + lengthWithin(most - length, value[key as keyof typeof value]);
+  }
+  return length;
+}
+
 /** As {@link roughLength}, of all entries together. */
 export function roughLengthOf(entries: readonly Entry[]): number {
   let length = 0;

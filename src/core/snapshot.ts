@@ -1,4 +1,4 @@
-import { roughLength } from "./rough-length.ts";
+import { isLongerThan } from "./rough-length.ts";
 import type { RunState } from "./state.ts";
 import { MessageKeys } from "./state.ts";
 
@@ -12,19 +12,23 @@ export interface Snapshot {
   readonly state: string;
 }
 
-/** Raised with each change of what a state holds, or of how `evolve` folds: what another version has made is not used. */
+/**
+ * Raised with each change of what a state holds, of how `evolve` folds, and of the kinds of entries: what another version
+ * has made is not used.
+ */
 const SNAPSHOT_FORMAT = 1;
 
 /** About how many characters a state may have that is kept. A larger one takes as long to read as the log. */
 const MAX_STATE = 262_144;
-/** How many parts, questions or messages it may have. They are counted before anything is written. */
-const MAX_ITEMS = 2_000;
+/** How many members its lists may have together. */
+const MAX_MEMBERS = 4_000;
 
 /** Undefined: the state is too large. */
 export function toSnapshot(state: RunState): Snapshot | undefined {
-  if (itemsOf(state) > MAX_ITEMS) return undefined;
+  // Both are bounded: the owner of a run has other work.
+  if (membersOf(state) > MAX_MEMBERS) return undefined;
   const plain = toPlain(state);
-  if (roughLength(plain) > MAX_STATE) return undefined;
+  if (isLongerThan(MAX_STATE, plain)) return undefined;
   return { position: state.position, format: SNAPSHOT_FORMAT, state: JSON.stringify(plain) };
 }
 
@@ -39,15 +43,15 @@ export function fromSnapshot({ position, format, state: json }: Snapshot): RunSt
   }
 }
 
-function itemsOf({ output, exchanges, mail }: RunState): number {
-  let items = output.length + (exchanges?.length ?? 0) + (mail?.keys.size ?? 0);
-  for (const { parts } of output) items += parts.length;
-  return items;
+function membersOf({ output, exchanges, waits, emitters, mail }: RunState): number {
+  const ofEmitters = emitters === null ? 0 : emitters.copied.size + emitters.drafts.size;
+  const ofMail = mail === null ? 0 : mail.inbox.length + mail.keys.size + mail.settled.size;
+  return output.length + (exchanges?.length ?? 0) + (waits?.size ?? 0) + ofEmitters + ofMail;
 }
 
 type Plain = ReturnType<typeof toPlain>;
 
-/** The state without maps and sets, and without a second place for an object of the output. */
+/** The state without maps and sets. A message of a draft is told by its place in the output. */
 function toPlain(state: RunState) {
   const { output, waits, emitters, mail } = state;
   return {

@@ -11,8 +11,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { toSnapshot } from "../../core/snapshot.ts";
 import type { RunState } from "../../core/state.ts";
-import { createdEntry, isAtRest, isFinal } from "../../core/state.ts";
-import type { RunStatus } from "../../protocol/run.ts";
+import { createdEntry, isFinal } from "../../core/state.ts";
 import type { Journal, JournaledAgent, Residence, Sync } from "../../runtime/execution/operations.ts";
 import { measureAgain } from "../../runtime/execution/wait.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
@@ -30,9 +29,10 @@ import { Residency } from "./residency.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
-/** How many entries are between two snapshots of a run at work. */
-const APART = 1_000;
-const APART_AT_REST = 256;
+/** How many entries are between two snapshots of a run, at least. */
+const BETWEEN_SNAPSHOTS = 500;
+/** A longer snapshot waits for an entry more for each so many characters: it is not to cost more than a part of what these do. */
+const CHARACTERS_OF_ENTRY = 200;
 
 /** The residence of a run that may change its owner: its residency, its writes, and what other processes write to it. */
 export class LeasedResidence implements Residence, Followed {
@@ -40,8 +40,8 @@ export class LeasedResidence implements Residence, Followed {
   readonly residency: Residency;
   /** How many writes of entries have begun. */
   writes = 0;
-  /** The length of the log when a snapshot was last made. */
-  #snapshotAt = 0;
+  /** The length of the log from which on a snapshot is due. Undefined: nothing was written here yet. */
+  #snapshotDue: number | undefined;
   readonly #owner: Owner;
   #unfollow: (() => void) | undefined;
 
@@ -95,6 +95,8 @@ export class LeasedResidence implements Residence, Followed {
   }
 
   #onWritten({ write }: Attempt, before: RunHead | undefined): void {
+    // A run that is loaded for a few entries at a time has one at the same lengths as one that stays.
+    this.#snapshotDue ??= BETWEEN_SNAPSHOTS * (Math.floor(this.log.committed / BETWEEN_SNAPSHOTS) + 1);
     this.residency.head.onWritten(write.head, before);
     this.residency.onWritten(write);
     // A sub-run may have woken the run before, which made it due. The write has replaced that. Another time for
@@ -332,16 +334,16 @@ export class LeasedResidence implements Residence, Followed {
     else if (this.run.durable) this.residency.setSubRun(event.subRun, event.activity);
   }
 
-  /** Far behind the last one, and nearer where the run rests, since it is read then. */
-  #keepSnapshot(status: RunStatus): void {
+  #keepSnapshot(): void {
     const { log, store } = this;
     const { worker } = this.#owner;
-    const isTried = worker.settings.alwaysReplay;
-    const apart = isTried ? 1 : isAtRest(status) ? APART_AT_REST : APART;
-    if (log.committed - this.#snapshotAt < apart || log.state.position !== log.committed) return;
-    if (!store.persistent && !isTried) return;
-    this.#snapshotAt = log.committed;
+    const replaysAlways = worker.settings.alwaysReplay;
+    const isDue = replaysAlways || (store.persistent && log.committed >= (this.#snapshotDue ?? 0));
+    // The state may be ahead of what the store has.
+    if (!isDue || log.state.position !== log.committed) return;
     const snapshot = toSnapshot(log.state);
+    const apart = Math.ceil((snapshot?.state.length ?? 0) / CHARACTERS_OF_ENTRY);
+    this.#snapshotDue = log.committed + Math.max(BETWEEN_SNAPSHOTS, apart);
     if (snapshot === undefined) return;
     const keep = async (): Promise<void> => store.keepSnapshot?.(log.key, snapshot);
     const onError = (error: unknown) =>
@@ -361,7 +363,7 @@ export class LeasedResidence implements Residence, Followed {
       this.run.leave("The run waits for a slot.", "evicted");
       return;
     }
-    this.#keepSnapshot(head.status);
+    this.#keepSnapshot();
     if (this.run.durable) this.residency.onCommit(head.status);
     else if (head.status === "awaiting") this.#owner.worker.onPlainQuestion(this.log);
     if (!this.residency.isSuspect || head.takeovers > 0) return;

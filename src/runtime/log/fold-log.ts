@@ -8,6 +8,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import { runRecord, saidUntil } from "../../core/record.ts";
 import { roughLengthOf } from "../../core/rough-length.ts";
+import type { Snapshot } from "../../core/snapshot.ts";
 import { fromSnapshot } from "../../core/snapshot.ts";
 import type { RunState } from "../../core/state.ts";
 import { initialState } from "../../core/state.ts";
@@ -92,23 +93,32 @@ export async function snapshotOf(
   events = Number.POSITIVE_INFINITY,
 ): Promise<RunState | undefined> {
   if (entries <= readingOf(store).snapshotsFrom) return undefined;
-  const snapshot = await store.snapshot?.(key);
+  const snapshot = await readSnapshot(store, key);
   if (snapshot === undefined || snapshot.position > entries) return undefined;
   const state = fromSnapshot(snapshot);
   return state !== undefined && state.events <= events ? state : undefined;
 }
 
+/** A run can be read without its snapshot. Where the store fails as a whole, so does what is read instead. */
+async function readSnapshot(store: Store, key: RunKey): Promise<Snapshot | undefined> {
+  try {
+    return await store.snapshot?.(key);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Begins with a snapshot, or with the last generation, if that is not far from the end. */
 async function foldLong(store: Store, key: RunKey, until: number): Promise<RunState | undefined> {
-  const kept = await snapshotOf(store, key, until);
-  if (kept !== undefined) return foldOn(store, key, kept, until);
-  if (until <= TURN_ENTRIES) return foldOn(store, key, initialState(key.run_id), until);
-  const state = initialState(key.run_id);
+  const state = (await snapshotOf(store, key, until)) ?? initialState(key.run_id);
+  // What is looked at for a generation is not read twice.
+  if (until - state.position <= LOOK_BACK + LONG_CHUNK) return foldOn(store, key, state, until);
   const tail = await tailOf(store, key, until);
   if (tail === undefined) return foldOn(store, key, state, until);
-  if ((await foldOn(store, key, state, tail.isGeneration ? 1 : tail.from)) === undefined) return undefined;
-  await eachInTurns(store, tail.entries, (entry) => evolve(state, entry));
-  return state;
+  const begun = tail.isGeneration ? initialState(key.run_id) : state;
+  if ((await foldOn(store, key, begun, tail.isGeneration ? 1 : tail.from)) === undefined) return undefined;
+  await eachInTurns(store, tail.entries, (entry) => evolve(begun, entry));
+  return begun;
 }
 
 /** The end of a log. `isGeneration`: its last generation begins there. */

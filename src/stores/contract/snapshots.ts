@@ -2,13 +2,15 @@ import type { Store } from "../../core/ports.ts";
 import type { Snapshot } from "../../core/snapshot.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectSame } from "./check.ts";
-import { create, createEnded, forget, runKey } from "./samples.ts";
+import { append, create, createEnded, forget, parts, runKey, write } from "./samples.ts";
+import { continued, trimAll } from "./trim.ts";
 
 const snapshot = (position: number, state = "{}"): Snapshot => ({ position, format: 1, state });
 
 /** A check that only stores meet which keep snapshots. */
 function snapshotCheck(name: string, run: (first: Required<Store>, second: Required<Store>) => Promise<void>) {
   return check(name, async ({ first, second }) => {
+    expectSame(first.keepSnapshot === undefined, first.snapshot === undefined, "whether both methods are left out");
     if (first.snapshot !== undefined) await run(first as Required<Store>, second as Required<Store>);
   });
 }
@@ -40,13 +42,22 @@ export const snapshotChecks: readonly StoreCheck[] = [
     expectSame(await first.snapshot(runKey(9)), undefined, "that of a run that was created later");
   }),
 
-  snapshotCheck("snapshot: goes with its run", async (first) => {
+  snapshotCheck("snapshot: goes with its run, and with the entries that are in it", async (first) => {
     const deleted = await createEnded(first, 1, 10);
     await first.keepSnapshot(deleted, snapshot(2));
     await first.delete([deleted]);
     expectSame(await first.snapshot(deleted), undefined, "the snapshot of a deleted run");
     await create(first, 1);
     expectSame(await first.snapshot(deleted), undefined, "that of a new run with its id");
+    const kept = await create(first, 3);
+    await append(first, kept, 1, write([...parts("a"), continued(2, 2), ...parts("b")]));
+    await first.keepSnapshot(kept, snapshot(3));
+    await trimAll(first, kept, 2);
+    expectSame(await first.snapshot(kept), snapshot(3), "the snapshot behind what was trimmed");
+    await first.keepSnapshot(kept, snapshot(1));
+    await append(first, kept, 4, write([continued(4, 3)]));
+    await trimAll(first, kept, 4);
+    expectSame(await first.snapshot(kept), undefined, "the snapshot of what was trimmed");
     const pruned = await createEnded(first, 2, 10);
     await first.keepSnapshot(pruned, snapshot(2));
     await first.prune(forget);

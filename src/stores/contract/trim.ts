@@ -95,11 +95,11 @@ export const trimChecks: readonly StoreCheck[] = [
   }),
 ];
 
-function continued(position: number, generation: number): ContinuedEntry {
+export function continued(position: number, generation: number): ContinuedEntry {
   return { type: "continued", at: NOW, generation, position, events: position, started_at: NOW };
 }
 
-async function trimAll(store: Store, key: RunKey, before: number): Promise<void> {
+export async function trimAll(store: Store, key: RunKey, before: number): Promise<void> {
   while (await store.trim(key, before));
 }
 

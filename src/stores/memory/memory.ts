@@ -230,7 +230,9 @@ export class MemoryStore implements Store {
   }
 
   trim(key: RunKey, before: number): boolean {
-    this.#run(key)?.trim(before);
+    const run = this.#run(key);
+    run?.trim(before);
+    if (run !== undefined && Number(this.#snapshots.get(run)?.position) < before) this.#snapshots.delete(run);
     return false;
   }
 

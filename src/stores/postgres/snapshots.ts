@@ -3,7 +3,10 @@ import type { Snapshot } from "../../core/snapshot.ts";
 import { toText } from "../stored-rows.ts";
 import type { Connection } from "./connection.ts";
 
-/** Folded states of long logs. They go with their runs, in each way in which these are deleted. */
+/**
+ * Folded states of long logs. They go with their runs, in each way in which these are deleted, also by a role that has no
+ * right on the table.
+ */
 export function snapshots(schema: string): string {
   return `
 CREATE TABLE ${schema}.snapshots (
@@ -12,7 +15,8 @@ CREATE TABLE ${schema}.snapshots (
   format integer NOT NULL,
   state text NOT NULL
 );
-CREATE FUNCTION ${schema}.drop_snapshots_v1() RETURNS trigger LANGUAGE plpgsql AS $function$
+CREATE FUNCTION ${schema}.drop_snapshots_v1() RETURNS trigger LANGUAGE plpgsql
+  SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $function$
 BEGIN
   DELETE FROM ${schema}.snapshots s USING gone g WHERE s.run = g.id;
   RETURN NULL;
@@ -36,7 +40,7 @@ export async function readSnapshot(
   return row && { position: Number(row["position"]), format: Number(row["format"]), state: String(row["state"]) };
 }
 
-/** See `Store.keepSnapshot`. A run that is being deleted keeps none, and a write of the run is not waited for. */
+/** See `Store.keepSnapshot`. A run that is being deleted keeps none, and no write of the run is waited for. */
 export async function keepSnapshot(
   connection: Connection,
   schema: string,

@@ -30,6 +30,7 @@ export async function trimEntries(
      WHERE e.run = c.run AND e.position = c.position`,
     key,
   );
+  await connection.query(`DELETE FROM ${schema}.snapshots s WHERE s.run = ${run} AND s.position < $3::integer`, key);
   const [row] = await connection.query(
     `WITH gone AS (
        DELETE FROM ${schema}.entries e WHERE e.run = ${run} AND e.position = ANY (ARRAY(

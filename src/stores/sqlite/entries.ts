@@ -34,18 +34,14 @@ const selectFirst = `
   SELECT r.position AS length, r.id AS run, e.position, e.lines FROM cadenza_runs r LEFT JOIN cadenza_entries e ON e.id =
     (SELECT max(b.id) FROM cadenza_entries b WHERE b.id BETWEEN ${firstId("r.id")} AND ${idOf("r.id", "?")})
   WHERE r.tenant = ? AND r.run_id = ?`;
-/** The first batch from a position on. */
+/** The next batches from a position on. */
 const selectNext = `
   SELECT e.position, e.lines FROM cadenza_entries e
-  WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT 1`;
-/** How many batches are read at once. */
-const MANY = 64;
-/** How many characters a batch has that is read with others. */
-const SMALL = MAX_READ / MANY;
-/** The next batches from a position on. The lines of a large one are left out. */
-const selectMany = `
-  SELECT e.position, iif(length(e.lines) <= ${SMALL}, e.lines, NULL) AS lines FROM cadenza_entries e
   WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT ?`;
+/** How many batches are read at once, at most. */
+const MANY = 16;
+/** How many characters a batch has that is read with others. */
+const SMALL = 8_192;
 const selectBatch = `
   SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.id = ${idOf("r.id", "?")} WHERE r.tenant = ? AND r.run_id = ?`;
@@ -76,6 +72,7 @@ export function trimEntries(connection: Connection, key: RunKey, before: number)
   );
   if (found === undefined || before <= 1 || before >= Number(found["position"])) return false;
   const run = Number(found["id"]);
+  connection.run("DELETE FROM cadenza_snapshots WHERE run = ? AND position < ?", run, before);
   cutBatch(connection, run, before);
   if (Number(connection.run(deleteBefore, run, run, before - 1).changes) === PIECE) return true;
   cutBatch(connection, run, 1, "drop");
@@ -127,7 +124,7 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
       if (isCut || count === 0 || next >= Math.min(end, Number(all))) return batches;
       expected = next;
       rest ??= batchesBehind(connection, Number(run));
-      batch = rest(next, end - next);
+      batch = rest(next, Math.ceil((end - next) / count));
     }
     // Another process may have deleted the run meanwhile.
     return first() === undefined ? [] : batches;
@@ -137,17 +134,22 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
   }
 }
 
-/** Gives the next batch of a run from a position on, call by call: one of several that were read at once, unless it is large. */
+/**
+ * Gives the next batch of a run from a position on, call by call: one of several that were read at once, while they are
+ * small. `most`: about how many are wanted.
+ */
 function batchesBehind(connection: Connection, run: number): (position: number, most: number) => SqliteRow | undefined {
   let several: readonly SqliteRow[] = [];
   let index = 0;
+  let many = 1;
   return (position, most) => {
     if (index === several.length) {
-      several = connection.all(selectMany, run, position, run, Math.min(MANY, most));
+      const length = several.reduce((sum, { lines }) => sum + String(lines).length, 0);
+      many = length > several.length * SMALL ? 1 : Math.min(2 * many, MANY);
+      several = connection.all(selectNext, run, position, run, Math.min(many, most));
       index = 0;
     }
-    const batch = several[index++];
-    return batch?.["lines"] === null ? connection.get(selectNext, run, Number(batch["position"]), run) : batch;
+    return several[index++];
   };
 }
 

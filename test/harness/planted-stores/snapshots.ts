@@ -7,7 +7,7 @@ type Snapshot = Parameters<MemoryStore["keepSnapshot"]>[1];
 
 const last = "snapshot: the last one of a run, as it was kept";
 const alone = "snapshot: of the run alone";
-const gone = "snapshot: goes with its run";
+const gone = "snapshot: goes with its run, and with the entries that are in it";
 
 /** A store that keeps snapshots by a text that it makes of a key. */
 abstract class Keeping extends MemoryStore {
@@ -62,6 +62,28 @@ export const snapshotFaults: readonly BrokenStore[] = [
 
       override keepSnapshot(key: RunKey, snapshot: Snapshot): void {
         this.kept.set(this.textOf(key), snapshot);
+      }
+    },
+  ),
+  broken(
+    "a snapshot outlives the entries that are in it",
+    gone,
+    class extends MemoryStore {
+      override trim(key: RunKey, before: number): boolean {
+        const snapshot = this.snapshot(key);
+        super.trim(key, before);
+        if (snapshot !== undefined) this.keepSnapshot(key, snapshot);
+        return false;
+      }
+    },
+  ),
+  broken(
+    "trim takes every snapshot",
+    gone,
+    class extends MemoryStore {
+      override trim(key: RunKey, before: number): boolean {
+        this.keepSnapshot(key, { position: 0, format: 0, state: "" });
+        return super.trim(key, before);
       }
     },
   ),
