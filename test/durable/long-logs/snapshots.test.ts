@@ -1,6 +1,7 @@
 import { copyFileSync, existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate as inNextTurn } from "node:timers/promises";
 import { AgentRuntime, textOf } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -151,14 +152,19 @@ it("a snapshot holds nothing that the store does not have", async () => {
   const keepSnapshot: SqliteStore["keepSnapshot"] = async (key, snapshot) => {
     kept.push([snapshot.position, store.find(key)?.position]);
   };
-  const runtime = new AgentRuntime({ store: withMembers(store, { keepSnapshot }) });
+  /** While a write is under way the agent goes on, and its state is ahead of the store. */
+  const append: SqliteStore["append"] = async (...parameters) => {
+    await inNextTurn();
+    return store.append(...parameters);
+  };
+  const runtime = new AgentRuntime({ store: withMembers(store, { append, keepSnapshot }) });
   runtime.register("ahead", { durable: true }, async (_input, { emit, step }) => {
     for (let n = 0; n < 1_200; n++) {
       const emitting = emit(`part ${n}`);
-      if (n % 100 === 0) await step("look", () => n);
-      else if (n % 100 === 50) await emitting;
+      if (n % 100 === 99) await emitting;
+      else await Promise.resolve();
     }
-    return "done";
+    await step("end", () => "done");
   });
   await runtime.createRun({ agent_name: "ahead", input: "" });
   await runtime.close();
