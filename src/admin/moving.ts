@@ -48,7 +48,9 @@ export class Moving {
     this.#by = principal;
     this.#beganAt = beganAt;
     this.#attempt = attempt;
-    this.#replay = new DryReplay(inside.store, inside.clock, STALL_MS, () => undefined);
+    const { store, clock, interceptors } = inside;
+    const placeOf = (): undefined => undefined;
+    this.#replay = new DryReplay(store, { clock, stallMs: STALL_MS, placeOf, wrap: interceptors.run });
   }
 
   /** Rejects with `run_blocked` for a run that does not match, and with `lost_ownership` for one that a process keeps. */

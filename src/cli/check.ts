@@ -28,18 +28,24 @@ interface Told extends CheckOptions {
   readonly isCareful: boolean;
 }
 
-/** What that process says. `alive`: its event loop turns. */
-type Said = "alive" | { readonly begun: string } | { readonly blocked: number };
+/** What that process says. `alive`: its event loop turns. `loaded`: it has the agents and the store. `failed`: it has printed why. */
+type Said =
+  | "alive"
+  | "loaded"
+  | "failed"
+  | { readonly begun: string }
+  | { readonly report: string; readonly isOk: boolean };
 
 /** After so long without a word the code of a run holds the process, in milliseconds. */
 const SILENT_MS = 10_000;
 const ALIVE_MS = 1_000;
-/** Of so many runs the code may hold the process, before the check is given up. */
+/** The code of so many runs may hold or end the process, before the check is given up. */
 const MAX_STUCK = 10;
 
 /**
- * `cadenza check`: replays the open runs of a store in a process of its own, which is ended where the code of a run does not
- * let go of it. The exit status is 1 if a run would be blocked, or holds the process.
+ * `cadenza check`: replays the open runs of a store in a process of its own. The process is ended where the code of a run does not
+ * let go of it, and started again where that code has ended it. The exit status is 1 if a run would be blocked, or its code
+ * does one of these.
  */
 export async function check(file: string, options: CheckOptions): Promise<void> {
   if (!existsSync(file)) throw new CommandError(`There is no file ${file}.`);
@@ -49,78 +55,125 @@ export async function check(file: string, options: CheckOptions): Promise<void> 
   let isCareful = false;
   for (;;) {
     const ended = await replayed(file, { ...options, stuck, isCareful });
-    if (ended.is === "over") {
-      if (ended.status !== 0 || stuck.length > 0) thisProcess.exitCode = ended.status || 1;
+    if (ended.is === "failed") {
+      thisProcess.exitCode = 1;
       return;
     }
-    if (isCareful && ended.last !== undefined) {
-      stuck.push(ended.last);
-      stderr.write(`✗ ${ended.last}: its code computes without end.\n`);
+    if (ended.is === "over") {
+      stdout.write(ended.report);
+      if (!ended.isOk || stuck.length > 0) thisProcess.exitCode = 1;
+      return;
     }
-    if (stuck.length === MAX_STUCK || (isCareful && ended.last === undefined))
-      throw new CommandError(`${file} holds its process.`);
+    const { is, isLoaded, last } = ended;
+    if (!isLoaded)
+      throw new CommandError(
+        is === "silent" ? `${file} holds its process.` : `Its process ended while it loaded ${file}.`,
+      );
+    if (isCareful) {
+      if (last === undefined)
+        throw new CommandError(`The process that checks ${file} ${is === "silent" ? "does nothing" : "ended"}.`);
+      stuck.push(last);
+      stderr.write(`✗ ${last}: its code ${is === "silent" ? "computes without end" : "ends the process"}.\n`);
+    }
+    if (stuck.length === MAX_STUCK)
+      throw new CommandError(
+        `The code of ${MAX_STUCK} runs holds or ends the process. Not all of the others were looked at.`,
+      );
     isCareful = true;
   }
 }
 
 type Ended =
-  | { readonly is: "over"; readonly status: number }
-  | { readonly is: "silent"; readonly last: string | undefined };
+  | { readonly is: "over"; readonly report: string; readonly isOk: boolean }
+  | { readonly is: "failed" }
+  | { readonly is: "silent" | "gone"; readonly isLoaded: boolean; readonly last: string | undefined };
 
 function replayed(file: string, told: Told): Promise<Ended> {
   const child: ChildProcess = spawn(execPath, [...execArgv, ...loaderOf(file), argv[1] ?? "", "check", file], {
-    stdio: ["ignore", "inherit", "inherit", "ipc"],
+    // What agents print goes to the standard error, so that the report alone is on the standard output.
+    stdio: ["ignore", stderr.fd, "inherit", "ipc"],
     // Arguments are seen by every user of the machine, the environment is not.
     env: { ...env, CADENZA_CHECK: JSON.stringify(told) },
   });
   return new Promise((resolve, reject) => {
     let last: string | undefined;
-    const onSilence = (): void => {
-      child.kill("SIGKILL");
-      resolve({ is: "silent", last });
-    };
-    let timer = setTimeout(onSilence, SILENT_MS);
-    child.on("message", (said: Said) => {
+    let isLoaded = false;
+    let timer: ReturnType<typeof setTimeout>;
+    const end = (ended: Ended): void => {
       clearTimeout(timer);
-      timer = setTimeout(onSilence, SILENT_MS);
-      if (typeof said === "object" && "begun" in said) last = said.begun;
+      resolve(ended);
+    };
+    const listen = (): void => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        child.kill("SIGKILL");
+        end({ is: "silent", isLoaded, last });
+      }, SILENT_MS);
+    };
+    listen();
+    child.on("message", (said: Said) => {
+      listen();
+      if (said === "failed") end({ is: "failed" });
+      else if (said === "loaded") isLoaded = true;
+      else if (typeof said === "object" && "begun" in said) last = said.begun;
+      else if (typeof said === "object" && "report" in said) end({ is: "over", ...said });
     });
     child.once("error", reject);
-    child.once("exit", (status) => {
-      clearTimeout(timer);
-      resolve({ is: "over", status: status ?? 1 });
-    });
+    // It comes after the last message, and the exit may come before.
+    const disconnected = new Promise((heard) => child.once("disconnect", heard));
+    child.once("exit", () => void disconnected.then(() => end({ is: "gone", isLoaded, last })));
   });
 }
 
 /** The process that `check` starts. */
 export async function checkAgents(file: string, passed: string): Promise<void> {
-  const { store, schema, cassettes, patienceMs, json, stuck, isCareful } = JSON.parse(passed) as Told;
-  const say = (said: Said): void => {
-    thisProcess.send?.(said);
-  };
-  const alive = setInterval(() => say("alive"), ALIVE_MS);
+  const told = JSON.parse(passed) as Told;
+  const say = (said: Said): Promise<void> =>
+    new Promise((sent) => {
+      if (thisProcess.send === undefined) sent();
+      else thisProcess.send(said, () => sent());
+    });
+  // Code that waits for nothing ends the process all the same.
+  const alive = setInterval(() => void say("alive"), ALIVE_MS).unref();
+  try {
+    const found = await checked(file, told, say);
+    const shown = told.json ? JSON.stringify(found) : found.toString().replaceAll(`${cwd()}/`, "");
+    await say({ report: `${printable(shown)}\n`, isOk: found.ok });
+  } catch (error) {
+    await say("failed");
+    throw error;
+  } finally {
+    clearInterval(alive);
+  }
+  // Timers and connections of the agents' own code would hold the process.
+  thisProcess.exit();
+}
+
+async function checked(
+  file: string,
+  { store, schema, cassettes, patienceMs, stuck, isCareful }: Told,
+  say: (said: Said) => Promise<void>,
+): ReturnType<typeof checkUpgrade> {
   const runtime = new AgentRuntime();
   await registerFile(runtime, file);
   const opened = store === undefined ? undefined : await openToRead(store, schema);
-  const found = await checkUpgrade({
-    agents: runtime,
-    store: opened?.store,
-    cassettes: cassettes === undefined ? undefined : readCassettes(cassettes),
-    patienceMs,
-    without: stuck,
-    ...(isCareful && { atOnce: 1 }),
-    onRun: ({ run_id }, is) => {
-      if (is === "begun" && isCareful) say({ begun: run_id });
-    },
-  });
-  await opened?.close();
-  clearInterval(alive);
-  const shown = json ? JSON.stringify(found) : found.toString().replaceAll(`${cwd()}/`, "");
-  stdout.write(`${printable(shown)}\n`, () => {
-    // Timers and connections of the agents' own code would hold the process.
-    thisProcess.exit(found.ok ? 0 : 1);
-  });
+  const recorded = cassettes === undefined ? undefined : readCassettes(cassettes);
+  await say("loaded");
+  try {
+    return await checkUpgrade({
+      agents: runtime,
+      store: opened?.store,
+      cassettes: recorded,
+      patienceMs,
+      without: stuck,
+      ...(isCareful && { atOnce: 1 }),
+      onRun: ({ run_id }, is) => {
+        if (is === "begun" && isCareful) void say({ begun: run_id });
+      },
+    });
+  } finally {
+    await opened?.close();
+  }
 }
 
 function readCassettes(folder: string): readonly Cassette[] {

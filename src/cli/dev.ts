@@ -47,13 +47,16 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** What Node needs to load the file. */
+/**
+ * What Node needs to load the file. The `tsx` of the project comes first: it knows what Node alone refuses, such as `enum`
+ * and the `paths` of a tsconfig.json.
+ */
 export function loaderOf(file: string): readonly string[] {
   if (!/\.[cm]?tsx?$/.test(file)) return [];
-  const stripsTypes = "typescript" in features && features.typescript !== false;
-  if (stripsTypes && !file.endsWith("x")) return [];
   const tsx = fileOf("tsx");
   if (tsx !== undefined) return ["--import", pathToFileURL(tsx).href];
+  const stripsTypes = "typescript" in features && features.typescript !== false;
+  if (stripsTypes && !file.endsWith("x")) return [];
   throw new CommandError(
     `This version of Node cannot load ${file} by itself. Install tsx: npm install --save-dev tsx.`,
   );

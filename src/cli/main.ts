@@ -58,8 +58,9 @@ const COMMANDS = {
 } as const;
 
 main().catch((error: unknown) => {
-  thisProcess.exitCode = error instanceof UsageError ? 2 : 1;
-  stderr.write(`${printable(textOf(error))}\n${error instanceof UsageError ? `\n${USAGE}` : ""}`);
+  const isUsage = error instanceof UsageError;
+  // What the command, or the code of agents, has left open would hold the process.
+  stderr.write(`${printable(textOf(error))}\n${isUsage ? `\n${USAGE}` : ""}`, () => thisProcess.exit(isUsage ? 2 : 1));
 });
 
 async function main(): Promise<void> {

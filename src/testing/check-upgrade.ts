@@ -8,10 +8,12 @@ import type { Clock, FoundRun, RunHead, RunKey, Store } from "../core/ports.ts";
 import { isFinal } from "../core/state.ts";
 import type { SurveyPage } from "../core/survey.ts";
 import type { Cassette } from "../durable/replay/cassette.ts";
+import type { PlaceOf } from "../durable/replay/dry-replay.ts";
 import { DryReplay } from "../durable/replay/dry-replay.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
 import { badArgument, checkAmount, checkCount, checkFunction, checkKeys, checkObject } from "../runtime/agent/check.ts";
+import type { Interceptors } from "../runtime/agent/interceptors.ts";
 import type { Inside } from "../runtime/api/inside.ts";
 import { insideKey } from "../runtime/api/inside.ts";
 import { readGeneration } from "../runtime/log/fold-log.ts";
@@ -21,7 +23,10 @@ import { callersOf, userPlaceOf } from "./stack.ts";
 
 /** What to check. */
 export interface CheckOptions {
-  /** The new code: agents, or a runtime that has them registered. */
+  /**
+   * The new code: agents, or a runtime that has them registered. The `run` of a runtime's interceptors is called, as in each
+   * replay.
+   */
   readonly agents: readonly Agent[] | { readonly [insideKey]: Inside };
   /** Whose open runs are replayed. It may be one that was opened with `readOnly`. */
   readonly store?: Store | undefined;
@@ -173,6 +178,8 @@ export async function checkUpgrade(options: CheckOptions): Promise<UpgradeCheck>
 
 interface CheckSettings {
   readonly find: (name: string, version: string | undefined) => Agent | undefined;
+  /** What wraps the calls of the agents. */
+  readonly wrap: Interceptors["run"];
   readonly store: Store | undefined;
   readonly cassettes: readonly Cassette[];
   readonly patienceMs: number;
@@ -186,7 +193,7 @@ function readCheck(options: CheckOptions): CheckSettings {
   checkObject("options", options);
   checkKeys("options", options, ["agents", "store", "cassettes", "patienceMs", "onRun", "without", "atOnce"]);
   const { agents, store, cassettes = [], patienceMs = PATIENCE_MS, onRun, without = [], atOnce = AT_ONCE } = options;
-  const find = finderIn(agents);
+  const code = codeIn(agents);
   checkAmount("options.patienceMs", patienceMs);
   checkCount("options.atOnce", atOnce, 1);
   if (onRun !== undefined) checkFunction("options.onRun", onRun);
@@ -195,7 +202,7 @@ function readCheck(options: CheckOptions): CheckSettings {
   if (store !== undefined && typeof store.survey !== "function") throw badArgument("options.store", "a store", store);
   if (!Array.isArray(cassettes)) throw badArgument("options.cassettes", "a list of cassettes", cassettes);
   return {
-    find,
+    ...code,
     store: store && guarded(store),
     cassettes,
     patienceMs,
@@ -206,15 +213,17 @@ function readCheck(options: CheckOptions): CheckSettings {
   };
 }
 
-function finderIn(agents: CheckOptions["agents"]): CheckSettings["find"] {
+function codeIn(agents: CheckOptions["agents"]): Pick<CheckSettings, "find" | "wrap"> {
   if (Array.isArray(agents)) {
     const list = agents as readonly Agent[];
-    return (name, version) => list.find((agent) => agent.name === name && agent.options.version === version);
+    const find: CheckSettings["find"] = (name, version) =>
+      list.find((agent) => agent.name === name && agent.options.version === version);
+    return { find, wrap: undefined };
   }
   if (typeof agents !== "object" || agents === null || !(insideKey in agents))
     throw badArgument("options.agents", "a list of agents, or a runtime", agents);
-  const { registry } = agents[insideKey];
-  return (name, version) => registry.known(name, version);
+  const { registry, interceptors } = agents[insideKey];
+  return { find: (name, version) => registry.known(name, version), wrap: interceptors.run };
 }
 
 class Check {
@@ -347,10 +356,11 @@ class Check {
   }
 
   #replayOn(store: Store): DryReplay {
-    const { clock, patienceMs } = this.#settings;
+    const { clock, patienceMs: stallMs, wrap } = this.#settings;
     let replay = this.#replays.get(store);
     if (replay === undefined) {
-      replay = new DryReplay(store, clock, patienceMs, (callee) => userPlaceOf(callersOf(callee)));
+      const placeOf: PlaceOf = (callee) => userPlaceOf(callersOf(callee));
+      replay = new DryReplay(store, { clock, stallMs, placeOf, wrap });
       this.#replays.set(store, replay);
     }
     return replay;

@@ -1,5 +1,7 @@
 /** Enough frames for a timer that a library sets on behalf of the agent. */
 const FRAMES = 50;
+/** The place in a line of a stack, in brackets or not. Frames of the language have none, such as `at new Promise (<anonymous>)`. */
+const PLACE = /^ *at (?:async )?(?:[^(]* \((?:file:\/\/)?(.+:\d+:\d+)\)|(?:file:\/\/)?(.+:\d+:\d+))$/;
 
 /**
  * The lines of the stack below a running function, the innermost caller first. Does not rely on file names: a bundler
@@ -22,7 +24,11 @@ export function placeOf(callers: readonly string[]): string | undefined {
 
 /** The same with the whole path of the file. */
 export function userPlaceOf(callers: readonly string[]): string | undefined {
-  const outside = callers.filter((line) => !/\(?node:|<anonymous>|native/.test(line));
-  const line = outside.find((text) => !/[/\\]node_modules[/\\]/.test(text)) ?? outside[0];
-  return line === undefined ? undefined : /(?:\(|at (?:async )?)(?:file:\/\/)?([^(]+:\d+:\d+)\)?$/.exec(line)?.[1];
+  const outside = callers.map(placeIn).filter((place) => place !== undefined && !place.startsWith("node:"));
+  return outside.find((place) => !/[/\\]node_modules[/\\]/.test(place ?? "")) ?? outside[0];
+}
+
+function placeIn(line: string): string | undefined {
+  const found = PLACE.exec(line);
+  return found?.[1] ?? found?.[2];
 }

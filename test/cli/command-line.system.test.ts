@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
@@ -91,6 +92,63 @@ describe("cadenza check", () => {
     expect(await command.ended(), command.output).toBe(1);
     expect(command.output.match(/its code computes without end/g)).toHaveLength(2);
     expect(command.output).toContain("2 runs: an earlier check got stuck on it");
+  });
+
+  it("names the runs whose code ends the process, and looks at the others", async () => {
+    const file = await fileWithRuns();
+    const ends = 'await step("reserve", () => 2); if (runs++ === 0) process.exit(0); await ask("Ship it?");';
+    write(cwd, "ends.mjs", `let runs = 0; ${agents(ends)}`);
+    const command = start("check", "ends.mjs", "--store", file);
+    expect(await command.ended(), command.output).toBe(1);
+    expect(command.output.match(/its code ends the process/g)).toHaveLength(2);
+    write(cwd, "fails.mjs", agents('setImmediate(() => { throw new Error("It broke."); }); await ask("Ship it?");'));
+    const other = start("check", "fails.mjs", "--store", file);
+    expect(await other.ended(), other.output).toBe(1);
+    expect(other.output).toContain("Error: It broke.");
+    expect(other.output).toContain("2 runs: an earlier check got stuck on it");
+  });
+
+  it.each([
+    ["process.exit(0);", "cadenza: Its process ended while it loaded file.mjs.\n"],
+    ["await new Promise(() => {});", "cadenza: Its process ended while it loaded file.mjs.\n"],
+    ['throw new Error("It broke.");', "Error: It broke."],
+    ["export const none = 1;", "cadenza: file.mjs exports no agent."],
+    ["export default () => { setInterval(() => {}, 1e6); throw new Error('No.'); };", "Error: No."],
+  ])("of a file with %s ends with 1", async (code, said) => {
+    write(cwd, "file.mjs", code);
+    const command = start("check", "file.mjs", "--store", "package.json");
+    expect(await command.ended()).toBe(1);
+    expect(command.output.slice(0, said.length)).toBe(said);
+  });
+
+  it("of a store that cannot be read ends with 1", async () => {
+    write(cwd, "one.mjs", agents('setInterval(() => {}, 1e6); await ask("Ship it?");'));
+    const command = start("check", "one.mjs", "--store", "package.json");
+    expect(await command.ended()).toBe(1);
+    expect(command.output).toBe("cadenza: The database cannot be read: file is not a database.\n");
+  });
+
+  it("has nothing but the report on its standard output", async () => {
+    const file = await fileWithRuns();
+    write(
+      cwd,
+      "prints.mjs",
+      `console.log("loaded"); ${agents('console.log("begun"); await step("reserve", () => 1);')}`,
+    );
+    const args = [join("node_modules", "cadenza", "dist", "cli.js"), "check", "prints.mjs", "--store", file, "--json"];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd, encoding: "utf8" });
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ blocked: [{ asked: "the agent returned" }, {}] });
+    expect(stderr).toMatch(/^loaded\nbegun\nbegun\n$/);
+  });
+
+  it("loads TypeScript by the tsx of the project, and tells its lines", async () => {
+    const file = await fileWithRuns();
+    write(cwd, "typed/steps.ts", 'export enum Steps { Weigh = "weigh" }');
+    write(cwd, "typed/agents.ts", `import { Steps } from "./steps.js"; ${agents("await step(Steps.Weigh, () => 1);")}`);
+    const command = start("check", "typed/agents.ts", "--store", file);
+    expect(await command.ended(), command.output).toBe(1);
+    expect(command.output).toMatch(/code: weigh#1, at typed\/agents\.ts:3:\d+/);
   });
 
   it.each([

@@ -7,6 +7,19 @@ it.each([
   ["ask#1", "the agent threw: No.", 'Keep ask#1 for this run: do it where context.patched("…") is false.'],
   ["a valid answer to ask#1", "ask#1 with another schema", "Accept what the log holds as well: widen the schema"],
   ["a valid carry", "a carry with another schema", "Accept what the log holds as well: widen the schema"],
+  [
+    "ask#1",
+    'the agent threw: The input does not match the schema of agent "order".',
+    "Accept what the log holds as well: widen the schema.",
+  ],
+  [
+    "ask#1",
+    "the agent threw: The receive a#1 got a message that does not match its schema: a",
+    "Accept what the log holds",
+  ],
+  ["ask#1 after 1 emitted values", "ask#1 after 3", "Emit as many values before it as the log holds where"],
+  ['the text "b"', "ask#1", 'Emit the text "b" for this run: do it where context.patched("…") is false.'],
+  ["an object", "the agent returned", "Emit an object for this run:"],
   ["ask#1", "nothing", "The code waits for something that is no operation, or takes long."],
 ])("a history with %s and code with %s", (expected, asked, help) => {
   expect(matchingCode({ position: 3, expected, asked }).slice(0, help.length)).toBe(help);

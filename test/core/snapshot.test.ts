@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { kinds, LOG_FORMAT } from "../../src/core/format.ts";
 import { fromSnapshot, toSnapshot } from "../../src/core/snapshot.ts";
 import { initialState } from "../../src/core/state.ts";
+import { jsonPart } from "../../src/protocol/message.ts";
 
 /*
  * What the format 1 of snapshots stands for. Whoever changes a line of this raises the format: a process of another version
@@ -18,8 +19,8 @@ it("a snapshot of format 1 has these members, and was made of these kinds of ent
 });
 
 it("a state with too many members, or too many characters, has no snapshot", () => {
-  const parts = Array.from({ length: 5_000 }, (_, n) => ({ content_type: "text/plain", content: `${n}` }));
-  const message = { role: "agent/a" as const, parts, created_at: "", completed_at: null };
+  const parts = Array.from({ length: 5_000 }, () => jsonPart("Some text, as long as that of a part may be."));
+  const message = { role: "agent" as const, parts, created_at: "", completed_at: null };
   expect(toSnapshot({ ...initialState("run"), output: [message] })).toBeUndefined();
   const short = { ...message, parts: [] };
   expect(toSnapshot({ ...initialState("run"), output: Array(4_001).fill(short) })).toBeUndefined();

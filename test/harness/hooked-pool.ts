@@ -2,8 +2,13 @@ import type { PostgresPool } from "cadenza/postgres";
 import pg from "pg";
 import type { PostgresClient, PostgresResult } from "./internals.ts";
 
-/** Decides what becomes of a statement. `run` sends it to the server. */
-export type Hook = (run: () => Promise<PostgresResult>, sql: string, parameter: unknown) => Promise<PostgresResult>;
+/** Decides what becomes of a statement. `run` sends it to the server. `parameter`: the first of `values`. */
+export type Hook = (
+  run: () => Promise<PostgresResult>,
+  sql: string,
+  parameter: unknown,
+  values: readonly unknown[],
+) => Promise<PostgresResult>;
 
 /** A pool that notes each statement, and can change what becomes of it. */
 export class HookedPool implements PostgresPool {
@@ -35,7 +40,7 @@ export class HookedPool implements PostgresPool {
 
   #send(run: () => Promise<PostgresResult>, text: string, values: readonly unknown[]): Promise<PostgresResult> {
     this.statements.push(text);
-    return this.hook(run, text, values[0]);
+    return this.hook(run, text, values[0], values);
   }
 }
 

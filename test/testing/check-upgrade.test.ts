@@ -1,4 +1,6 @@
-import type { AgentFunction, DurableContext } from "cadenza";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { runInThisContext } from "node:vm";
+import type { AgentFunction, DurableContext, Interceptor } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
 import { durable } from "cadenza/store";
@@ -225,6 +227,39 @@ describe("a check", () => {
     expect(check.blocked.map(({ asked }) => asked)).toEqual(["the agent returned"]);
     expect(() => check.assert()).toThrow("1 open run, 1 of them looked at: 1 would be blocked.");
   });
+
+  it("calls agents within what the interceptors of the runtime set up", async () => {
+    const words = new AsyncLocalStorage<string>();
+    const calls: boolean[] = [];
+    const run: Interceptor["run"] = ({ isFirst }, next) => {
+      calls.push(isFirst);
+      return words.run("there", next);
+    };
+    const code: Code = async (input, context) => {
+      if (words.getStore() !== "there") throw new Error("There is no context.");
+      return before(input, context);
+    };
+    const store = new MemoryStore();
+    const runtime = new AgentRuntime({ store: durable(store), interceptors: [{ run }] }).register(agentOf(code));
+    await runtime.createRun({ agent_name: "order", input: "" });
+    const step = () => Promise.reject(new Error("No step is executed."));
+    const next = new AgentRuntime({ interceptors: [{ run, step }] });
+    const same = await checkUpgrade({ agents: next.register(agentOf(code)), store });
+    expect(same.toString()).toContain("1 of them looked at: 0 would be blocked.");
+    expect(calls).toEqual([true, false]);
+    const other = new AgentRuntime({ interceptors: [{ run }] }).register(agentOf(async () => "at once"));
+    expect((await checkUpgrade({ agents: other, store })).blocked).toMatchObject([{ asked: "the agent returned" }]);
+  });
+
+  it.each(["/home/ada/native-shop/agents.js", "/home/ada/shop (copy)/agents.js", "/home/ada/<anonymous>/agents.js"])(
+    "tells the line of code in %s",
+    async (filename) => {
+      const { store } = await storeWith(before);
+      const code = runInThisContext('async (_input, { step }) => {\n  await step("weigh", () => 1);\n}', { filename });
+      const { blocked } = await checkUpgrade({ agents: [agentOf(code)], store, patienceMs: PATIENCE_MS });
+      expect(blocked[0]?.at).toBe(`${filename}:2:9`);
+    },
+  );
 
   it("lets many runs wait for their code side by side", async () => {
     const store = new MemoryStore();

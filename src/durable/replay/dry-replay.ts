@@ -8,6 +8,8 @@ import { initialState } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent, AgentFunction } from "../../runtime/agent/agent.ts";
 import type { AgentContext } from "../../runtime/agent/agent-context.ts";
+import type { Interceptors } from "../../runtime/agent/interceptors.ts";
+import { readInterceptors } from "../../runtime/agent/interceptors.ts";
 import type { NewSubRun } from "../../runtime/agent/new-run.ts";
 import { Registry } from "../../runtime/agent/registry.ts";
 import type { Execution } from "../../runtime/execution/execution.ts";
@@ -40,6 +42,16 @@ export interface DryMismatch extends Mismatch {
   readonly at: string | null;
 }
 
+/** What runs are replayed with. */
+export interface DrySettings {
+  readonly clock: Clock;
+  /** How long code may take to its next operation, in milliseconds. */
+  readonly stallMs: number;
+  readonly placeOf: PlaceOf;
+  /** What wraps the call of an agent. */
+  readonly wrap: Interceptors["run"];
+}
+
 /** Gives the place of the code that calls `callee`. */
 export type PlaceOf = (callee: (...parameters: never[]) => unknown) => string | undefined;
 
@@ -52,9 +64,9 @@ export class DryReplay {
   readonly #stallMs: number;
   readonly #placeOf: PlaceOf;
 
-  /** `store`: what agents read of their sessions. `stallMs`: how long code may take to its next operation. */
-  constructor(store: Store, clock: Clock, stallMs: number, placeOf: PlaceOf) {
-    this.#shared = sharedBy(store, clock);
+  /** `store`: what agents read of their sessions. */
+  constructor(store: Store, { clock, stallMs, placeOf, wrap }: DrySettings) {
+    this.#shared = sharedBy(store, clock, wrap);
     this.#stallMs = stallMs;
     this.#placeOf = placeOf;
   }
@@ -227,7 +239,7 @@ class DryRuns implements LiveRuns {
 }
 
 /** What runs share that only read their store. */
-function sharedBy(from: Store, clock: Clock): SharedByRuns {
+function sharedBy(from: Store, clock: Clock, run: Interceptors["run"]): SharedByRuns {
   const settings = readOptions({ clock });
   const store = new Proxy(from, {
     get(target, name) {
@@ -239,7 +251,8 @@ function sharedBy(from: Store, clock: Clock): SharedByRuns {
   const { logger } = settings;
   const storeClock = new StoreClock(clock, noTime);
   const stepLimits = new AnyLimit({}, { grant: refuse, permit: refuse }, storeClock, logger);
-  return new SharedByRuns(store, storeClock, logger, { ...executionSettings(settings), stepLimits });
+  const interceptors = { ...readInterceptors(), run };
+  return new SharedByRuns(store, storeClock, logger, { ...executionSettings(settings), stepLimits, interceptors });
 }
 
 const noTime: Pick<Store, "time"> = {};

@@ -134,9 +134,10 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   /** For the entries of this package. */
   get [insideKey](): Inside<Scope> {
     const { store, pauses, isClosed } = this.#runs.shared;
-    const { feed, onAudit: audit, perTenant, clock } = this.#settings;
+    const { interceptors, feed, onAudit: audit, perTenant, clock } = this.#settings;
     return {
-      ...{ store, registry: this.#registry, feed, pauses, audit, isClosed, readersPerTenant: perTenant.readers, clock },
+      ...{ store, registry: this.#registry, interceptors, feed, pauses, audit, isClosed, clock },
+      readersPerTenant: perTenant.readers,
       scope: (tenant, principal, told) => {
         const settings = told === "untold" ? { ...this.#settings, onAudit: undefined } : this.#settings;
         return new Scope({ ...this.#parts, settings, forks: "anywhere" }, tenant, principal);

@@ -7,6 +7,7 @@ import type { Message } from "../../protocol/message.ts";
 import type { Agent, AgentFunction, Registration } from "../agent/agent.ts";
 import type { DurableContext } from "../agent/agent-context.ts";
 import type { RunInput } from "../agent/input.ts";
+import type { Interceptors } from "../agent/interceptors.ts";
 import type { Registry } from "../agent/registry.ts";
 import type { Pauses } from "../log/pauses.ts";
 import type { Feed } from "../log/watch.ts";
@@ -17,6 +18,8 @@ import type { CreateRunOptions } from "../runs/requests.ts";
 export interface Inside<Scope = unknown> {
   readonly store: Store;
   readonly registry: Registry;
+  /** What wraps the calls of its agents. */
+  readonly interceptors: Interceptors;
   readonly feed: Feed;
   readonly pauses: Pauses;
   /** Undefined: the application wants no records. */

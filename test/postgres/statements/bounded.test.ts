@@ -1,7 +1,9 @@
 import type { PostgresStore } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
+import type { FakeClock } from "cadenza/testing";
+import { createFakeClock } from "cadenza/testing";
 import type pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   append,
   counters,
@@ -17,15 +19,16 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
-import { quoteName } from "../../harness/internals.ts";
+import { postgresClock, quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 const TIMEOUT_MS = 2_000;
-/** The others write for so long. */
-const LOCKED_MS = 2_500;
-/** No write of another run takes longer. */
-const MOST_MS = 1_000;
+/** So many writes of another run are made while one hangs. */
+const MANY = 20;
+/** After so many turns of the event loop without a statement the store waits for the time. */
+const TURNS = 20;
+const STEP_MS = 100;
 /** After so long a statement without an answer does not hold up the next one any more. */
 const OVERDUE_MS = TIMEOUT_MS / 4;
 
@@ -53,22 +56,30 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     return () => store.close();
   });
 
-  /** Eight runs write without a pause. Answers how many writes they made, and how long one took at most. */
-  const othersWrite = async (forMs: number) => {
-    let count = 0;
-    let longestMs = 0;
-    const end = performance.now() + forMs;
-    const writers = [1, 2, 3, 4, 5, 6, 7, 8].map(async (n) => {
-      for (let position = 1; performance.now() < end; position++) {
-        const since = performance.now();
-        await append(store, runKey(n), position, write(parts("x")));
-        count += 1;
-        longestMs = Math.max(longestMs, performance.now() - since);
-      }
+  /**
+   * Stops the time of the store. What waits for a deadline or a pause waits until the test moves the time, so that a write
+   * that is held up by another one is never made, however slow the machine is.
+   */
+  const stopTime = (): FakeClock => {
+    const time = createFakeClock();
+    const timers = vi.spyOn(postgresClock, "setTimeout");
+    timers.mockImplementation((callback, delayMs) => time.setTimeout(callback, delayMs));
+    const now = vi.spyOn(postgresClock, "monotonic").mockImplementation(() => time.monotonic?.() ?? time.now());
+    onTestFinished(() => {
+      timers.mockRestore();
+      now.mockRestore();
     });
-    await Promise.all(writers);
-    return { count, longestMs };
+    return time;
   };
+
+  /** Each of the runs makes this many writes, one after the other, from a position on. */
+  const writeMany = (runs: readonly number[], from: number): Promise<unknown> =>
+    Promise.all(
+      runs.map(async (n) => {
+        for (let position = from; position < from + MANY; position++)
+          await append(store, runKey(n), position, write(parts("x")));
+      }),
+    );
 
   /** Repeats a write as the runtime does, until it is made. One that is refused was made before, and its answer lost. */
   const untilMade = async (one: () => Promise<unknown>): Promise<void> => {
@@ -78,7 +89,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
         (error: unknown) => String(error).includes('"changed"'),
       );
       if (answer) return;
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await new Promise(setImmediate);
     }
   };
 
@@ -130,21 +141,36 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
       () => tryCreate(store, 12),
     ],
   ];
-  it.each(locks)("a lock in %s delays no other run, and its own write is made after it", async (_table, lock, one) => {
+  it.each(locks)("a lock in %s delays no other run, and its own write is made after it", async (table, lock, one) => {
     for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) await create(store, n, { created: { labels: { a: "b" } } });
     await store.putSession(sessionKey(1), { history: [], state: null }, 1);
     await create(store, 13, { slot: { key: "hot", max: 1 } });
     await append(store, runKey(13), 1, endOf());
     await store.renew("owner-1", 60_000);
-    const before = await othersWrite(0);
-    expect(before.count).toBe(0);
+    stopTime();
     const locker = await others.connect();
     await locker.query("BEGIN");
     await locker.query(lock());
+    // What waits for a lock has no answer until the others have written.
+    let answer = (): void => undefined;
+    const written = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    let waiting = 0;
+    pool.hook = async (run, sql, _parameter, values) => {
+      if (!sql.includes("try_write") || typeof values[3] !== "number") return run();
+      waiting += 1;
+      return run().finally(() => written);
+    };
     const made = untilMade(one);
     // An open transaction would hold up other tests on the server.
-    const { longestMs } = await othersWrite(LOCKED_MS).finally(() => locker.release(true));
-    expect(longestMs).toBeLessThan(MOST_MS);
+    const rounds = async () => {
+      for (let from = 1; from < 1 + 4 * MANY; from += MANY) await writeMany([1, 2, 3, 4, 5, 6, 7, 8], from);
+    };
+    await rounds().finally(() => locker.release(true));
+    // No write needs the rows of labels, and there are other rows of counters.
+    if (table !== "labels" && table !== "counters") expect(waiting).toBe(1);
+    answer();
     await made;
   });
 
@@ -197,75 +223,91 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     await append(store, runKey(1), 1, write(parts("b")));
   });
 
-  it("a statement without an answer delays no other run for long, also if it is sent again", async () => {
-    for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9]) await create(store, n);
-    let hung = 0;
+  /** Lets the statements hang whose writes say so, until the time of their calls is over. */
+  const hangStatements = (which: string) => {
     let isOn = true;
+    let inFlight = 0;
+    const hung: string[] = [];
     pool.hook = (run, _sql, parameter) => {
-      if (!isOn || !String(parameter).includes(runKey(9).run_id)) return run();
-      hung += 1;
-      return new Promise(() => {});
-    };
-    const made = untilMade(() => append(store, runKey(9), 1, write(parts("late"))));
-    const writers = [1, 2, 3, 4, 5, 6, 7, 8].map((n) =>
-      untilMade(() => append(store, runKey(n), 1, write(parts("x")))),
-    );
-    const since = performance.now();
-    await Promise.all(writers);
-    expect(performance.now() - since).toBeLessThan(2 * TIMEOUT_MS);
-    const stillHung = hung;
-    const longest = async () => {
-      const start = performance.now();
-      for (let position = 2; performance.now() - start < LOCKED_MS; position++) {
-        const before = performance.now();
-        await Promise.all([1, 2, 3].map((n) => append(store, runKey(n), position, write(parts("x")))));
-        expect(performance.now() - before).toBeLessThan(MOST_MS);
+      if (isOn && String(parameter).includes(which)) {
+        hung.push(String(parameter));
+        return new Promise(() => {});
       }
+      inFlight += 1;
+      return run().finally(() => {
+        inFlight -= 1;
+      });
     };
-    await longest();
-    expect(hung).toBeGreaterThan(stillHung);
-    isOn = false;
-    await made;
-  });
-
-  /** Lets the statements hang that create runs with this label, until the returned function is called. */
-  const hangCreations = (label: string) => {
-    let hung = 0;
-    pool.hook = (run, _sql, parameter) => {
-      if (!String(parameter).includes(label)) return run();
-      hung += 1;
-      return new Promise(() => {});
-    };
-    return () => {
-      pool.hook = (run) => run();
-      return hung;
+    return {
+      hung,
+      /** Resolves when the store waits for nothing but the time. */
+      async settled() {
+        for (let turns = 0; turns < TURNS; turns = inFlight > 0 ? 0 : turns + 1) await new Promise(setImmediate);
+      },
+      stop() {
+        isOn = false;
+      },
     };
   };
 
+  it("a statement without an answer delays no other run for long, also if it is sent again", async () => {
+    for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9]) await create(store, n);
+    const time = stopTime();
+    const { hung, settled, stop } = hangStatements(runKey(9).run_id);
+    const made = untilMade(() => append(store, runKey(9), 1, write(parts("late"))));
+    let missing = 8;
+    for (let n = 1; n <= 8; n++)
+      void untilMade(() => append(store, runKey(n), 1, write(parts("x")))).then(() => {
+        missing -= 1;
+      });
+    let tookMs = 0;
+    for (await settled(); missing > 0 && tookMs < 9 * TIMEOUT_MS; await settled()) {
+      await time.advance(STEP_MS);
+      tookMs += STEP_MS;
+    }
+    expect(tookMs).toBeLessThan(2 * TIMEOUT_MS);
+    for (let round = 0; round < 3; round++) {
+      const before = hung.length;
+      for (let waited = 0; hung.length === before && waited < 2 * TIMEOUT_MS; waited += STEP_MS) {
+        await time.advance(STEP_MS);
+        await settled();
+      }
+      expect(hung.length).toBeGreaterThan(before);
+      await writeMany([1, 2, 3], 2 + round * MANY);
+    }
+    stop();
+    await time.advance(TIMEOUT_MS);
+    await made;
+  });
+
   it("a creation without an answer delays others once, also if each attempt creates another run", async () => {
     for (const n of [1, 2, 3]) await create(store, n);
-    const letGo = hangCreations("it hangs");
+    const time = stopTime();
+    const { hung, settled, stop } = hangStatements("it hangs");
     let attempts = 1_000;
     const hang = () => tryCreate(store, attempts++, { created: { labels: { why: "it hangs" } } });
-    await expect(hang()).rejects.toThrow("no answer");
-    const made = untilMade(hang);
-    const longest = async (one: (n: number) => Promise<unknown>) => {
-      let longestMs = 0;
-      const start = performance.now();
-      for (let n = 1; performance.now() - start < 2 * LOCKED_MS; n++) {
-        const since = performance.now();
-        await one(n);
-        longestMs = Math.max(longestMs, performance.now() - since);
-      }
-      return longestMs;
-    };
-    const all = await Promise.all([
-      ...[1, 2, 3].map((n) => longest((position) => append(store, runKey(n), position, write(parts("x"))))),
-      ...[1, 2, 3].map((n) => longest((m) => create(store, n * 10_000 + m))),
-    ]);
-    expect(Math.max(...all)).toBeLessThan(OVERDUE_MS);
-    expect(letGo()).toBeGreaterThan(2);
-    await made;
+    const first = expect(hang()).rejects.toThrow("no answer");
+    await settled();
+    const delayed = append(store, runKey(1), 1, write(parts("x")));
+    await time.advance(OVERDUE_MS);
+    await delayed;
+    await time.advance(TIMEOUT_MS);
+    await first;
+    for (const n of [2, 3]) await append(store, runKey(n), 1, write(parts("x")));
+    for (let round = 0; round < 4; round++) {
+      const again = expect(hang()).rejects.toThrow("no answer");
+      const creations = [1, 2, 3].map(async (n) => {
+        for (let m = 0; m < MANY; m++) await create(store, n * 10_000 + round * MANY + m);
+      });
+      await Promise.all([writeMany([1, 2, 3], 2 + round * MANY), ...creations]);
+      expect(hung).toHaveLength(round + 2);
+      await time.advance(TIMEOUT_MS);
+      await again;
+    }
+    // None of the others was in a statement that got no answer.
+    for (const writes of hung) expect(JSON.parse(writes)).toHaveLength(1);
+    stop();
+    await hang();
   });
 
   it("creations go with other writes again some time after one was without an answer", async () => {
@@ -278,10 +320,10 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
       return pool.statements.filter((sql) => sql.includes("try_write")).length;
     };
     expect(await statements()).toBe(1);
-    const letGo = hangCreations("it hangs");
+    const { stop } = hangStatements("it hangs");
     const hung = tryCreate(quick, 1_000, { created: { labels: { why: "it hangs" } } });
     await expect(hung).rejects.toThrow("no answer");
-    letGo();
+    stop();
     expect(await statements()).toBe(2);
     await expect.poll(statements, { timeout: 10 * TIMEOUT_MS }).toBe(1);
     await quick.close();
