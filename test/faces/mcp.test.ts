@@ -100,6 +100,33 @@ describe.each(Object.keys(modes) as Mode[])("with the official client that finds
     expect(user.forms[1]?.message).toMatch(/^Refund 40 €\?\n\n.*approved/s);
   });
 
+  it("a client that repeats an answer that does not fit is asked ten times", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode, accept({ approved: "maybe" }));
+    const outcome = await user.call("ask").then(said, (error: Error) => error.message);
+    expect(outcome).toMatch(/10 (times|rounds)/);
+    expect(user.forms).toHaveLength(10);
+    await desk.clock.settle();
+    // From 2026-07-28 on the client gives up by itself, and may come back.
+    const [run] = await desk.runtime.listRuns();
+    expect(run?.status).toBe(mode === "by default" ? "cancelled" : "awaiting");
+  });
+
+  it("arguments that do not match the schema are a result, which says what a model can mend", async () => {
+    const { runtime } = setUp();
+    const input = z.object({ amount: z.number() });
+    runtime.register(defineAgent("refund", { input }).run(() => "Refunded."));
+    runtime.register("echo", (said) => said);
+    const handler = createMcpHandler(runtime, { basePath: "/mcp", tasks: true });
+    const { client } = await new McpVisitor(() => handler, mode).connect();
+    const refused = { isError: true, content: [{ type: "text", text: expect.stringMatching(/ amount: .*number/) }] };
+    expect(await client.callTool({ name: "refund", arguments: { amount: "all" } })).toMatchObject(refused);
+    const missing = { isError: true, content: [{ type: "text", text: expect.stringMatching(/ message: .*string/) }] };
+    expect(await client.callTool({ name: "echo" })).toMatchObject(missing);
+    expect(await runtime.listRuns()).toEqual([]);
+    await client.close();
+  });
+
   it("an answer in words is one field", async () => {
     const desk = new Desk();
     const user = await visit(desk, mode, accept({ answer: "Ada" }));
@@ -293,6 +320,16 @@ describe("a call that waits for an answer", () => {
     expect(again.result).toMatchObject({ content: [{ type: "text", text: "Looking. Refunded." }] });
   });
 
+  it("asks again where the answer is refused, as for the first time", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, { secret: SECRET, tasks: false });
+    const { result } = await raw.ask("tools/call", ask);
+    const inputResponses = { approval: { action: "accept", content: { approved: "maybe" } } };
+    const again = await raw.ask("tools/call", { ...ask, inputResponses, requestState: result?.["requestState"] });
+    expect(again.result).toMatchObject({ resultType: "input_required", _meta: result?.["_meta"] });
+    expect(result?.["_meta"]).toEqual({ "io.modelcontextprotocol/serverInfo": { name: "cadenza", version: "1.0.0" } });
+  });
+
   it("asks again where the answer is missing, or one of no question", async () => {
     const desk = new Desk();
     const raw = new RawMcp(desk.runtime, { secret: SECRET, tasks: false });
@@ -414,6 +451,28 @@ describe("a message that is no request of MCP", () => {
   });
 });
 
+it("progress is told for a token that is a text or a number", async () => {
+  const { runtime } = setUp();
+  runtime.register("desk", async function* () {
+    yield "One ";
+  });
+  const raw = new RawMcp(runtime);
+  for (const [progressToken, told] of [
+    ["", 1],
+    [0, 1],
+    [{ a: 1 }, 0],
+    [null, 0],
+  ] as const) {
+    const { body, headers } = raw.request("tools/call", { name: "desk", arguments: { message: "" } });
+    const { params } = body as { params: { _meta: object } };
+    const { messages } = await raw.post(
+      { ...body, params: { ...params, _meta: { ...params._meta, progressToken } } },
+      headers,
+    );
+    expect(messages.filter(({ method }) => method === "notifications/progress")).toHaveLength(told);
+  }
+});
+
 describe("what an agent emits or a client sends ends no process", () => {
   const half = `${"long text ".repeat(3)}\ud800y`;
 
@@ -438,7 +497,6 @@ describe("what an agent emits or a client sends ends no process", () => {
   it.each<[string, string]>([
     ["too many levels", `{"message":${"[".repeat(100)}${"]".repeat(100)}}`],
     ["a key __proto__", '{"message":"x","__proto__":{"isAdmin":true}}'],
-    ["another type", '{"message":17}'],
     ["a list", "[]"],
   ])("arguments with %s", async (_what, written) => {
     const { runtime } = setUp();
