@@ -107,8 +107,8 @@ export class CallText extends RpcText {
   }
 }
 
-const UNSHOWN = "The tool asks its user a question, and this client shows none. The run was cancelled.";
-const UNFIT = `The tool asked its user a question ${MAX_TIMES_ASKED} times, and no answer was valid. The run was cancelled.`;
+const UNSHOWN = "The client shows no questions. The run was cancelled.";
+const UNFIT = `${MAX_TIMES_ASKED} answers were refused. The run was cancelled.`;
 
 /** What a part says of the progress: its text, or the name of the tool that is used. */
 function progressText(part: MessagePart): string | undefined {

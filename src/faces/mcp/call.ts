@@ -8,22 +8,23 @@ import { answered, RpcError } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
 import { checkAgent, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse, WireStream } from "../../http/wire.ts";
+import { beginningWith } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
-import { cancelRuns, keyOf } from "../chat/chat.ts";
+import { keyOf } from "../chat/chat.ts";
 import { respond } from "../chat/run-response.ts";
 import { CallText } from "./call-text.ts";
 import { failure, resultOf } from "./content.ts";
 import { elicitationOf } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
-import { holderOf, needsCapability, textIn } from "./peer.ts";
+import { checkArguments, holderOf, needsCapability, objectIn, textIn } from "./peer.ts";
 import { refusedAnswer, responsesIn } from "./replies.ts";
 import { complete, unfit } from "./responses.ts";
-import { createdTask } from "./tasks.ts";
-import { inputOf } from "./tools.ts";
+import { cancelRun, createdTask } from "./tasks.ts";
+import { inputOf, inputSchemaOf } from "./tools.ts";
 
 /** `tools/call`: begins a run, or gives the answers to its questions, and answers with what comes of it. */
 export async function callTool(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
@@ -31,8 +32,8 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
   const name = textIn(params, "name");
   checkAgent(given.caller, name);
   const agent = await given.caller.scope.getAgent(name);
-  const { arguments: values = {} } = params;
-  if (!isJsonObject(values)) throw unfit("arguments: expected an object.");
+  const values = objectIn({ arguments: {}, ...params }, "arguments");
+  if (peer.isModern) checkArguments(given, inputSchemaOf(agent), values);
   const state = peer.isModern ? params["requestState"] : undefined;
   if (state !== undefined) return goOn(given, peer, request, typeof state === "string" ? state : "");
   const call = await askAbout(given, { action: "create", agent_name: name });
@@ -45,7 +46,10 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
   } catch (error) {
     if (!CadenzaError.is(error) || error.code !== "invalid_input") throw error;
     // A model that reads why may call again with others.
-    return answered(request, resultFor(call, peer, failure(`${error.message} ${issuesText(error.issues ?? [])}`)));
+    return answered(
+      request,
+      resultFor(call, peer, failure(`${error.message} ${issuesText(error.issues ?? [])}`.trim())),
+    );
   }
   const task = peer.hasTasks ? await createdTask(call, run_id) : undefined;
   return task === undefined ? follow(call, peer, request, run_id, 0) : answered(request, task);
@@ -175,18 +179,6 @@ export function callOf({ caller }: McpCall, run_id: string): string {
   return `${caller.tenant}/${run_id}`;
 }
 
-function beginningWith(first: IteratorResult<string, undefined>, rest: WireStream): WireStream {
-  let isTaken = false;
-  return {
-    next: () => {
-      if (isTaken) return rest.next();
-      isTaken = true;
-      return Promise.resolve(first);
-    },
-    return: () => rest.return(),
-  };
-}
-
 /** The result of a call whose run rests. */
 async function resultNow(call: McpCall, peer: Peer, run_id: string, text: CallText): Promise<JsonObject | RpcError> {
   const { scope } = call.caller;
@@ -203,5 +195,5 @@ async function resultNow(call: McpCall, peer: Peer, run_id: string, text: CallTe
 
 /** Cancels a run that its client has given up. One that may only answer cancels nothing by leaving. */
 async function giveUp(call: McpCall, run_id: string): Promise<void> {
-  if (!call.caller.isReader) await cancelRuns(call, [{ run_id }]);
+  if (!call.caller.isReader) await cancelRun(call, run_id);
 }

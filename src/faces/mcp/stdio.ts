@@ -53,7 +53,7 @@ export async function serveStdio(
   options: StdioOptions = {},
 ): Promise<void> {
   const { grant, ...others } = options;
-  if (grant !== undefined && (typeof grant !== "object" || grant === null)) throw bad("grant", "an object");
+  if (grant !== undefined && !isJsonObject(grant)) throw bad("grant", "an object");
   const settings = readMcpOptions({ ...others, ...(grant !== undefined && { authorize: () => grant }) }, lineFrame);
   await new StdioConnection(runtimeService(runtime, mcp, settings), stdout).serve(stdin);
 }

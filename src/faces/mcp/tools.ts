@@ -33,7 +33,7 @@ export function toolOf(agent: AgentManifest, isModern: boolean): JsonObject {
 }
 
 /** The schema of the arguments of a tool. */
-function inputSchemaOf(agent: AgentManifest): JsonObject {
+export function inputSchemaOf(agent: AgentManifest): JsonObject {
   const input = schemaIn(agent, "input");
   if (input === undefined) return anyMessage;
   return isObjectSchema(input) ? input : { type: "object", properties: { [INPUT]: input }, required: [INPUT] };
@@ -45,9 +45,7 @@ export function inputOf(agent: AgentManifest, values: JsonObject): MessagePart {
   if (input !== undefined) return jsonPart(isObjectSchema(input) ? values : (values[INPUT] ?? null));
   const message = values[MESSAGE];
   if (typeof message === "string") return textPart(message);
-  throw new CadenzaError("invalid_input", "The tool takes a text.", {
-    issues: [{ path: [MESSAGE], message: "expected a string" }],
-  });
+  throw new CadenzaError("invalid_input", `${MESSAGE}: expected a string.`);
 }
 
 /** A schema that an agent declares, from its manifest. */
