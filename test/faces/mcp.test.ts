@@ -1,6 +1,6 @@
 import type { AgentRuntime } from "cadenza";
 import { defineAgent } from "cadenza";
-import { createMcpHandler } from "cadenza/mcp";
+import { createMcpHandler, serveStdio } from "cadenza/mcp";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../harness/promises.ts";
@@ -176,6 +176,7 @@ describe.each(Object.keys(modes) as Mode[])("with the official client that finds
 });
 
 const task = { tasks: true, secret: SECRET };
+type RpcBody = { readonly params: object };
 
 /** A task that was made of a call. */
 async function begin(raw: RawMcp, message: string): Promise<string> {
@@ -416,6 +417,9 @@ describe("a message that is no request of MCP", () => {
     const taskId = await begin(ada, "ask");
     await desk.clock.settle();
     expect((await ada.ask("prompts/list")).error?.code).toBe(-32601);
+    const { body, headers } = ada.request("tasks/result");
+    const { status, messages } = await ada.post({ ...body, params: { ...(body as RpcBody).params, taskId } }, headers);
+    expect([status, messages[0]]).toMatchObject([404, { error: { code: -32601 } }]);
     expect((await ada.ask("tools/call", { name: "missing" })).error?.code).toBe(-32602);
     const unknown = "00000000-0000-4000-8000-000000000000";
     for (const other of [of("blue", "bob"), of("red", "ada")])
@@ -487,6 +491,37 @@ it("progress is told for a token that is a text or a number", async () => {
     );
     expect(messages.filter(({ method }) => method === "notifications/progress")).toHaveLength(told);
   }
+});
+
+it("over standard input a line that is no message is refused, and a notification gets no response", async () => {
+  const { runtime } = setUp();
+  const lines = ["{", "null", "[]", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "5"];
+  const valid = ['{"jsonrpc":"2.0","method":"notifications/initialized"}', '{"jsonrpc":"2.0","id":2,"method":"ping"}'];
+  const written: string[] = [];
+  const stdout = {
+    write: (text: string, done: () => void) => {
+      written.push(text);
+      done();
+    },
+  };
+  const stdin = (async function* () {
+    for (const line of [...lines, ...valid]) {
+      yield `${line}\n`;
+      await nextTurn();
+    }
+  })();
+  await serveStdio(runtime, { stdin, stdout });
+  const answers = written.map((text) => JSON.parse(text) as { id: unknown; error?: { code: number } });
+  expect(answers.map(({ id, error }) => [id, error?.code])).toEqual([
+    [null, -32700],
+    ...[
+      [null, -32600],
+      [null, -32600],
+      [null, -32600],
+      [null, -32600],
+    ],
+    [2, undefined],
+  ]);
 });
 
 describe("headers for arguments, which the schema of a tool names", () => {

@@ -57,12 +57,14 @@ function modernPeer(call: McpCall, request: RpcRequest, meta: JsonObject): Peer 
   checkHeader(call, "mcp-method", request.method);
   if (!isJsonObject(capabilities)) throw missing(CAPABILITIES);
   const { name, taskId } = request.params;
-  const named = request.method === "tools/call" ? name : request.method.startsWith("tasks/") && taskId;
+  const named = request.method === "tools/call" ? name : ofTask.test(request.method) && taskId;
   if (typeof named === "string") checkHeader(call, "mcp-name", named);
   const { extensions } = capabilities;
   const hasTasks = isJsonObject(extensions) && isJsonObject(extensions[TASKS]);
   return { ...undeclared, isModern: true, elicits: hasForms(capabilities), hasTasks };
 }
+
+const ofTask = /^tasks\/(get|update|cancel)$/;
 
 /**
  * Refuses a call whose headers do not repeat the arguments for which the schema of the tool names headers (`x-mcp-header`). An

@@ -88,8 +88,8 @@ class StdioConnection {
     const { headers, body } = await answerRequest(this.#service, line);
     this.#session = headers["mcp-session-id"] ?? this.#session;
     if (typeof body !== "string") await this.#pump(line, body);
-    // What is no request gets no response, unless it is no message at all.
-    else if (body !== "" && (message === undefined || this.#open.has(id))) await this.#write(body);
+    // What is no request gets no response, unless it is no message at all, such as a list of them.
+    else if (body !== "" && (!isJsonObject(message) || this.#open.has(id))) await this.#write(body);
     if (this.#open.get(id) === line) this.#open.delete(id);
   }
 
