@@ -39,12 +39,12 @@ async function cardOf(call: A2aCall, name: string): Promise<WireResponse> {
   const whose = service.settings.authorize === undefined ? "public" : "private";
   const headers = {
     "cache-control": `${whose}, max-age=${MAX_AGE_SECONDS}`,
+    // Agents may be registered and replaced at any time.
+    "last-modified": new Date(service.clock.now()).toUTCString(),
     etag,
   };
-  const isKnown = request
-    .header("if-none-match")
-    ?.split(/\s*,\s*/)
-    .some((tag) => tag.replace(/^W\//, "") === etag);
+  // The tag is quoted, so that it is part of no other one in a list.
+  const isKnown = request.header("if-none-match")?.includes(etag);
   return isKnown === true ? { status: 304, headers, body: "" } : jsonText(200, text, headers);
 }
 

@@ -642,6 +642,7 @@ it("each agent has a card, and the root has one of them", async () => {
   });
   expect(root.headers.get("content-type")).toBe("application/json");
   expect(root.headers.get("cache-control")).toBe("private, max-age=300");
+  expect(Date.parse(root.headers.get("last-modified") ?? "")).not.toBeNaN();
   const etag = root.headers.get("etag") ?? "";
   expect((await get("desk/.well-known/agent-card.json", { "if-none-match": `"x", W/${etag}` })).status).toBe(304);
   expect((await get("secret/.well-known/agent-card.json")).status).toBe(404);
