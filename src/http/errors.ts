@@ -107,10 +107,12 @@ export class WireError extends Error {
 
 /** The error for an invalid body or parameter, with what was wrong and where. */
 export function unfitError(issues: readonly Issue[]): WireError {
-  const message = issues
-    .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
-    .join("; ");
-  return new WireError(422, "invalid_argument", message, { issues });
+  return new WireError(422, "invalid_argument", issuesText(issues), { issues });
+}
+
+/** What was wrong and where, in words. */
+export function issuesText(issues: readonly Issue[]): string {
+  return issues.map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`)).join("; ");
 }
 
 /** The error for one invalid value. */

@@ -46,6 +46,19 @@ export interface WireStream {
   return(): void;
 }
 
+/** Pieces of text of which the first one has been taken already. */
+export function beginningWith(first: IteratorResult<string, undefined>, rest: WireStream): WireStream {
+  let isTaken = false;
+  return {
+    next: () => {
+      if (isTaken) return rest.next();
+      isTaken = true;
+      return Promise.resolve(first);
+    },
+    return: () => rest.return(),
+  };
+}
+
 const jsonHeaders = {
   "content-type": "application/json",
   "cache-control": "no-store",

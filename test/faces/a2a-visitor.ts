@@ -41,7 +41,7 @@ export function clientOf(
 /** What the client sends. */
 export function sending(
   parts: readonly Part["content"][],
-  about: Partial<Pick<Message, "messageId" | "contextId" | "taskId">> = {},
+  about: Partial<Pick<Message, "messageId" | "contextId" | "taskId" | "metadata">> = {},
 ): SendMessageRequest {
   const described = { metadata: undefined, filename: "", mediaType: "" };
   const message: Message = {
@@ -83,9 +83,13 @@ class A2aVisitor implements Visitor {
     return this.#send(sending([{ $case: "data", value }], { contextId: this.#chat, taskId: this.#task?.id ?? "" }));
   }
 
-  /** A2A has no words for it. */
-  decline(): Promise<void> {
-    throw new Error("A client of A2A cannot decline.");
+  /** A2A has no words for it: the card names an extension. */
+  async decline(reason: string): Promise<void> {
+    const { capabilities } = await (await this.#client).getAgentCard();
+    const uri = capabilities?.extensions.find(({ uri }) => uri.endsWith("#declining"))?.uri ?? "";
+    const { contextId, id: taskId } = this.#task ?? { contextId: "", id: "" };
+    const request = sending([{ $case: "text", value: reason }], { contextId, taskId, metadata: { [uri]: true } });
+    return this.#send(request);
   }
 
   async #send(request: SendMessageRequest): Promise<void> {

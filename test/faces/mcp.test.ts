@@ -1,6 +1,6 @@
 import type { AgentRuntime } from "cadenza";
 import { defineAgent } from "cadenza";
-import { createMcpHandler } from "cadenza/mcp";
+import { createMcpHandler, serveStdio } from "cadenza/mcp";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../harness/promises.ts";
@@ -100,6 +100,33 @@ describe.each(Object.keys(modes) as Mode[])("with the official client that finds
     expect(user.forms[1]?.message).toMatch(/^Refund 40 €\?\n\n.*approved/s);
   });
 
+  it("a client that repeats an answer that does not fit is asked ten times", async () => {
+    const desk = new Desk();
+    const user = await visit(desk, mode, accept({ approved: "maybe" }));
+    const outcome = await user.call("ask").then(said, (error: Error) => error.message);
+    expect(outcome).toMatch(/10 (answers|rounds)/);
+    expect(user.forms).toHaveLength(10);
+    await desk.clock.settle();
+    // From 2026-07-28 on the client gives up by itself, and may come back.
+    const [run] = await desk.runtime.listRuns();
+    expect(run?.status).toBe(mode === "by default" ? "cancelled" : "awaiting");
+  });
+
+  it("arguments that do not match the schema are a result, which says what a model can mend", async () => {
+    const { runtime } = setUp();
+    const input = z.object({ amount: z.number() });
+    runtime.register(defineAgent("refund", { input }).run(() => "Refunded."));
+    runtime.register("echo", (said) => said);
+    const handler = createMcpHandler(runtime, { basePath: "/mcp", tasks: true });
+    const { client } = await new McpVisitor(() => handler, mode).connect();
+    const refused = { isError: true, content: [{ type: "text", text: expect.stringMatching(/ amount: .*number/) }] };
+    expect(await client.callTool({ name: "refund", arguments: { amount: "all" } })).toMatchObject(refused);
+    const missing = { isError: true, content: [{ type: "text", text: "message: expected a string." }] };
+    expect(await client.callTool({ name: "echo" })).toMatchObject(missing);
+    expect(await runtime.listRuns()).toEqual([]);
+    await client.close();
+  });
+
   it("an answer in words is one field", async () => {
     const desk = new Desk();
     const user = await visit(desk, mode, accept({ answer: "Ada" }));
@@ -149,6 +176,7 @@ describe.each(Object.keys(modes) as Mode[])("with the official client that finds
 });
 
 const task = { tasks: true, secret: SECRET };
+type RpcBody = { readonly params: object };
 
 /** A task that was made of a call. */
 async function begin(raw: RawMcp, message: string): Promise<string> {
@@ -215,6 +243,22 @@ describe("a run as a task", () => {
       status: "completed",
       result: { isError: true },
     });
+  });
+
+  it("says why it has failed", async () => {
+    const { runtime, clock } = setUp();
+    runtime.register("desk", () => Promise.reject(new Error("broken")));
+    const raw = new RawMcp(runtime, task);
+    const taskId = await begin(raw, "");
+    await clock.settle();
+    const message = "The agent failed.";
+    const { result } = await raw.ask("tasks/get", { taskId });
+    expect(result).toMatchObject({ status: "failed", statusMessage: message, error: { code: -32603, message } });
+  });
+
+  it("is followed by a request that says what of", async () => {
+    const raw = new RawMcp(new Desk().runtime, task);
+    expect((await raw.ask("subscriptions/listen")).error?.message).toBe("notifications: expected an object.");
   });
 
   it("goes on with the default of its question at the deadline", async () => {
@@ -293,6 +337,16 @@ describe("a call that waits for an answer", () => {
     expect(again.result).toMatchObject({ content: [{ type: "text", text: "Looking. Refunded." }] });
   });
 
+  it("asks again where the answer is refused, as for the first time", async () => {
+    const desk = new Desk();
+    const raw = new RawMcp(desk.runtime, { secret: SECRET, tasks: false });
+    const { result } = await raw.ask("tools/call", ask);
+    const inputResponses = { approval: { action: "accept", content: { approved: "maybe" } } };
+    const again = await raw.ask("tools/call", { ...ask, inputResponses, requestState: result?.["requestState"] });
+    expect(again.result).toMatchObject({ resultType: "input_required", _meta: result?.["_meta"] });
+    expect(result?.["_meta"]).toEqual({ "io.modelcontextprotocol/serverInfo": { name: "cadenza", version: "1.0.0" } });
+  });
+
   it("asks again where the answer is missing, or one of no question", async () => {
     const desk = new Desk();
     const raw = new RawMcp(desk.runtime, { secret: SECRET, tasks: false });
@@ -363,6 +417,9 @@ describe("a message that is no request of MCP", () => {
     const taskId = await begin(ada, "ask");
     await desk.clock.settle();
     expect((await ada.ask("prompts/list")).error?.code).toBe(-32601);
+    const { body, headers } = ada.request("tasks/result");
+    const { status, messages } = await ada.post({ ...body, params: { ...(body as RpcBody).params, taskId } }, headers);
+    expect([status, messages[0]]).toMatchObject([404, { error: { code: -32601 } }]);
     expect((await ada.ask("tools/call", { name: "missing" })).error?.code).toBe(-32602);
     const unknown = "00000000-0000-4000-8000-000000000000";
     for (const other of [of("blue", "bob"), of("red", "ada")])
@@ -414,6 +471,96 @@ describe("a message that is no request of MCP", () => {
   });
 });
 
+it("progress is told for a token that is a text or a number", async () => {
+  const { runtime } = setUp();
+  runtime.register("desk", async function* () {
+    yield "One ";
+  });
+  const raw = new RawMcp(runtime);
+  for (const [progressToken, told] of [
+    ["", 1],
+    [0, 1],
+    [{ a: 1 }, 0],
+    [null, 0],
+  ] as const) {
+    const { body, headers } = raw.request("tools/call", { name: "desk", arguments: { message: "" } });
+    const { params } = body as { params: { _meta: object } };
+    const { messages } = await raw.post(
+      { ...body, params: { ...params, _meta: { ...params._meta, progressToken } } },
+      headers,
+    );
+    expect(messages.filter(({ method }) => method === "notifications/progress")).toHaveLength(told);
+  }
+});
+
+it("over standard input a line that is no message is refused, and a notification gets no response", async () => {
+  const { runtime } = setUp();
+  const lines = ["{", "null", "[]", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "5"];
+  const valid = ['{"jsonrpc":"2.0","method":"notifications/initialized"}', '{"jsonrpc":"2.0","id":2,"method":"ping"}'];
+  const written: string[] = [];
+  const stdout = {
+    write: (text: string, done: () => void) => {
+      written.push(text);
+      done();
+    },
+  };
+  const stdin = (async function* () {
+    for (const line of [...lines, ...valid]) {
+      yield `${line}\n`;
+      await nextTurn();
+    }
+  })();
+  await serveStdio(runtime, { stdin, stdout });
+  const answers = written.map((text) => JSON.parse(text) as { id: unknown; error?: { code: number } });
+  expect(answers.map(({ id, error }) => [id, error?.code])).toEqual([
+    [null, -32700],
+    ...[
+      [null, -32600],
+      [null, -32600],
+      [null, -32600],
+      [null, -32600],
+    ],
+    [2, undefined],
+  ]);
+});
+
+describe("headers for arguments, which the schema of a tool names", () => {
+  const input = z.object({
+    region: z.string().nullish().meta({ "x-mcp-header": "Region" }),
+    count: z.number().optional().meta({ "x-mcp-header": "Count" }),
+    to: z.object({ isSure: z.boolean().meta({ "x-mcp-header": "Sure" }) }).optional(),
+  });
+  const encoded = `=?base64?${Buffer.from("Zürich").toString("base64")}?=`;
+
+  it.each<[title: string, values: object, headers: Record<string, string>, isTaken: boolean]>([
+    ["one that repeats the argument", { region: "eu" }, { "mcp-param-region": "eu" }, true],
+    ["one in base64", { region: "Zürich" }, { "mcp-param-region": encoded }, true],
+    [
+      "numbers and booleans",
+      { count: 10, to: { isSure: true } },
+      { "mcp-param-count": "1e1", "mcp-param-sure": "true" },
+      true,
+    ],
+    ["none, for arguments that are missing or null", { region: null }, {}, true],
+    ["no known name", { region: "eu" }, { "mcp-param-region": "eu", "mcp-param-other": "x" }, true],
+    ["one of another value", { region: "eu" }, { "mcp-param-region": "us" }, false],
+    ["none, for an argument", { region: "eu" }, {}, false],
+    ["one for a missing argument", {}, { "mcp-param-region": "null" }, false],
+    ["broken base64", { region: "eu" }, { "mcp-param-region": "=?base64?ZQ?=" }, false],
+    ["no number", { count: 0 }, { "mcp-param-count": "" }, false],
+    ["none, deep inside", { to: { isSure: false } }, {}, false],
+  ])("%s", async (_title, values, headers, isTaken) => {
+    const { runtime } = setUp();
+    runtime.register(defineAgent("desk", { input }).run(() => "Done."));
+    const raw = new RawMcp(runtime);
+    const sent = raw.request("tools/call", { name: "desk", arguments: values });
+    const { status, messages } = await raw.post(sent.body, { ...sent.headers, ...headers });
+    if (isTaken) expect(messages.at(-1)).toMatchObject({ result: { content: [{ text: "Done." }] } });
+    else expect([status, messages[0]]).toMatchObject([400, { error: { code: -32020 } }]);
+    expect(await runtime.listRuns()).toHaveLength(isTaken ? 1 : 0);
+  });
+});
+
 describe("what an agent emits or a client sends ends no process", () => {
   const half = `${"long text ".repeat(3)}\ud800y`;
 
@@ -438,7 +585,6 @@ describe("what an agent emits or a client sends ends no process", () => {
   it.each<[string, string]>([
     ["too many levels", `{"message":${"[".repeat(100)}${"]".repeat(100)}}`],
     ["a key __proto__", '{"message":"x","__proto__":{"isAdmin":true}}'],
-    ["another type", '{"message":17}'],
     ["a list", "[]"],
   ])("arguments with %s", async (_what, written) => {
     const { runtime } = setUp();

@@ -113,8 +113,8 @@ const inJsonRpc = (method: string, params: object): Asked => [
   { jsonrpc: "2.0", id: 1, method, params },
   ofA2a,
 ];
-const answering = (taskId: string): object => ({
-  message: { messageId: "m1", role: "ROLE_USER", taskId, parts: [{ data: { ok: true } }] },
+const answering = (taskId: string, metadata: object = {}): object => ({
+  message: { messageId: "m1", role: "ROLE_USER", taskId, parts: [{ data: { ok: true } }], metadata },
   configuration: { returnImmediately: true },
 });
 
@@ -170,6 +170,12 @@ const rows: readonly Row[] = [
   },
   row("a2a", "an answer", "to answer", ({ run_id }) => ["POST", "/desk/message:send", answering(run_id), ofA2a]),
   row("a2a", "an answer in JSON-RPC", "to answer", ({ run_id }) => inJsonRpc("SendMessage", answering(run_id))),
+  row("a2a", "a decline", "to answer", ({ run_id }) => [
+    "POST",
+    "/desk/message:send",
+    answering(run_id, { "https://github.com/cadenza-agents/cadenza/blob/main/docs/a2a.md#declining": true }),
+    ofA2a,
+  ]),
   row("a2a", "a cancel", "to write", ({ run_id }) => ["POST", `/desk/tasks/${run_id}:cancel`, undefined, ofA2a]),
   row("a2a", "a cancel in JSON-RPC", "to write", ({ run_id }) => inJsonRpc("CancelTask", { id: run_id })),
   row("mcp", "a task", "to see", ({ run_id }) => ofTask("tasks/get", run_id)),

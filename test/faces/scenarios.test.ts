@@ -151,7 +151,7 @@ const scenarios: readonly Scenario[] = [
       chatOptions: [2, 13],
       agUi: [2, 7],
       acp: [2, 8],
-      a2a: null,
+      a2a: [2, 7],
       mcpCall: [2, 3],
       mcpTask: [4, 7],
     },

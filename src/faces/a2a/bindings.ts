@@ -17,7 +17,7 @@ import { json } from "../../http/wire.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import { VERSION } from "./card.ts";
+import { DECLINING, VERSION } from "./card.ts";
 import { faultOf, refusal } from "./errors.ts";
 import type { Binding, Operation } from "./operations.ts";
 import { operations } from "./operations.ts";
@@ -36,7 +36,7 @@ export async function postJsonRpc(given: A2aCall): Promise<WireResponse> {
     if (!Object.hasOwn(operations, method)) throw new RpcError(METHOD_NOT_FOUND, "No such method.");
     const operation: Operation = operations[method as keyof typeof operations];
     const named = inCamelCase(params);
-    return await operation.run(await asked(given, operation, named), named, jsonRpc(message));
+    return activated(given, await operation.run(await asked(given, operation, named), named, jsonRpc(message)));
   } catch (error) {
     if (error instanceof RpcError) return refused(error.id ?? id, { code: error.code, message: error.message });
     // The host refuses before any envelope, and a body that was not read has no envelope.
@@ -94,8 +94,16 @@ export function restBody(name: keyof typeof operations): (call: A2aCall) => Prom
 
 async function operate(call: A2aCall, name: keyof typeof operations, params: JsonObject): Promise<WireResponse> {
   checkVersion(call);
-  return operations[name].run(call, params, restOf(call.request));
+  return activated(call, await operations[name].run(call, params, restOf(call.request)));
 }
+
+/** The response, which names the extension if the client has asked for it. */
+function activated({ request }: A2aCall, response: WireResponse): WireResponse {
+  if (request.header(EXTENSIONS)?.includes(DECLINING) !== true) return response;
+  return { ...response, headers: { ...response.headers, [EXTENSIONS]: DECLINING } };
+}
+
+const EXTENSIONS = "a2a-extensions";
 
 function restOf(request: WireRequest): Binding {
   return {

@@ -10,9 +10,12 @@ import type { A2aCall } from "./options.ts";
 /** The version of the protocol, as cards and requests name it. */
 export const VERSION = "1.0";
 
+/** The extension by which a message declines a question: the address of its description, and a key of the message's metadata. */
+export const DECLINING = "https://github.com/cadenza-agents/cadenza/blob/main/docs/a2a.md#declining";
+
 const BINDINGS = ["JSONRPC", "HTTP+JSON"] as const;
-/** The namespace of the tags of cards. */
-const CARDS = "0f2b6f0e-4c35-4d11-9f0c-6a1f6c0f7a52";
+/** The namespace of the tags of cards: the UUID of no thing. */
+const CARDS = "00000000-0000-0000-0000-000000000000";
 const MAX_AGE_SECONDS = 300;
 
 /** `GET /{name}/.well-known/agent-card.json`: the card of an agent. */
@@ -36,13 +39,12 @@ async function cardOf(call: A2aCall, name: string): Promise<WireResponse> {
   const whose = service.settings.authorize === undefined ? "public" : "private";
   const headers = {
     "cache-control": `${whose}, max-age=${MAX_AGE_SECONDS}`,
-    "last-modified": new Date(service.settings.since).toUTCString(),
+    // Agents may be registered and replaced at any time.
+    "last-modified": new Date(service.clock.now()).toUTCString(),
     etag,
   };
-  const isKnown = request
-    .header("if-none-match")
-    ?.split(/\s*,\s*/)
-    .some((tag) => tag.replace(/^W\//, "") === etag);
+  // The tag is quoted, so that it is part of no other one in a list.
+  const isKnown = request.header("if-none-match")?.includes(etag);
   return isKnown === true ? { status: 304, headers, body: "" } : jsonText(200, text, headers);
 }
 
@@ -58,7 +60,12 @@ function cardFrom(
     description: about,
     version: "1.0.0",
     supportedInterfaces: BINDINGS.map((protocolBinding) => ({ url, protocolBinding, protocolVersion: VERSION })),
-    capabilities: { streaming: true, pushNotifications: false, extendedAgentCard: false },
+    capabilities: {
+      streaming: true,
+      pushNotifications: false,
+      extendedAgentCard: false,
+      extensions: [{ uri: DECLINING }],
+    },
     defaultInputModes: modes(input_content_types),
     defaultOutputModes: modes(output_content_types),
     skills: [{ id: name, name, description: about, tags: tags.length > 0 ? tags : [name] }],

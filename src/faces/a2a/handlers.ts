@@ -49,7 +49,7 @@ export function createA2aNodeListener(runtime: AgentRuntime, options: A2aOptions
 }
 
 function serviceOf(runtime: AgentRuntime, options: A2aOptions): Service<A2aSettings> {
-  return runtimeService(runtime, a2a, readA2aOptions(options, runtime.clock.now()));
+  return runtimeService(runtime, a2a, readA2aOptions(options));
 }
 
 const CARD = ".well-known/agent-card.json";

@@ -10,9 +10,8 @@ import { askAbout, idempotencyKey } from "../../http/service.ts";
 import { checkSession } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
-import type { Message } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
-import type { ListRunsQuery, ResumeRequest, RunDetails } from "../../runtime/runs/requests.ts";
+import type { ListRunsQuery, RunDetails } from "../../runtime/runs/requests.ts";
 import { inChat, keyOf } from "../chat/chat.ts";
 import { ItemFormat } from "../chat/item-format.ts";
 import { respond } from "../chat/run-response.ts";
@@ -116,7 +115,8 @@ interface Taken {
 /** Takes a message of the client: it begins a task, or answers one. */
 async function take(call: A2aCall, request: SendRequest): Promise<Taken> {
   const readable = await checkKnown(call);
-  const { wantsPush, role, taskId, parts } = request;
+  const { wantsPush, taskId, said } = request;
+  const { role, parts } = said;
   if (wantsPush) throw noPushError();
   if (role !== "user" && !call.caller.speaksAs(role)) {
     const message = "Expected ROLE_USER.";
@@ -129,7 +129,7 @@ async function take(call: A2aCall, request: SendRequest): Promise<Taken> {
 }
 
 async function begin(given: A2aCall, request: SendRequest): Promise<Run> {
-  const { contextId, handed } = request;
+  const { contextId, handed, said } = request;
   const agent_name = given.parameter;
   const key = idempotencyKey(given);
   const session_id = contextId === "" ? undefined : sessionOf(given, contextId);
@@ -138,26 +138,22 @@ async function begin(given: A2aCall, request: SendRequest): Promise<Run> {
   if (session_id !== undefined) await checkSession(caller, session_id);
   const kept = contextId === "" || contextId === session_id ? handed : { ...handed, contextId };
   const metadata = Object.keys(kept).length === 0 ? undefined : { [GIVEN]: kept };
-  const input = [messageOf(request)];
-  return createRunFor(caller, { agent_name, input, session_id, mode: "async" }, { idempotencyKey: key, metadata });
+  return createRunFor(
+    caller,
+    { agent_name, input: [said], session_id, mode: "async" },
+    { idempotencyKey: key, metadata },
+  );
 }
 
 async function answer(call: A2aCall, request: SendRequest): Promise<Taken> {
   const details = await findTask(call, request.taskId);
   const { run_id, status } = details;
   checkContext(call, request.contextId, details);
-  const await_resume: ResumeRequest["await_resume"] = request.answer ?? {
-    type: "message",
-    message: messageOf(request),
-  };
+  const { messageId, reply } = request;
   // A message that is sent again is the same answer. Its id alone does not say so: clients use ids again.
-  const key = idempotencyKey(call) ?? keyOf(run_id, "answer", JSON.stringify([request.messageId, await_resume]));
-  await resumeFor(call.caller, { run_id, await_resume, mode: "async" }, { idempotencyKey: key });
+  const key = idempotencyKey(call) ?? keyOf(run_id, "answer", JSON.stringify([messageId, reply]));
+  await resumeFor(call.caller, { ...reply, run_id, mode: "async" }, { idempotencyKey: key });
   return { details, isAnswered: status === "awaiting" };
-}
-
-function messageOf({ role, parts }: SendRequest): Message {
-  return { role, parts } as Message;
 }
 
 /** How long a request to cancel waits for the end of the task, in milliseconds. */

@@ -33,8 +33,6 @@ export interface A2aOptions extends HttpOptions {
 export interface A2aSettings extends HttpSettings {
   readonly root: string | undefined;
   readonly card: JsonObject;
-  /** When the handler was made, in milliseconds since 1970: since then its cards are as they are. */
-  readonly since: number;
 }
 
 /** A request of A2A while it is answered. Its first parameter is the name of the agent. */
@@ -44,10 +42,10 @@ export type A2aCall = Call<A2aSettings>;
 const limits = { maxBodyBytes: 10 * MIB };
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
-export function readA2aOptions(options: A2aOptions, since: number): A2aSettings {
+export function readA2aOptions(options: A2aOptions): A2aSettings {
   const settings = readHttpOptions(options, ["root", "card"], limits);
   const { root, card = {} } = options;
   if (root !== undefined && (typeof root !== "string" || root === "")) throw bad("root", "the name of an agent");
   if (!isJsonObject(card)) throw bad("card", "an object");
-  return { ...settings, root, card, since };
+  return { ...settings, root, card };
 }

@@ -1,9 +1,12 @@
 import { unfitAt } from "../../http/errors.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import type { MessagePart } from "../../protocol/message.ts";
+import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { Run, RunStatus } from "../../protocol/run.ts";
 import { checkMetadata, checkParts, messageIdIn, withId } from "../chat/parts.ts";
+import type { Reply } from "../chat/questions.ts";
+import { declined, wordsOf } from "../chat/questions.ts";
+import { DECLINING } from "./card.ts";
 import type { TaskState } from "./objects.ts";
 import type { A2aSettings } from "./options.ts";
 import { readPart, textAt } from "./parts.ts";
@@ -12,12 +15,10 @@ import type { TaskView } from "./task-fold.ts";
 /** What a client sends. */
 export interface SendRequest extends TaskView {
   readonly messageId: string;
-  /** `agent` for a client that speaks for one. */
-  readonly role: "user" | "agent";
-  /** At least one. The first has the id of the message. */
-  readonly parts: readonly MessagePart[];
-  /** The object that is an answer by itself. Undefined: the message is the answer. */
-  readonly answer: JsonObject | undefined;
+  /** The message, whose first part has its id. Its role is `agent` for a client that speaks for one. */
+  readonly said: Message & { readonly role: "user" | "agent" };
+  /** What the message replies to a question: an object that is the answer by itself, the message, or that it is declined. */
+  readonly reply: Reply;
   /** Empty if the client names none. */
   readonly contextId: string;
   /** Empty if the client begins a task. */
@@ -48,13 +49,18 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
   const handed = given({ metadata, messageMetadata, extensions, referenceTaskIds, acceptedOutputModes });
   checkMetadata(["metadata", "message", "configuration"], handed, limits);
   const id = messageIdIn(messageId, ["message"]);
+  const said = {
+    ...withId(read as [MessagePart, ...MessagePart[]], id),
+    role: role === "ROLE_USER" ? "user" : "agent",
+  } as const;
+  const isDeclined = isJsonObject(messageMetadata) && Boolean(messageMetadata[DECLINING]);
+  const answer = (data?.["data"] as JsonObject | undefined) ?? { type: "message", message: said };
   return {
-    ...{ messageId: id, role: role === "ROLE_USER" ? "user" : "agent", handed },
-    parts: withId(read as [MessagePart, ...MessagePart[]], id).parts,
-    answer: data?.["data"] as JsonObject | undefined,
+    ...{ messageId: id, said, handed },
+    reply: isDeclined ? declined(wordsOf(said)) : { await_resume: answer },
     contextId: text(message, "contextId", "message"),
     taskId: text(message, "taskId", "message"),
-    historyLength: whole(config, "historyLength", 0, Number.MAX_SAFE_INTEGER, "configuration"),
+    historyLength: whole(config, "historyLength", 0, undefined, "configuration"),
     returnImmediately: flag(config, "returnImmediately", "configuration"),
     wantsPush: (config["taskPushNotificationConfig"] ?? null) !== null,
   };
@@ -107,7 +113,7 @@ export function readList(params: JsonObject): ListRequest {
   const state = text(params, "status");
   if (state !== "" && !Object.hasOwn(statuses, state)) throw unfitAt(["status"], "expected a state");
   const since = text(params, "statusTimestampAfter");
-  const from = since === "" ? Number.NEGATIVE_INFINITY : Date.parse(since);
+  const from = since === "" ? 0 : Date.parse(since);
   if (Number.isNaN(from)) throw unfitAt(["statusTimestampAfter"], "expected a time");
   return {
     contextId: text(params, "contextId"),
@@ -148,7 +154,7 @@ export function whole(
   from: JsonObject,
   name: string,
   least: number,
-  most: number = Number.MAX_SAFE_INTEGER,
+  most: number | undefined = Number.MAX_SAFE_INTEGER,
   ...path: string[]
 ): number | undefined {
   const value = from[name] ?? "";

@@ -6,6 +6,7 @@ import type { AwaitRequest, Run } from "../../protocol/run.ts";
 import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
 import { idOf, textPart } from "../chat/parts.ts";
 import { messageOf, toolOf } from "../chat/questions.ts";
+import { DECLINING } from "./card.ts";
 import type { A2aMessage, Artifact, StreamItem, Task, TaskState, TaskStatus } from "./objects.ts";
 import { shownPart, shownParts } from "./parts.ts";
 
@@ -155,15 +156,17 @@ export class TaskFold {
   }
 
   #settle(event: DetailedEvent & { readonly type: "question.settled" }): void {
-    const { await_id, how, answer, at } = event;
+    const { await_id, how, answer, reason, at } = event;
     const question = this.#questions.get(await_id);
     this.#questions.delete(await_id);
     this.#timestamp = at;
     if (question === undefined) return;
     this.#history.push(this.#said(question.message, this.#questionId(await_id)));
-    if (how !== "answer") return;
-    const said = messageOf(answer) ?? { role: "user", parts: [jsonPart(answer as JsonObject)] };
-    this.#history.push(this.#said(said as Message, `${this.#questionId(await_id)}:answer`));
+    if (how !== "answer" && how !== "declined") return;
+    const part = how === "answer" ? jsonPart(answer as JsonObject) : textPart(reason ?? "");
+    const said = messageOf(answer) ?? { role: "user", parts: [part] };
+    const message = this.#said(said as Message, `${this.#questionId(await_id)}:answer`);
+    this.#history.push({ ...message, ...(how === "declined" && { metadata: { [DECLINING]: true } }) });
   }
 
   #end({ status, error, finished_at }: Run): readonly StreamItem[] {

@@ -16,6 +16,9 @@ import { errorOf } from "./responses.ts";
 /** By how much the progress rises with each text. The numbers of an agent are larger, and stay what they are. */
 const TEXT_PROGRESS = 2 ** -10;
 
+/** How often one question is shown. A client that answers by itself would repeat an answer that is refused without end. */
+const MAX_TIMES_ASKED = 10;
+
 /** Writes the events of a run as progress and questions, and then the response to the call. */
 export class CallText extends RpcText {
   readonly begin = "";
@@ -25,12 +28,13 @@ export class CallText extends RpcText {
   isAnswered = false;
   /** Whether the response is all that was written. */
   isAlone = true;
-  /** Whether a question could not be shown. */
-  isUnasked = false;
+  /** Why a question was not shown, and the run therefore cancelled. Undefined: all were shown. */
+  unasked: string | undefined;
   readonly #runId: string;
   readonly #asks: boolean | undefined;
   readonly #cancel: () => void;
   readonly #reasons = new Map<string, string>();
+  readonly #timesAsked = new Map<string, number>();
   #progress = 0;
 
   /**
@@ -57,12 +61,14 @@ export class CallText extends RpcText {
 
   #ask(question: OpenQuestionDetails, out: EventText): void {
     if (this.#asks === undefined) return;
-    if (!this.#asks) {
-      this.isUnasked = true;
+    const { await_id } = question;
+    const times = (this.#timesAsked.get(await_id) ?? 0) + 1;
+    this.#timesAsked.set(await_id, times);
+    if (!this.#asks || times > MAX_TIMES_ASKED) {
+      this.unasked = this.#asks ? UNFIT : UNSHOWN;
       this.#cancel();
       return;
     }
-    const { await_id } = question;
     const id = questionCallId(this.#runId, await_id);
     this.isAlone = false;
     this.put(out, { id, ...elicitationOf(question, this.#reasons.get(await_id)) });
@@ -71,7 +77,7 @@ export class CallText extends RpcText {
   #tell(event: DetailedEvent, out: EventText): void {
     const { _meta: meta } = this.request.params;
     const token = isJsonObject(meta) ? meta["progressToken"] : undefined;
-    if (token === undefined) return;
+    if (typeof token !== "string" && typeof token !== "number") return;
     const told = this.#progressOf(event);
     if (told === undefined) return;
     const params = { progressToken: token, ...told };
@@ -100,6 +106,9 @@ export class CallText extends RpcText {
     return this.respond(result instanceof RpcError ? { error: errorOf(result) } : { result });
   }
 }
+
+const UNSHOWN = "The client shows no questions. The run was cancelled.";
+const UNFIT = `${MAX_TIMES_ASKED} answers were refused. The run was cancelled.`;
 
 /** What a part says of the progress: its text, or the name of the tool that is used. */
 function progressText(part: MessagePart): string | undefined {

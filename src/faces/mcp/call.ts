@@ -1,27 +1,30 @@
 import { inBackground } from "../../core/background.ts";
+import { CadenzaError } from "../../core/errors.ts";
 import { createRunFor } from "../../http/claims.ts";
+import { issuesText } from "../../http/errors.ts";
 import { Interjected } from "../../http/interjected.ts";
 import type { RpcRequest } from "../../http/json-rpc.ts";
 import { answered, RpcError } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
 import { checkAgent, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse, WireStream } from "../../http/wire.ts";
+import { beginningWith } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
-import { cancelRuns, keyOf } from "../chat/chat.ts";
+import { keyOf } from "../chat/chat.ts";
 import { respond } from "../chat/run-response.ts";
 import { CallText } from "./call-text.ts";
 import { failure, resultOf } from "./content.ts";
 import { elicitationOf } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
-import { holderOf, needsCapability, textIn } from "./peer.ts";
+import { checkArguments, holderOf, needsCapability, objectIn, textIn } from "./peer.ts";
 import { refusedAnswer, responsesIn } from "./replies.ts";
 import { complete, unfit } from "./responses.ts";
-import { createdTask } from "./tasks.ts";
-import { inputOf } from "./tools.ts";
+import { cancelRun, createdTask } from "./tasks.ts";
+import { inputOf, inputSchemaOf } from "./tools.ts";
 
 /** `tools/call`: begins a run, or gives the answers to its questions, and answers with what comes of it. */
 export async function callTool(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
@@ -29,17 +32,32 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
   const name = textIn(params, "name");
   checkAgent(given.caller, name);
   const agent = await given.caller.scope.getAgent(name);
-  const { arguments: values = {} } = params;
-  if (!isJsonObject(values)) throw unfit("arguments: expected an object.");
-  const input = inputOf(agent, values);
+  const values = objectIn({ arguments: {}, ...params }, "arguments");
+  if (peer.isModern) checkArguments(given, inputSchemaOf(agent), values);
   const state = peer.isModern ? params["requestState"] : undefined;
   if (state !== undefined) return goOn(given, peer, request, typeof state === "string" ? state : "");
   const call = await askAbout(given, { action: "create", agent_name: name });
   checkAgent(call.caller, name);
   const options = { idempotencyKey: callKey(peer, id) };
-  const { run_id } = await createRunFor(call.caller, { agent_name: name, input, mode: "async" }, options);
+  let run_id: string;
+  try {
+    const input = inputOf(agent, values);
+    ({ run_id } = await createRunFor(call.caller, { agent_name: name, input, mode: "async" }, options));
+  } catch (error) {
+    if (!CadenzaError.is(error) || error.code !== "invalid_input") throw error;
+    // A model that reads why may call again with others.
+    return answered(
+      request,
+      resultFor(call, peer, failure(`${error.message} ${issuesText(error.issues ?? [])}`.trim())),
+    );
+  }
   const task = peer.hasTasks ? await createdTask(call, run_id) : undefined;
   return task === undefined ? follow(call, peer, request, run_id, 0) : answered(request, task);
+}
+
+/** A result, as the revision of the client has it. */
+function resultFor(call: McpCall, { isModern }: Peer, result: JsonObject): JsonObject {
+  return isModern ? complete(call, result) : result;
 }
 
 /** Under which key a client from before `2026-07-28` finds the run of its call again, to cancel it. */
@@ -95,13 +113,13 @@ async function inputRequired(
   const keys = keysOf(await_requests);
   const questions = Object.fromEntries(await_requests.map(({ await_id }, index) => [keys[index], await_id]));
   const expires = Math.min(call.service.clock.now() + stateTtlMs, Number.MAX_SAFE_INTEGER);
-  return {
+  return complete(call, {
     resultType: "input_required",
     inputRequests: Object.fromEntries(
       await_requests.map((question, index) => [keys[index], elicitationOf(question, reasons.get(question.await_id))]),
     ),
     requestState: await seal.seal("state", [holderOf(call), agent_name], { run_id, questions, expires }),
-  };
+  });
 }
 
 /** The key of each question: the name that the agent gave it, if no other open one has that, else its id. */
@@ -161,35 +179,21 @@ export function callOf({ caller }: McpCall, run_id: string): string {
   return `${caller.tenant}/${run_id}`;
 }
 
-function beginningWith(first: IteratorResult<string, undefined>, rest: WireStream): WireStream {
-  let isTaken = false;
-  return {
-    next: () => {
-      if (isTaken) return rest.next();
-      isTaken = true;
-      return Promise.resolve(first);
-    },
-    return: () => rest.return(),
-  };
-}
-
 /** The result of a call whose run rests. */
 async function resultNow(call: McpCall, peer: Peer, run_id: string, text: CallText): Promise<JsonObject | RpcError> {
   const { scope } = call.caller;
   const details = await scope.details(run_id);
   if (details.status !== "awaiting") {
     const run = await scope.getRun(run_id);
-    const result = text.isUnasked ? failure(UNASKED) : resultOf(run, peer);
-    return peer.isModern ? complete(call, result) : result;
+    const result = text.unasked === undefined ? resultOf(run, peer) : failure(text.unasked);
+    return resultFor(call, peer, result);
   }
-  if (peer.elicits) return complete(call, await inputRequired(call, details));
+  if (peer.elicits) return inputRequired(call, details);
   await giveUp(call, run_id);
   return needsCapability({ elicitation: {} });
 }
 
-const UNASKED = "The tool asks its user a question, and this client shows none. The run was cancelled.";
-
 /** Cancels a run that its client has given up. One that may only answer cancels nothing by leaving. */
 async function giveUp(call: McpCall, run_id: string): Promise<void> {
-  if (!call.caller.isReader) await cancelRuns(call, [{ run_id }]);
+  if (!call.caller.isReader) await cancelRun(call, run_id);
 }

@@ -19,7 +19,7 @@ export function elicitationOf(question: OpenQuestionDetails, reason?: string): J
 export function replyIn(question: OpenQuestionDetails, result: JsonValue | undefined): Reply {
   const { action = null, content = {} } = isJsonObject(result) ? result : {};
   if (action === "decline" || action === "cancel") return declined();
-  if (action !== "accept" || !isJsonObject(content)) throw unfit("The answer has to be the result of an elicitation.");
+  if (action !== "accept" || !isJsonObject(content)) throw unfit("The answer is no result of an elicitation.");
   if (objectForm(schemaOf(question)) !== undefined) return { await_resume: content };
   const { [ANSWER]: answer } = content;
   if (answer === undefined) throw unfit(`content.${ANSWER}: expected an answer.`);

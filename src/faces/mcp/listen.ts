@@ -8,10 +8,10 @@ import type { RpcRequest } from "../../http/json-rpc.ts";
 import { RpcText } from "../../http/rpc-text.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
-import { isJsonObject } from "../../protocol/json.ts";
 import type { DetailedEvent, EventStream } from "../../runtime/log/event-stream.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
+import { objectIn } from "./peer.ts";
 import { complete, unfit } from "./responses.ts";
 import { admitTask, taskNow } from "./tasks.ts";
 
@@ -20,9 +20,7 @@ const MAX_TASKS = 100;
 
 /** `subscriptions/listen`: tells of each state of the tasks that the request names, until they have ended. */
 export async function listen(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { notifications = {} } = request.params;
-  if (!isJsonObject(notifications)) throw unfit("notifications: expected an object.");
-  const { taskIds } = notifications;
+  const { taskIds } = objectIn(request.params, "notifications");
   const asked = taskIds ?? [];
   if (!Array.isArray(asked) || asked.length > MAX_TASKS || !asked.every((id) => typeof id === "string"))
     throw unfit(`notifications.taskIds: expected a list of at most ${MAX_TASKS} ids of tasks.`);

@@ -2,11 +2,10 @@ import { readJson } from "../../http/body.ts";
 import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
 import { answered, METHOD_NOT_FOUND, RpcError, readMessage } from "../../http/json-rpc.ts";
 import { askAbout, takeBody } from "../../http/service.ts";
-import { checkChange, checkRun, runIdIn } from "../../http/visibility.ts";
+import { checkRun, runIdIn } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { questionOfCall } from "../chat/call-ids.ts";
-import { cancelRuns } from "../chat/chat.ts";
 import { callKey, callOf, callTool } from "./call.ts";
 import { listen } from "./listen.ts";
 import type { McpCall } from "./options.ts";
@@ -14,7 +13,7 @@ import type { Peer } from "./peer.ts";
 import { legacyVersion, modernVersions, peerOf, sessionToken, TASKS } from "./peer.ts";
 import { refusedAnswer } from "./replies.ts";
 import { complete, completed, noteRequest, unfit } from "./responses.ts";
-import { cancelTask, getTask, updateTask } from "./tasks.ts";
+import { cancelRun, cancelTask, getTask, updateTask } from "./tasks.ts";
 import { toolOf } from "./tools.ts";
 
 /** `POST`: a message of a client. */
@@ -105,8 +104,7 @@ async function takeNotification(
   if (!run) return accepted;
   const { run_id, agent_name } = run;
   const call = await askAbout(given, { action: "cancel", run_id, agent_name });
-  await checkChange(call.caller, run_id);
-  await cancelRuns(call, [{ run_id }]);
+  await cancelRun(call, run_id);
   return accepted;
 }
 

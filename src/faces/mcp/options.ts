@@ -57,7 +57,7 @@ const MIN_SECRET_LENGTH = 32;
 const DAY_MS = 86_400_000;
 const timeDefaults = { ttlMs: 60_000, stateTtlMs: DAY_MS, pollIntervalMs: 1_000 };
 
-const names = ["secret", "tasks", "serverInfo", "instructions", "ttlMs", "stateTtlMs", "pollIntervalMs"];
+const names = ["secret", "tasks", "serverInfo", "instructions", ...Object.keys(timeDefaults)];
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
 export function readMcpOptions(options: McpOptions, frame = sseFrame): McpSettings {

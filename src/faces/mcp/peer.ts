@@ -56,26 +56,41 @@ function modernPeer(call: McpCall, request: RpcRequest, meta: JsonObject): Peer 
   if (!modernVersions.includes(claim)) throw unserved(UNSUPPORTED_VERSION, modernVersions, claim);
   checkHeader(call, "mcp-method", request.method);
   if (!isJsonObject(capabilities)) throw missing(CAPABILITIES);
-  const named = request.params[names.get(request.method) ?? ""];
+  const { name, taskId } = request.params;
+  const named = request.method === "tools/call" ? name : ofTask.test(request.method) && taskId;
   if (typeof named === "string") checkHeader(call, "mcp-name", named);
   const { extensions } = capabilities;
   const hasTasks = isJsonObject(extensions) && isJsonObject(extensions[TASKS]);
   return { ...undeclared, isModern: true, elicits: hasForms(capabilities), hasTasks };
 }
 
-/** The parameter that the header `Mcp-Name` has to repeat, by the method. */
-const names: ReadonlyMap<string, string> = new Map([
-  ["tools/call", "name"],
-  ["tasks/get", "taskId"],
-  ["tasks/update", "taskId"],
-  ["tasks/cancel", "taskId"],
-]);
+const ofTask = /^tasks\/(get|update|cancel)$/;
 
-/** Refuses a request whose header does not repeat what its body says. Over stdio there are no headers. */
-function checkHeader({ request, service }: McpCall, name: string, expected: string): void {
+/**
+ * Refuses a call whose headers do not repeat the arguments for which the schema of the tool names headers (`x-mcp-header`). An
+ * argument that is missing has no header.
+ */
+export function checkArguments(call: McpCall, { properties }: JsonObject, values: JsonObject): void {
+  if (!isJsonObject(properties)) return;
+  for (const [name, property] of Object.entries(properties)) {
+    if (!isJsonObject(property)) continue;
+    const value = Object.hasOwn(values, name) ? values[name] : undefined;
+    const header = property["x-mcp-header"];
+    if (typeof header === "string") checkHeader(call, `mcp-param-${header.toLowerCase()}`, value);
+    checkArguments(call, property, isJsonObject(value) ? value : {});
+  }
+}
+
+/**
+ * Refuses a request whose header does not repeat what its body says. What the body does not say has no header. Over stdio
+ * there are no headers.
+ */
+function checkHeader({ request, service }: McpCall, name: string, expected: JsonValue = null): void {
   if (service.settings.frame === lineFrame) return;
   const header = request.header(name);
-  if (header !== undefined && decoded(header) === expected) return;
+  const text = header && decoded(header);
+  const isSame = text === String(expected) || Number(text || Number.NaN) === expected;
+  if (expected === null ? header === undefined : isSame) return;
   const message = `The header ${name} has to repeat what the body says.`;
   throw new RpcError(HEADER_MISMATCH, message, undefined, 400);
 }
@@ -139,5 +154,12 @@ export function needsCapability(capabilities: JsonObject): RpcError {
 export function textIn(params: JsonObject, name: string): string {
   const value = params[name];
   if (typeof value !== "string") throw unfit(`${name}: expected a string.`);
+  return value;
+}
+
+/** An object of params. */
+export function objectIn(params: JsonObject, name: string): JsonObject {
+  const value = params[name];
+  if (!isJsonObject(value)) throw unfit(`${name}: expected an object.`);
   return value;
 }

@@ -3,10 +3,9 @@ import { resumeFor } from "../../http/claims.ts";
 import { RpcError } from "../../http/json-rpc.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
-import { isJsonObject } from "../../protocol/json.ts";
 import { replyIn } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
-import { unfit } from "./responses.ts";
+import { objectIn } from "./peer.ts";
 
 /** Gives an answer, unless its question has been settled. The result says why it was refused; undefined: it was not. */
 export async function refusedAnswer(
@@ -45,7 +44,5 @@ const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting",
 
 /** The answers of a client, by the ids of their questions. */
 export function responsesIn(params: JsonObject): JsonObject {
-  const { inputResponses = {} } = params;
-  if (isJsonObject(inputResponses)) return inputResponses;
-  throw unfit("inputResponses: expected an object.");
+  return objectIn({ inputResponses: {}, ...params }, "inputResponses");
 }

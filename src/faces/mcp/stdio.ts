@@ -53,7 +53,7 @@ export async function serveStdio(
   options: StdioOptions = {},
 ): Promise<void> {
   const { grant, ...others } = options;
-  if (grant !== undefined && (typeof grant !== "object" || grant === null)) throw bad("grant", "an object");
+  if (grant !== undefined && !isJsonObject(grant)) throw bad("grant", "an object");
   const settings = readMcpOptions({ ...others, ...(grant !== undefined && { authorize: () => grant }) }, lineFrame);
   await new StdioConnection(runtimeService(runtime, mcp, settings), stdout).serve(stdin);
 }
@@ -88,8 +88,8 @@ class StdioConnection {
     const { headers, body } = await answerRequest(this.#service, line);
     this.#session = headers["mcp-session-id"] ?? this.#session;
     if (typeof body !== "string") await this.#pump(line, body);
-    // What is no request gets no response, unless it is no message at all.
-    else if (body !== "" && (message === undefined || this.#open.has(id))) await this.#write(body);
+    // What is no request gets no response, unless it is no message at all, such as a list of them.
+    else if (body !== "" && (!isJsonObject(message) || this.#open.has(id))) await this.#write(body);
     if (this.#open.get(id) === line) this.#open.delete(id);
   }
 

@@ -47,9 +47,14 @@ export async function updateTask(given: McpCall, peer: Peer, request: RpcRequest
 /** `tasks/cancel`: cancels a task. One that has ended stays as it is. */
 export async function cancelTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
   const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "cancel");
+  await cancelRun(call, run_id);
+  return completed(call, request, {});
+}
+
+/** Cancels a run for a client that may do so, unless it has ended. */
+export async function cancelRun(call: McpCall, run_id: string): Promise<void> {
   await checkChange(call.caller, run_id);
   await cancelRuns(call, [{ run_id }]);
-  return completed(call, request, {});
 }
 
 /**
@@ -85,7 +90,7 @@ export async function taskNow(call: McpCall, { elicits }: Pick<Peer, "elicits">,
   if (details.finished_at === null || details.status === "cancelled") return fields;
   const run = await scope.getRun(run_id);
   const error = run.status === "failed" ? errorIn(run) : undefined;
-  if (error !== undefined) return { ...fields, status: "failed", error };
+  if (error !== undefined) return { ...fields, status: "failed", statusMessage: String(error["message"]), error };
   const result = run.status === "failed" ? failure(run.error.message) : resultOf(run, { isModern: true });
   return { ...fields, status: "completed", result: complete(call, result) };
 }

@@ -1,10 +1,10 @@
+import { CadenzaError } from "../../core/errors.ts";
 import type { AgentManifest } from "../../protocol/agent.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
 import { textPart } from "../chat/parts.ts";
-import { unfit } from "./responses.ts";
 
 /** The argument of an agent without a schema: what the user says. */
 const MESSAGE = "message";
@@ -33,19 +33,19 @@ export function toolOf(agent: AgentManifest, isModern: boolean): JsonObject {
 }
 
 /** The schema of the arguments of a tool. */
-function inputSchemaOf(agent: AgentManifest): JsonObject {
+export function inputSchemaOf(agent: AgentManifest): JsonObject {
   const input = schemaIn(agent, "input");
   if (input === undefined) return anyMessage;
   return isObjectSchema(input) ? input : { type: "object", properties: { [INPUT]: input }, required: [INPUT] };
 }
 
-/** The input of a run for the arguments of a call. */
+/** The input of a run for the arguments of a call. Throws `invalid_input`. */
 export function inputOf(agent: AgentManifest, values: JsonObject): MessagePart {
   const input = schemaIn(agent, "input");
   if (input !== undefined) return jsonPart(isObjectSchema(input) ? values : (values[INPUT] ?? null));
   const message = values[MESSAGE];
-  if (typeof message !== "string") throw unfit(`arguments.${MESSAGE}: expected a string.`);
-  return textPart(message);
+  if (typeof message === "string") return textPart(message);
+  throw new CadenzaError("invalid_input", `${MESSAGE}: expected a string.`);
 }
 
 /** A schema that an agent declares, from its manifest. */

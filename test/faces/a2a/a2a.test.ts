@@ -1,5 +1,5 @@
 import type { AgentFunction, Message } from "cadenza";
-import { AgentError, AgentRuntime } from "cadenza";
+import { AgentError, AgentRuntime, CadenzaError } from "cadenza";
 import { createA2aHandler } from "cadenza/a2a";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
@@ -103,6 +103,7 @@ const said = (parts: unknown, about: Json = {}): Json => ({
 const info = (reason: string) => [
   { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" },
 ];
+const DECLINING = "https://github.com/cadenza-agents/cadenza/blob/main/docs/a2a.md#declining";
 const NO_RUN = "00000000-0000-4000-8000-000000000000";
 const approves: AgentFunction = async function* (_input, { ask }) {
   yield "Looking. ";
@@ -292,6 +293,33 @@ describe.each(["JSONRPC", "HTTP+JSON"] as const)("over %s", (binding) => {
     expect(bare).not.toHaveProperty("artifacts");
     const [full] = (await client.call("ListTasks", { includeArtifacts: true })).body["tasks"] as readonly Task[];
     expect(full?.artifacts?.length).toBeGreaterThan(0);
+  });
+
+  it("a message declines a question by the extension that the card names, and its words are the reason", async () => {
+    const client = new A2a(binding, async (_input, { ask }) => {
+      try {
+        await ask("Refund?", { schema: z.object({ approved: z.boolean() }) });
+      } catch (error) {
+        return CadenzaError.is(error) ? `${error.code}: ${error.reason}` : "";
+      }
+      return "Approved.";
+    });
+    const { id: taskId } = await client.send("40 €");
+    const metadata = { [DECLINING]: true };
+    const message = said([{ text: "Too much." }, { data: { approved: true } }], { taskId, metadata });
+    for (const named of [undefined, `urn:other, ${DECLINING}`]) {
+      const more = named === undefined ? {} : { "a2a-extensions": named };
+      const { body, headers } = await client.call("SendMessage", { message }, more);
+      const { artifacts, history } = body["task"] as Task;
+      expect(artifacts?.[0]?.parts[0]).toMatchObject({ text: "answer_declined: Too much." });
+      expect(history?.at(-1)).toMatchObject({ role: "ROLE_USER", parts: [{ text: "Too much." }], metadata });
+      expect(headers.get("a2a-extensions")).toBe(named === undefined ? null : DECLINING);
+    }
+    const { id } = await client.send("40 €");
+    const parts = [{ data: { approved: true } }];
+    const { artifacts, history } = await client.send(parts, { taskId: id, metadata: { [DECLINING]: false } });
+    expect(artifacts?.[0]?.parts[0]).toMatchObject({ text: "Approved." });
+    expect(history?.at(-1)).not.toHaveProperty("metadata");
   });
 
   it("a context is any text, and is given back as it came", async () => {
@@ -603,7 +631,10 @@ it("each agent has a card, and the root has one of them", async () => {
       protocolBinding,
       protocolVersion: "1.0",
     })),
-    capabilities: { streaming: true, pushNotifications: false, extendedAgentCard: false },
+    capabilities: {
+      ...{ streaming: true, pushNotifications: false, extendedAgentCard: false },
+      extensions: [{ uri: DECLINING }],
+    },
     defaultInputModes: ["text/plain", "application/json"],
     defaultOutputModes: ["text/plain", "application/json"],
     skills: [{ id: "desk", name: "desk", description: "Refunds.", tags: ["money"] }],
@@ -611,6 +642,7 @@ it("each agent has a card, and the root has one of them", async () => {
   });
   expect(root.headers.get("content-type")).toBe("application/json");
   expect(root.headers.get("cache-control")).toBe("private, max-age=300");
+  expect(Date.parse(root.headers.get("last-modified") ?? "")).not.toBeNaN();
   const etag = root.headers.get("etag") ?? "";
   expect((await get("desk/.well-known/agent-card.json", { "if-none-match": `"x", W/${etag}` })).status).toBe(304);
   expect((await get("secret/.well-known/agent-card.json")).status).toBe(404);

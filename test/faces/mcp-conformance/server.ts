@@ -192,6 +192,12 @@ runtime.register(
   }).run(() => "Done."),
 );
 
+runtime.register(
+  defineAgent("test_header", { input: z.object({ region: z.string().meta({ "x-mcp-header": "Region" }) }) }).run(
+    ({ region }) => region,
+  ),
+);
+
 const listener = createMcpNodeListener(runtime, {
   basePath: "/mcp",
   allowedHosts: ["localhost", "127.0.0.1"],
