@@ -45,7 +45,7 @@ export function readLogsOf(store: Store, reading: LogReading): void {
 }
 
 /** A turn of the event loop for other work: a store that answers at once would hold up all that is timed. */
-function turnOf(store: Store): Promise<void> {
+export function turnOf(store: Store): Promise<void> {
   return readings.get(store)?.clock.turn() ?? nextTurn();
 }
 
