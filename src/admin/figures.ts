@@ -96,6 +96,9 @@ const TURN_RUNS = 10;
 /** After how many runs that are counted the event loop has a turn. */
 const TURN_FACTS = 1_000;
 
+/** After how long it is looked whether ended runs were deleted, in milliseconds. */
+const CHECK_MS = 60_000;
+
 const live = ["created", "in-progress", "awaiting", "cancelling"] as const;
 
 /** A query with its defaults. */
@@ -121,9 +124,12 @@ export function readFiguresQuery(query: AdminFiguresQuery): FiguresWanted {
 /** What is known of a run. */
 interface Known {
   readonly key: RunKey;
+  readonly createdAt: number;
   epoch: number;
-  facts: RunFacts;
-  /** Undefined: it has ended, and nothing of it changes. */
+  position: number;
+  /** Undefined: its log cannot be read. */
+  facts: RunFacts | undefined;
+  /** Undefined: it has ended, and nothing of it changes but that it may be deleted. */
   fold: RunFactsFold | undefined;
 }
 
@@ -137,6 +143,8 @@ export class RunsOverTime {
   readonly #known = new Map<string, Known>();
   /** All runs that were created since are known; `Infinity` before the first look. */
   #since = Number.POSITIVE_INFINITY;
+  /** When it was last looked whether ended runs were deleted. */
+  #checkedAt = Number.NEGATIVE_INFINITY;
   /** Looks come one after the other: a second one finds what the first one has read. */
   #looking: Promise<unknown> = Promise.resolve();
 
@@ -150,18 +158,18 @@ export class RunsOverTime {
     const to = (Math.floor(now / step_ms) + 1) * step_ms;
     const from = to - steps * step_ms;
     const wanted = 2 * from - to;
-    const looking = this.#looking.then(() => this.#look(wanted));
+    const looking = this.#looking.then(() => this.#look(wanted, now));
     this.#looking = looking.catch(() => undefined);
     await looking;
     const since = Math.max(wanted, this.#since);
-    const facts = [...this.#known.values()].map((known) => known.facts);
+    const facts = [...this.#known.values()].flatMap((known) => known.facts ?? []);
     const span = { from, step_ms, steps, since, complete: since <= from };
     return figuresOf(facts, query, span, () => turnOf(this.#store));
   }
 
   /** Gets to know all runs that were created since a time, as far as it may. */
-  async #look(wanted: number): Promise<void> {
-    await this.#update();
+  async #look(wanted: number, now: number): Promise<void> {
+    await this.#update(now);
     const isFirst = this.#since === Number.POSITIVE_INFINITY;
     const reached = await this.#find(wanted);
     if (isFirst || reached < this.#since) await this.#findOld(reached);
@@ -201,20 +209,18 @@ export class RunsOverTime {
     return runs.filter(isReadable).filter((run) => isCounted(run) && !this.#known.has(nameOf(run)));
   }
 
-  /** Reads what is new in the logs of live runs. */
-  async #update(): Promise<void> {
-    const open = [...this.#known].filter(([, { fold }]) => fold !== undefined);
+  /** Reads what is new in the logs of live runs, and forgets those that were deleted; of ended runs from time to time. */
+  async #update(now: number): Promise<void> {
+    const isDue = Math.abs(now - this.#checkedAt) >= CHECK_MS;
+    if (isDue) this.#checkedAt = now;
+    const open = [...this.#known.values()].filter(({ fold }) => isDue || fold !== undefined);
     for (let from = 0; from < open.length; from += CHUNK) {
-      const part = open.slice(from, from + CHUNK);
-      const moved = await this.#store.moved(
-        part.map(([, { key, epoch, fold }]): RunPosition => ({ key, epoch, position: fold?.position ?? 0 })),
-      );
+      const moved = await this.#store.moved(open.slice(from, from + CHUNK));
       for (const { key, epoch, position } of moved) {
         const known = this.#known.get(nameOf({ key }));
-        if (known?.fold === undefined) continue;
-        known.epoch = epoch;
+        if (known === undefined) continue;
         if (position === 0) this.#known.delete(nameOf({ key }));
-        else await this.#fold(known, known.fold, position);
+        else if (known.fold !== undefined) await this.#readOn(known, known.fold, { epoch, position });
       }
       await turnOf(this.#store);
     }
@@ -222,35 +228,29 @@ export class RunsOverTime {
 
   async #read(runs: readonly StoredRun[]): Promise<void> {
     for (const [index, run] of runs.entries()) {
-      const fold = new RunFactsFold(run.key.tenant);
-      await this.#readOn(run.key, fold, run.position);
-      const facts = fold.facts();
-      if (facts !== undefined) {
-        const known = { key: run.key, epoch: run.head.epoch, facts };
-        this.#known.set(nameOf(run), { ...known, fold: facts.ended_at === null ? fold : undefined });
-      }
+      const { key, created, head, position } = run;
+      const known: Known = { key, epoch: 0, position: 0, createdAt: created.at, facts: undefined, fold: undefined };
+      this.#known.set(nameOf(run), known);
+      await this.#readOn(known, new RunFactsFold(key.tenant), { epoch: head.epoch, position });
       if (index % TURN_RUNS === TURN_RUNS - 1) await turnOf(this.#store);
     }
   }
 
-  async #fold(known: Known, fold: RunFactsFold, until: number): Promise<void> {
-    await this.#readOn(known.key, fold, until);
-    known.facts = fold.facts() ?? known.facts;
-    if (known.facts.ended_at !== null) known.fold = undefined;
-  }
-
   /** A log that cannot be read, or is deleted meanwhile, counts as far as it was read. */
-  async #readOn(key: RunKey, fold: RunFactsFold, until: number): Promise<void> {
+  async #readOn(known: Known, fold: RunFactsFold, until: Pick<RunPosition, "epoch" | "position">): Promise<void> {
     try {
-      while (fold.position < until) {
-        const entries = await this.#store.read(key, fold.position, CHUNK);
-        if (entries === undefined || entries.length === 0) return;
+      while (fold.position < until.position) {
+        const entries = await this.#store.read(known.key, fold.position, CHUNK);
+        if (entries === undefined || entries.length === 0) break;
         for (const entry of entries) fold.add(entry);
         if (entries.length === CHUNK) await turnOf(this.#store);
       }
     } catch (error) {
       if (!CadenzaError.is(error) || error.run_id === undefined) throw error;
     }
+    known.facts = fold.facts();
+    known.fold = known.facts === undefined || known.facts.ended_at !== null ? undefined : fold;
+    Object.assign(known, { epoch: until.epoch, position: until.position });
   }
 
   /** Forgets the oldest ended runs beyond the number that is kept. */
@@ -258,10 +258,10 @@ export class RunsOverTime {
     const beyond = this.#known.size - MAX_RUNS - MAX_OLD * live.length;
     if (beyond <= 0) return;
     const ended = [...this.#known].filter(([, { fold }]) => fold === undefined);
-    ended.sort(([, a], [, b]) => a.facts.created_at - b.facts.created_at);
-    for (const [name, { facts }] of ended.slice(0, beyond)) {
+    ended.sort(([, a], [, b]) => a.createdAt - b.createdAt);
+    for (const [name, { createdAt }] of ended.slice(0, beyond)) {
       this.#known.delete(name);
-      this.#since = Math.max(this.#since, facts.created_at + 1);
+      this.#since = Math.max(this.#since, createdAt + 1);
     }
   }
 }

@@ -33,6 +33,7 @@ import { readInspectorOptions } from "./options.ts";
 import { pageResponse, refusal, safeHeaders } from "./page.ts";
 import {
   isForeign,
+  readFigures,
   readLimit,
   readListQuery,
   readPage,
@@ -42,7 +43,7 @@ import {
   runKeyOf,
 } from "./queries.ts";
 import { schedulesFeed } from "./schedules.ts";
-import { figuresFeed, stuckFeed } from "./states.ts";
+import { figuresFeed, Histories, stuckFeed } from "./states.ts";
 
 /**
  * The inspector of a runtime for Hono, Next.js, Bun and Deno: a page that shows its runs while they go on, and lets its
@@ -131,6 +132,7 @@ function routesOf(inspected: Inspected, { schedules }: InspectorSettings): reado
   const feed = (path: string, action: Action, make: (asked: Asked) => Feed, asks: InspectorRoute["asks"] = {}) =>
     get(`api/feed/${path}`, action, (asked) => follow(inspected, asked, make(asked)), asks);
   const list = { admin, clock: inspected.clock };
+  const histories = new Histories(inspected);
   return [
     route("GET", "", "list", getPage),
     get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access, schedules !== undefined))),
@@ -162,6 +164,11 @@ function routesOf(inspected: Inspected, { schedules }: InspectorSettings): reado
       if (access.tenant !== null)
         throw refusedTo(access, "forbidden", "The figures count the runs of all tenants, which the user may not see.");
       return figuresFeed(inspected);
+    }),
+    feed("history", "list", ({ search, access }) => {
+      if (isForeign(search.get("tenant"), access))
+        throw refusedTo(access, "forbidden", "The user sees the figures of one tenant, and this is another one.");
+      return histories.feed(readFigures(search, access));
     }),
     feed("run", "read", ({ search, access }) => runFeed(inspected, readRunQuery(search, access)), oneRun),
     feed("family", "read", ({ search, access }) => familyFeed(inspected, readRunQuery(search, access)), oneRun),

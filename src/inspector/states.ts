@@ -1,11 +1,16 @@
+import type { AdminFigures, AdminFiguresQuery } from "../admin/figures.ts";
 import type { AdminBlocked, AdminRun } from "../admin/records.ts";
 import { isoTime } from "../core/time.ts";
-import type { FiguresEvent, StuckEvent } from "./api.ts";
+import type { FiguresEvent, HistoryEvent, StuckEvent } from "./api.ts";
 import type { Feed } from "./feed.ts";
 import type { Inspected } from "./inspected.ts";
 
 /** How often figures and what needs an operator are read, in milliseconds. */
 const STATE_MS = 1_000;
+/** How often figures over time are read, in milliseconds. */
+const HISTORY_MS = 2_000;
+/** For how long pages share what was read. */
+const SHARED_MS = 1_900;
 /** How many runs of each kind are shown. */
 const MOST = 500;
 /** How many slots that runs wait for are shown. */
@@ -74,4 +79,39 @@ export function figuresFeed({ admin, runtime, clock }: Inspected): Feed {
       yield event;
     } while (await pause(STATE_MS));
   };
+}
+
+/** Figures over time, whenever they differ. Pages that show the same share what is computed. */
+export class Histories {
+  readonly #inspected: Inspected;
+  readonly #shared = new Map<string, { readonly at: number; readonly text: Promise<string> }>();
+
+  constructor(inspected: Inspected) {
+    this.#inspected = inspected;
+  }
+
+  feed(query: AdminFiguresQuery): Feed {
+    const read = (): Promise<string> => this.#read(query);
+    return async function* (pause) {
+      let before: string | undefined;
+      do {
+        const text = await read();
+        if (text !== before)
+          yield { type: "history", figures: JSON.parse(text) as AdminFigures } satisfies HistoryEvent;
+        before = text;
+      } while (await pause(HISTORY_MS));
+    };
+  }
+
+  #read(query: AdminFiguresQuery): Promise<string> {
+    const { admin, clock } = this.#inspected;
+    const now = clock.now();
+    for (const [name, { at }] of this.#shared) if (Math.abs(now - at) >= SHARED_MS) this.#shared.delete(name);
+    const name = JSON.stringify(query);
+    const known = this.#shared.get(name);
+    if (known !== undefined) return known.text;
+    const text = admin.figures(query).then((figures) => JSON.stringify(figures));
+    this.#shared.set(name, { at: now, text });
+    return text;
+  }
 }

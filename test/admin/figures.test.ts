@@ -99,27 +99,43 @@ describe.each(operatorStores)("%s, figures over time", (_name, withStore) => {
       await runtime.close({ drainMs: 0 });
     }));
 
-  it("count a fork from the fork on, and no run before the time", () =>
+  it("do not count runs that were deleted, after a minute at the latest", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
       const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      const made: string[] = [];
+      for (let n = 0; n < 3; n++) made.push((await runtime.createRun({ agent_name: "child", input: "" })).run_id);
+      const admin = createAdmin(runtime);
+      expect((await admin.figures()).all.total.completed).toBe(3);
+      await runtime.delete(made[0] ?? "");
+      await clock.advance(MINUTE);
+      expect((await admin.figures()).all.total).toMatchObject({ completed: 2, total_tokens: 200 });
+      await runtime.close({ drainMs: 0 });
+    }));
+
+  it("count a fork from the fork on, and of runs before the time those that are live", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      await runtime.createRun({ agent_name: "desk", input: "", mode: "async" });
+      await clock.advance(300 * MINUTE);
       const { run_id } = await runtime.createRun({ agent_name: "desk", input: "", mode: "async" });
       await clock.advance(MINUTE);
       await runtime.resume({ run_id, await_resume: { ok: true } });
       await clock.advance(90 * MINUTE);
       const admin = createAdmin(runtime);
-      expect((await admin.figures({ over: "hour" })).all.total).toMatchObject({ started: 0, completed: 0 });
+      expect((await admin.figures({ over: "hour" })).all.total).toMatchObject({ started: 0, completed: 0, waiting: 1 });
       await runtime.fork(run_id, { before: "ask#1", mode: "async" });
       await clock.advance(MINUTE);
       const { all, groups } = await admin.figures({ over: "hour" });
       // What the agent reported behind the recorded call, it reports again.
-      expect(all.total).toMatchObject({ started: 1, waiting: 1, calls: 0, total_tokens: 1_020, waited_p50_ms: null });
+      expect(all.total).toMatchObject({ started: 1, waiting: 2, calls: 0, total_tokens: 1_020, waited_p50_ms: null });
       expect(groups).toHaveLength(1);
       expect((await admin.figures()).all.total).toMatchObject({
-        started: 3,
-        completed: 2,
-        total_tokens: 2_140,
-        calls: 2,
+        started: 5,
+        completed: 3,
+        total_tokens: 3_260,
+        calls: 4,
       });
       await runtime.close({ drainMs: 0 });
     }));
