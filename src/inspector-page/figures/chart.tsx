@@ -1,7 +1,6 @@
-// biome-ignore assist/source/organizeImports: `language` mends what uPlot fails for as it is loaded.
-import { language } from "./language.ts";
+import type { AxisOptions, BarChartOptions, ChartRect, Data, LineChartOptions } from "chartist";
+import { BarChart, LineChart, Svg } from "chartist";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
 
 /** The colours of curves, by their names in the style sheet. */
 export const colours = ["work", "people", "slot", "good", "pause", "accent", "bad", "sleep", "edge"] as const;
@@ -31,55 +30,48 @@ interface ChartProps {
   readonly onAxis?: (value: number) => string;
 }
 
-const HEIGHT = 170;
+/** How much room a text below the chart has, in pixels. */
+const TEXT_WIDTH = 76;
+/** The room at the left of the chart. */
+const AXIS_WIDTH = 56;
 
 /** A chart of steps of time. The arrow keys, or the pointer, say what a step is, and a table has the same numbers. */
 export function Chart(props: ChartProps) {
   const { title, times, curves, form, shown, stepMs } = props;
   const box = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | null>(null);
+  const chart = useRef<BarChart | LineChart | null>(null);
   const [index, setIndex] = useState<number | null>(null);
-  const data = dataOf(props);
-  const latest = useRef(data);
-  latest.current = data;
-  const looks = JSON.stringify([
-    form,
-    stepMs,
-    curves.map(({ values, sum, ...curve }) => [curve, values.includes(null)]),
-  ]);
-  // A chart that looks otherwise is drawn anew; one with other numbers is told these.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `looks` stands for the properties.
+  const [rect, setRect] = useState<Pick<ChartRect, "x1" | "x2"> | null>(null);
+  const drawn = JSON.stringify([form, stepMs, times[0], curves]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `drawn` has what is drawn.
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null) return;
-    const made = new uPlot(optionsOf(props, element, setIndex), latest.current, element);
-    plot.current = made;
-    const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
-    resized.observe(element);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const redraw = (): void => made.redraw();
-    dark.addEventListener("change", redraw);
-    return () => {
-      dark.removeEventListener("change", redraw);
-      resized.disconnect();
-      made.destroy();
-      plot.current = null;
-    };
-  }, [looks]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the numbers decide.
-  useEffect(() => plot.current?.setData(data), [JSON.stringify(data)]);
-  const goTo = (to: number): void => {
-    const made = plot.current;
-    const time = times[Math.min(times.length - 1, Math.max(0, to))];
-    if (made !== null && time !== undefined) made.setCursor({ left: made.valToPos(time, "x"), top: 0 });
-  };
+    const data = dataOf(props);
+    const width = element.clientWidth;
+    if (chart.current === null) {
+      const made =
+        form === "bars"
+          ? new BarChart(element, data, barsOf(props, width))
+          : new LineChart(element, data, linesOf(props, width));
+      made.on("created", ({ chartRect: { x1, x2 } }: { readonly chartRect: ChartRect }) => setRect({ x1, x2 }));
+      chart.current = made;
+    } else if (chart.current instanceof BarChart) chart.current.update(data, barsOf(props, width), true);
+    else chart.current.update(data, linesOf(props, width), true);
+  }, [drawn]);
+  useEffect(() => () => void chart.current?.detach(), []);
+  const goTo = (to: number): void => setIndex(Math.min(times.length - 1, Math.max(0, to)));
   const keys: Readonly<Record<string, () => void>> = {
     ArrowLeft: () => goTo((index ?? times.length) - 1),
     ArrowRight: () => goTo((index ?? -1) + 1),
     Home: () => goTo(0),
     End: () => goTo(times.length - 1),
-    Escape: () => plot.current?.setCursor({ left: -10, top: -10 }),
+    Escape: () => setIndex(null),
   };
+  // Bars stand in the middle of their steps, and the ends of lines at the ends of the chart.
+  const steps = form === "bars" ? times.length : times.length - 1;
+  const stepWidth = rect === null ? 0 : (rect.x2 - rect.x1) / steps;
+  const shift = form === "bars" ? 0.5 : 0;
   const at = index === null ? null : (times[index] ?? null);
   const textIn = (curve: Curve): string => (index === null ? curve.sum : textOf(curve.values[index], shown));
   const values = curves.map((curve) => `${curve.label} ${textIn(curve)}`);
@@ -102,8 +94,8 @@ export function Chart(props: ChartProps) {
         ))}
       </ul>
       <div
-        ref={box}
-        class="plot"
+        class={`plot ${form}`}
+        style={{ "--bar": `${Math.min(28, Math.max(1, stepWidth * 0.7))}px` }}
         role="slider"
         tabIndex={0}
         aria-label={`${title}, by time`}
@@ -118,8 +110,19 @@ export function Chart(props: ChartProps) {
           event.stopPropagation();
           act();
         }}
-        onBlur={() => keys["Escape"]?.()}
-      />
+        onPointerMove={({ clientX, currentTarget }) => {
+          if (rect === null) return;
+          const x = clientX - currentTarget.getBoundingClientRect().left - rect.x1;
+          goTo(Math.floor(x / stepWidth + 0.5 - shift));
+        }}
+        onPointerLeave={() => setIndex(null)}
+        onBlur={() => setIndex(null)}
+      >
+        <div ref={box} />
+        {index !== null && rect !== null && (
+          <span class="cursor" style={{ left: `${rect.x1 + (index + shift) * stepWidth}px` }} />
+        )}
+      </div>
       <details>
         <summary>As a table</summary>
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what is scrolled has to be reached by keys. */}
@@ -167,62 +170,73 @@ function timeOf(seconds: number, stepMs: number): string {
   return (stepMs >= DAY_MS ? day : minute).format(seconds * 1_000);
 }
 
-/** Bars stand on each other: the first curve has the sum of all, and is drawn first. */
-function dataOf({ times, curves, form }: ChartProps): uPlot.AlignedData {
-  const values = curves.map((curve) => curve.values);
-  if (form === "lines") return [[...times], ...values.map((line) => [...line])];
-  const stacked = values.map((_, index) =>
-    times.map((_time, at) => values.slice(index).reduce((sum, line) => sum + (line[at] ?? 0), 0)),
-  );
-  return [[...times], ...stacked];
+function dataOf({ times, curves }: ChartProps): Data<{ className: string; data: (number | null)[] }[]> {
+  return {
+    labels: [...times],
+    series: curves.map(({ colour, isDashed = false, values }) => ({
+      className: `of-${colour}${isDashed ? " dashed" : ""}`,
+      data: [...values],
+    })),
+  };
 }
 
-function optionsOf(
-  { curves, form, shown, onAxis = shown, stepMs }: ChartProps,
-  element: HTMLElement,
-  onIndex: (index: number | null) => void,
-): uPlot.Options {
-  const colourOf = (name: string): string => {
-    element.style.color = `var(--${name})`;
-    const { color } = getComputedStyle(element);
-    element.style.color = "";
-    return color;
-  };
-  const axis = {
-    stroke: () => colourOf("faint"),
-    font: "12px system-ui, sans-serif",
-    grid: { stroke: () => colourOf("line"), width: 1 },
-    ticks: { show: false },
-  };
-  const bars = uPlot.paths.bars?.({ size: [0.7, 32], align: 1 });
+function axesOf(props: ChartProps, width: number): { readonly axisX: AxisOptions; readonly axisY: AxisOptions } {
+  const { times, curves, shown, onAxis = shown, stepMs } = props;
+  const every = labelled(times.length, stepMs, width - AXIS_WIDTH);
+  const shift = stepMs >= DAY_MS ? 0 : new Date().getTimezoneOffset() * 60_000;
+  const highest = Math.max(0, ...curves.flatMap(({ values }) => values.map((value) => value ?? 0)));
   return {
-    width: element.clientWidth,
-    height: HEIGHT,
-    padding: [8, 22, 0, 0],
-    legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, points: { show: form === "lines" } },
-    scales: {
-      x: { range: (_plot, least, most) => [least, most + (form === "bars" ? stepMs / 1_000 : 0)] },
-      y: { range: (_plot, _least, most) => [0, Math.max(1, (most ?? 0) * 1.1)] },
+    axisX: {
+      showGrid: false,
+      offset: 24,
+      // Texts at round times.
+      labelInterpolationFnc: (time) =>
+        Math.round((Number(time) * 1_000 - shift) / stepMs) % every === 0 ? timeOf(Number(time), stepMs) : null,
     },
-    axes: [
-      { ...axis, size: 26, gap: 8, space: 72, values: (_plot, times) => times.map((time) => timeOf(time, stepMs)) },
-      { ...axis, size: 56, space: 32, values: (_plot, ticks) => ticks.map(onAxis) },
-    ],
-    series: [
-      {},
-      ...curves.map(({ label, colour, values, isDashed = false }): uPlot.Series => {
-        // A line has no length between two steps without a value.
-        const points = { show: values.includes(null), size: 5 };
-        const common = { label, stroke: () => colourOf(colour), points };
-        return form === "bars"
-          ? { ...common, fill: () => colourOf(colour), width: 0, points: { show: false }, ...(bars && { paths: bars }) }
-          : { ...common, width: 2, spanGaps: false, ...(isDashed && { dash: [6, 4] }) };
-      }),
-    ],
-    hooks: { setCursor: [({ cursor: { idx = null, left = -1 } }) => onIndex(left < 0 ? null : idx)] },
+    axisY: {
+      offset: AXIS_WIDTH - 8,
+      labelOffset: { x: 0, y: 6 },
+      low: 0,
+      ...(highest === 0 && { high: 1 }),
+      scaleMinSpace: 30,
+      onlyInteger: curves.every(({ values }) => values.every((value) => value === null || Number.isInteger(value))),
+      labelInterpolationFnc: (value) => onAxis(Number(value)),
+    },
   };
 }
+
+/** After how many minutes texts stand. */
+const rounds = [1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720, ...[1, 2, 5, 10].map((days) => days * 1_440)];
+
+/** Every how many steps there is room for a text. */
+function labelled(steps: number, stepMs: number, width: number): number {
+  const least = (TEXT_WIDTH * steps) / Math.max(width, TEXT_WIDTH);
+  const fitting = rounds.map((minutes) => (minutes * 60_000) / stepMs).find((every) => every >= Math.max(1, least));
+  return Math.ceil(fitting ?? steps);
+}
+
+const common = { height: 170, chartPadding: { top: 14, right: 28, bottom: 0, left: 0 } } as const;
+
+function barsOf(props: ChartProps, width: number): BarChartOptions {
+  return { ...common, ...axesOf(props, width), stackBars: true };
+}
+
+function linesOf(props: ChartProps, width: number): LineChartOptions {
+  const showPoint = props.curves.some(({ values }) => values.includes(null));
+  return { ...common, ...axesOf(props, width), fullWidth: true, lineSmooth: false, showPoint };
+}
+
+/* The policy of the page refuses styles in attributes, which Chartist writes: as properties they are allowed. */
+const setAttributes: unknown = Svg.prototype.attr;
+Object.defineProperty(Svg.prototype, "attr", {
+  value(this: Svg, attributes: string | Readonly<Record<string, unknown>>, namespace?: string): unknown {
+    if (typeof setAttributes !== "function") return this;
+    if (typeof attributes === "string") return Reflect.apply(setAttributes, this, [attributes, namespace]);
+    const { style, ...others } = attributes;
+    if (style !== undefined) this.getNode<SVGElement>().style.cssText = String(style);
+    return Reflect.apply(setAttributes, this, [others]);
+  },
+});
 
 /** A duration in few characters, such as "1.3 min". */
 export function fewMs(ms: number): string {
@@ -240,5 +254,5 @@ const units = [
 /** A number in few characters, such as "12.3k". */
 export function few(value: number): string {
   if (value < 1_000) return Number.isInteger(value) ? String(value) : value.toFixed(1);
-  return new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  return new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
 }
