@@ -1,4 +1,4 @@
-import type { AdminFigures, AdminFiguresQuery } from "../admin/figures.ts";
+import type { AdminFiguresQuery } from "../admin/figures.ts";
 import type { AdminBlocked, AdminRun } from "../admin/records.ts";
 import { isoTime } from "../core/time.ts";
 import type { FiguresEvent, HistoryEvent, StuckEvent } from "./api.ts";
@@ -9,8 +9,8 @@ import type { Inspected } from "./inspected.ts";
 const STATE_MS = 1_000;
 /** How often figures over time are read, in milliseconds. */
 const HISTORY_MS = 2_000;
-/** For how long pages share what was read. */
-const SHARED_MS = 1_900;
+/** For which share of that time pages share what was read. */
+const SHARED = 0.9;
 /** How many runs of each kind are shown. */
 const MOST = 500;
 /** How many slots that runs wait for are shown. */
@@ -62,27 +62,22 @@ async function lostRuns({ admin, store }: Inspected, tenant: string | undefined)
 }
 
 /** The figures, once a second. */
-export function figuresFeed({ admin, runtime, clock }: Inspected): Feed {
-  return async function* (pause) {
-    do {
-      const stats = runtime === undefined ? null : await runtime.stats();
-      const event: FiguresEvent = {
-        type: "figures",
-        at: isoTime(clock.now()),
-        stats,
-        versions: await admin.versions(),
-        backlog: await admin.backlog(),
-        pauses: await admin.pauses(),
-        lines: stats?.lines ?? (await admin.lines({ limit: MOST_LINES })).items,
-        workers: await admin.workers(),
-      };
-      yield event;
-    } while (await pause(STATE_MS));
+async function readFigures({ admin, runtime, clock }: Inspected): Promise<FiguresEvent> {
+  const stats = runtime === undefined ? null : await runtime.stats();
+  return {
+    type: "figures",
+    at: isoTime(clock.now()),
+    stats,
+    versions: await admin.versions(),
+    backlog: await admin.backlog(),
+    pauses: await admin.pauses(),
+    lines: stats?.lines ?? (await admin.lines({ limit: MOST_LINES })).items,
+    workers: await admin.workers(),
   };
 }
 
-/** Figures over time, whenever they differ. Pages that show the same share what is computed. */
-export class Histories {
+/** Figures, now and over time. Pages that show the same share what is computed. */
+export class Figures {
   readonly #inspected: Inspected;
   readonly #shared = new Map<string, { readonly at: number; readonly text: Promise<string> }>();
 
@@ -90,27 +85,37 @@ export class Histories {
     this.#inspected = inspected;
   }
 
-  feed(query: AdminFiguresQuery): Feed {
-    const read = (): Promise<string> => this.#read(query);
+  now(): Feed {
+    const read = (): Promise<object> => readFigures(this.#inspected);
+    return this.#feed("now", STATE_MS, read);
+  }
+
+  overTime(query: AdminFiguresQuery): Feed {
+    return this.#feed(JSON.stringify(query), HISTORY_MS, async () => {
+      const figures = await this.#inspected.admin.figures(query);
+      return { type: "history", figures } satisfies HistoryEvent;
+    });
+  }
+
+  /** Gives what was read whenever it differs. */
+  #feed(name: string, everyMs: number, read: () => Promise<object>): Feed {
+    const look = (): Promise<string> => this.#look(name, everyMs, read);
     return async function* (pause) {
       let before: string | undefined;
       do {
-        const text = await read();
-        if (text !== before)
-          yield { type: "history", figures: JSON.parse(text) as AdminFigures } satisfies HistoryEvent;
+        const text = await look();
+        if (text !== before) yield JSON.parse(text) as object;
         before = text;
-      } while (await pause(HISTORY_MS));
+      } while (await pause(everyMs));
     };
   }
 
-  #read(query: AdminFiguresQuery): Promise<string> {
-    const { admin, clock } = this.#inspected;
-    const now = clock.now();
-    for (const [name, { at }] of this.#shared) if (Math.abs(now - at) >= SHARED_MS) this.#shared.delete(name);
-    const name = JSON.stringify(query);
+  #look(name: string, everyMs: number, read: () => Promise<object>): Promise<string> {
+    const now = this.#inspected.clock.now();
+    for (const [key, { at }] of this.#shared) if (Math.abs(now - at) >= HISTORY_MS) this.#shared.delete(key);
     const known = this.#shared.get(name);
-    if (known !== undefined) return known.text;
-    const text = admin.figures(query).then((figures) => JSON.stringify(figures));
+    if (known !== undefined && Math.abs(now - known.at) < SHARED * everyMs) return known.text;
+    const text = read().then((event) => JSON.stringify(event));
     this.#shared.set(name, { at: now, text });
     return text;
   }

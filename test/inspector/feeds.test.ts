@@ -98,6 +98,38 @@ it("the figures show what waits for which slot, with a runtime and without one",
   await runtime.close({ drainMs: 0 });
 });
 
+it("pages that show the same list share what is looked up", async () => {
+  const clock = new FakeClock();
+  let looks = 0;
+  const store = hookedStore(
+    (call, method) => {
+      if (method === "moved") looks += 1;
+      return call();
+    },
+    durable(persistent(new MemoryStore({ clock }))),
+  );
+  const runtime = new Runtime({ store, clock });
+  runtime.register("refund", { durable: true }, (_input, { ask }) => ask("Refund 40 €?"));
+  await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
+  await clock.settle();
+  const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
+  const alone = await visitor.follow<ListEvent<AdminQuestion>>("questions");
+  expect(await alone.next(clock)).toMatchObject({ type: "page", items: [{ await_id: "ask#1" }] });
+  looks = 0;
+  expect(await alone.isSilent(clock, 5_000)).toBe(true);
+  const ofOne = looks;
+  const others = await Promise.all([1, 2, 3, 4].map(() => visitor.follow<ListEvent<AdminQuestion>>("questions")));
+  for (const other of others) expect(await other.next(clock, 0)).toMatchObject({ type: "page" });
+  looks = 0;
+  expect(await alone.isSilent(clock, 5_000)).toBe(true);
+  expect(looks).toBeLessThanOrEqual(ofOne + 2);
+  const added = await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
+  for (const page of [alone, ...others])
+    expect(await page.next(clock)).toMatchObject({ type: "change", added: [{ run_id: added.run_id }] });
+  await Promise.all([alone, ...others].map((one) => one.leave()));
+  await runtime.close({ drainMs: 0 });
+});
+
 it("figures over time follow the runs, and pages that show the same share what is read", async () => {
   const clock = new FakeClock();
   const reads: string[] = [];
