@@ -99,6 +99,27 @@ describe.each(operatorStores)("%s, figures over time", (_name, withStore) => {
       await runtime.close({ drainMs: 0 });
     }));
 
+  it("count a question once, for the run that asks it", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      runtime.register("lead", { durable: true }, (_input, { run }) => run("desk", ""));
+      await runtime.createRun({ agent_name: "lead", input: "", mode: "async" });
+      await clock.advance(MINUTE);
+      const { all, groups } = await createAdmin(runtime).figures({ over: "hour" });
+      expect([all, ...groups].map(({ of, total: { waiting } }) => [of?.agent_name, waiting])).toEqual([
+        ...[
+          [undefined, 1],
+          ["desk", 1],
+        ],
+        ...[
+          ["child", 0],
+          ["lead", 0],
+        ],
+      ]);
+      await runtime.close({ drainMs: 0 });
+    }));
+
   it("do not count runs that were deleted, after a minute at the latest", () =>
     withStore(async (open) => {
       const clock = new FakeClock();
