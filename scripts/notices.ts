@@ -63,7 +63,7 @@ export function billOfMaterials(names: Iterable<string>): string {
 function bundled(names: Iterable<string>): readonly Bundled[] {
   return [...new Set(names)].sort().map((name) => {
     const folder = folderOf(name);
-    const file = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)(\.\w+)?$/i.test(entry));
+    const file = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)(-mit)?(\.\w+)?$/i.test(entry));
     if (file === undefined) throw new Error(`${name} is in the built files, and has no licence file`);
     const { version, license } = manifest(folder);
     return { name, version, license, notice: readFileSync(join(folder, file), "utf8").trim() };
@@ -77,7 +77,7 @@ function component(name: string, version: string, license: string, how: "bundled
 }
 
 function licensed(id: string) {
-  return { license: { id } };
+  return id.includes(" OR ") ? { expression: id } : { license: { id } };
 }
 
 function folderOf(name: string): string {

@@ -4,7 +4,7 @@ import type { Entry } from "../core/log.ts";
 import { matchingCode } from "../core/matching-code.ts";
 import type { NewPause } from "../core/pauses.ts";
 import { covers } from "../core/pauses.ts";
-import type { AgentVersion, Mismatch, RunPosition, Store } from "../core/ports.ts";
+import type { AgentVersion, Clock, Mismatch, RunPosition, Store } from "../core/ports.ts";
 import { isOwn, isOwnAgent } from "../core/tenants.ts";
 import { timeOrNull } from "../core/time.ts";
 import { waitingLine } from "../core/waiting-line.ts";
@@ -24,6 +24,8 @@ import { Feed } from "../runtime/log/watch.ts";
 import type { CancelOptions } from "../runtime/runs/requests.ts";
 import type { AdminAct, ManyQuery } from "./acts.ts";
 import { Acts, readActOptions } from "./acts.ts";
+import type { AdminFigures, AdminFiguresQuery } from "./figures.ts";
+import { RunsOverTime, readFiguresQuery } from "./figures.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
 import type { AdminPause, AdminPauseQuery } from "./pauses.ts";
@@ -64,6 +66,8 @@ export class Admin {
   readonly #feed: Feed;
   readonly #several: SeveralRuns;
   readonly #acts: Acts;
+  readonly #overTime: RunsOverTime;
+  readonly #clock: Pick<Clock, "now">;
   readonly #principal: JsonValue;
 
   /** For `createAdmin`. */
@@ -76,6 +80,8 @@ export class Admin {
         ? operated[insideKey].feed
         : new Feed(this.#store, machineClock(silentLogger), silentLogger);
     this.#several = new SeveralRuns(this.#store);
+    this.#overTime = new RunsOverTime(this.#store);
+    this.#clock = insideKey in operated ? operated[insideKey].clock : machineClock(silentLogger);
     this.#acts = new Acts(this.#store, insideKey in operated ? () => operated[insideKey] : undefined);
   }
 
@@ -246,6 +252,34 @@ export class Admin {
       until: timeOrNull(until),
       runs,
     }));
+  }
+
+  /**
+   * Figures over the last hour, day or 30 days: runs that were started and that ended, open questions, tokens, and how long
+   * agents were at work and questions open. They are computed from the logs of the runs that the store still has: of the newest
+   * 10,000, whichever process executes them. The `Admin` keeps what it has read, so a later call reads what is new. Keep one
+   * `Admin` for calls that are repeated. Rejects with `invalid_argument`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   * import { createAdmin } from "cadenza/admin";
+   *
+   * const runtime = new AgentRuntime().register("summary", (_input, { usage }) => {
+   *   usage.add({ inputTokens: 900, outputTokens: 100 });
+   *   return "Short.";
+   * });
+   * for (const tenant of ["acme", "globex", "acme"])
+   *   await runtime.scope({ tenant }).createRun({ agent_name: "summary", input: "" });
+   * const { groups } = await createAdmin(runtime).figures({ over: "day", by: "tenant" });
+   * for (const { of, total } of groups) console.log(of?.tenant, total.completed, total.total_tokens);
+   * // → acme 2 2000
+   * // → globex 1 1000
+   * await runtime.close();
+   * ```
+   */
+  async figures(query: AdminFiguresQuery = {}): Promise<AdminFigures> {
+    return this.#overTime.figures(readFiguresQuery(query), this.#clock.now());
   }
 
   /** A page of a run's log: its entries as they are stored. Rejects with `run_not_found`. */

@@ -318,7 +318,7 @@ export function schemaIn(parts: readonly MessagePart[]): JsonValue {
 }
 
 /** Whether a step is a call of a model by `aiSdk(context)`. */
-function isModelCall(name: string, result: JsonValue | undefined): boolean {
+export function isModelCall(name: string, result: JsonValue | undefined): boolean {
   return name === "model" && isJsonObject(result) && "model" in result && "prompt" in result && "answer" in result;
 }
 

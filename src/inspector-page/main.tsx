@@ -5,7 +5,7 @@ import type { Start } from "../inspector/api.ts";
 import { ChatView } from "./chat.tsx";
 import { ComparisonView } from "./comparison/comparison.tsx";
 import { connection } from "./feed.ts";
-import { FiguresView } from "./figures.tsx";
+import { FiguresView } from "./figures/figures.tsx";
 import type { IconName } from "./icons.tsx";
 import { Icon } from "./icons.tsx";
 import { Keyboard, showKeys } from "./keyboard.tsx";
@@ -27,7 +27,7 @@ const views: readonly (readonly [name: string, label: string, icon: IconName, is
   ["stuck", "Stuck", "warning"],
   ["new", "New run", "new"],
   ["schedules", "Schedules", "schedule", ({ has_schedules }) => has_schedules],
-  ["figures", "Figures", "figures", ({ tenant }) => tenant === null],
+  ["figures", "Figures", "figures"],
 ];
 
 // The token has become a cookie, and is not for the history of the browser.

@@ -97,7 +97,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
           onSelect={(at) => set({ at })}
           details={(row) => <Details row={row} onFork={row.run.run_id === run_id ? onFork : undefined} />}
         >
-          <Summary run={run} items={items} onFork={onFork} />
+          <Summary run={run} items={items} onFork={onFork} onSelect={(at) => set({ at })} />
         </Waterfall>
       )}
       {view === "tree" && <FamilyView run={run} />}

@@ -133,7 +133,7 @@ function Filters({
 }
 
 /** A filter of which the list knows nothing before it is committed. What is typed stays when the list is shown anew. */
-function TextFilter({
+export function TextFilter({
   label,
   value,
   onCommit,

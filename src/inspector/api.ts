@@ -1,3 +1,4 @@
+import type { AdminFigures } from "../admin/figures.ts";
 import type { AdminTimeline } from "../admin/one-run.ts";
 import type { AdminPause } from "../admin/pauses.ts";
 import type {
@@ -26,7 +27,7 @@ import type { Schedule } from "../schedules/schedules.ts";
  * parameters tenant, agent, version (empty: none), status (by commas), label=name:value (repeated), id (its beginning),
  * roots, after and before (times), and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s,
  * family?run_id= `FamilyEvent`s, several?run_ids= (by commas, at most 50) `SeveralEvent`s, session?session_id=
- * `SessionEvent`s, and schedules `SchedulesEvent`s.
+ * `SessionEvent`s, schedules `SchedulesEvent`s, and history?over=&by= `HistoryEvent`s, also with tenant, agent and version.
  *
  * POST takes JSON, with `tenant` and `run_id` unless said otherwise, and gives {} unless said otherwise:
  *   api/create { tenant?, agent_name, input, session_id? } gives { tenant, run_id, session_id }. The input is a value for
@@ -165,6 +166,12 @@ export interface FiguresEvent {
   /** Of the first 100 slots that runs wait for. */
   readonly lines: RuntimeStats["lines"];
   readonly workers: readonly AdminWorker[];
+}
+
+/** Figures over time: whole, whenever they differ. */
+export interface HistoryEvent {
+  readonly type: "history";
+  readonly figures: AdminFigures;
 }
 
 /** The runs of a session, the oldest first: whole at first, then those that have changed. */

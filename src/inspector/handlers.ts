@@ -26,13 +26,14 @@ import type { Feed } from "./feed.ts";
 import { FeedText } from "./feed.ts";
 import type { Inspected } from "./inspected.ts";
 import { inspect, noSuchRun } from "./inspected.ts";
-import { listFeed } from "./lists.ts";
+import { Lists } from "./lists.ts";
 import { runFeed, sessionFeed, severalFeed } from "./one-run.ts";
 import type { InspectorOptions, InspectorSettings, InspectorTarget } from "./options.ts";
 import { readInspectorOptions } from "./options.ts";
 import { pageResponse, refusal, safeHeaders } from "./page.ts";
 import {
   isForeign,
+  readFigures,
   readLimit,
   readListQuery,
   readPage,
@@ -42,7 +43,7 @@ import {
   runKeyOf,
 } from "./queries.ts";
 import { schedulesFeed } from "./schedules.ts";
-import { figuresFeed, stuckFeed } from "./states.ts";
+import { Figures, stuckFeed } from "./states.ts";
 
 /**
  * The inspector of a runtime for Hono, Next.js, Bun and Deno: a page that shows its runs while they go on, and lets its
@@ -114,7 +115,7 @@ function serviceOf(
   });
 }
 
-function routesOf(inspected: Inspected, { schedules }: InspectorSettings): readonly InspectorRoute[] {
+function routesOf(inspected: Inspected, { schedules, refreshMs }: InspectorSettings): readonly InspectorRoute[] {
   const { admin, store } = inspected;
   const get = (
     path: string,
@@ -130,12 +131,13 @@ function routesOf(inspected: Inspected, { schedules }: InspectorSettings): reado
   };
   const feed = (path: string, action: Action, make: (asked: Asked) => Feed, asks: InspectorRoute["asks"] = {}) =>
     get(`api/feed/${path}`, action, (asked) => follow(inspected, asked, make(asked)), asks);
-  const list = { admin, clock: inspected.clock };
+  const lists = new Lists(admin, inspected.clock, refreshMs);
+  const figures = new Figures(inspected);
   return [
     route("GET", "", "list", getPage),
     get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access, schedules !== undefined))),
     feed("runs", "list", ({ search, access }) =>
-      listFeed(list.admin, list.clock, {
+      lists.feed("runs", {
         ...{ query: readListQuery(search, access), limit: readLimit(search), showsWorkers: access.tenant === null },
         read: async (runs) => runs,
         idOf: runItemId,
@@ -143,7 +145,7 @@ function routesOf(inspected: Inspected, { schedules }: InspectorSettings): reado
     ),
     feed("questions", "list", ({ search, access }) => {
       const query = { ...readListQuery(search, access), ...waiting(search, access) };
-      return listFeed(list.admin, list.clock, {
+      return lists.feed("questions", {
         ...{ query, limit: readLimit(search), showsWorkers: false },
         read: async (among) => (await admin.questions({ ...query, among })).items,
         idOf: questionItemId,
@@ -151,7 +153,7 @@ function routesOf(inspected: Inspected, { schedules }: InspectorSettings): reado
     }),
     feed("failures", "list", ({ search, access }) => {
       const query = { ...readListQuery(search, access), ...failed(search, access) };
-      return listFeed(list.admin, list.clock, {
+      return lists.feed("failures", {
         ...{ query, limit: readLimit(search), showsWorkers: false },
         read: async (among) => (await admin.failures({ ...query, among })).items,
         idOf: runItemId,
@@ -161,7 +163,12 @@ function routesOf(inspected: Inspected, { schedules }: InspectorSettings): reado
     feed("figures", "list", ({ access }) => {
       if (access.tenant !== null)
         throw refusedTo(access, "forbidden", "The figures count the runs of all tenants, which the user may not see.");
-      return figuresFeed(inspected);
+      return figures.now();
+    }),
+    feed("history", "list", ({ search, access }) => {
+      if (isForeign(search.get("tenant"), access))
+        throw refusedTo(access, "forbidden", "The user sees the figures of one tenant, and this is another one.");
+      return figures.overTime(readFigures(search, access));
     }),
     feed("run", "read", ({ search, access }) => runFeed(inspected, readRunQuery(search, access)), oneRun),
     feed("family", "read", ({ search, access }) => familyFeed(inspected, readRunQuery(search, access)), oneRun),

@@ -1,5 +1,5 @@
 import type { Admin } from "../admin/admin.ts";
-import type { AdminChange, AdminRun } from "../admin/records.ts";
+import type { AdminChange, AdminRun, AdminWorker } from "../admin/records.ts";
 import type { AdminRunQuery } from "../admin/several-runs.ts";
 import type { Clock } from "../core/ports.ts";
 import type { ListEvent } from "./api.ts";
@@ -37,6 +37,8 @@ const NEWEST = 20;
  */
 const RELOAD_MS = 5_000;
 const RELOAD_SHARE = 20;
+/** For which share of the time between two looks pages share one. */
+const SHARED = 0.9;
 
 /** The runs of a list, the newest first, and what is shown of each. */
 interface Shown<Item> {
@@ -46,39 +48,139 @@ interface Shown<Item> {
 
 const none = { type: "change", changed: [], added: [], gone: [] } as const;
 
-/** A list, kept up to date. */
-export function listFeed<Item extends OfRun>(admin: Admin, clock: Clock, list: List<Item>): Feed {
-  return async function* (pause) {
-    const reader = new ListReader(admin, clock, list);
-    let { runs, more, tookMs } = await reader.load();
-    let shown: Shown<Item> = { runs, items: await reader.itemsOf(runs) };
-    let workers = list.showsWorkers ? await admin.workers() : [];
-    let loadedAt = clock.now();
-    yield { type: "page", items: flat(shown), more, workers } satisfies ListEvent<Item>;
-    while (await pause()) {
-      const before = shown;
-      const fresh = await reader.look(shown.runs);
-      const isDue = clock.now() - loadedAt >= Math.max(RELOAD_MS, RELOAD_SHARE * tookMs);
-      const mayMiss = list.query.status !== undefined || (more && fresh.length < list.limit);
-      runs = fresh;
-      if (isDue && mayMiss) {
-        ({ runs, more, tookMs } = await reader.load());
-        loadedAt = clock.now();
+/** What is known of a list at a time. */
+interface Look<Item> {
+  readonly at: number;
+  readonly shown: Shown<Item>;
+  readonly more: boolean;
+  readonly workers: readonly AdminWorker[];
+}
+
+/** Lists that are kept up to date. Pages that show the same list share what is looked up. */
+export class Lists {
+  readonly #admin: Admin;
+  readonly #clock: Clock;
+  /** For how long a look is shared, in milliseconds. */
+  readonly #sharedMs: number;
+  readonly #watched = new Map<string, WatchedList<OfRun>>();
+
+  constructor(admin: Admin, clock: Clock, refreshMs: number) {
+    this.#admin = admin;
+    this.#clock = clock;
+    this.#sharedMs = SHARED * refreshMs;
+  }
+
+  /** `name`: what the list shows of its runs. */
+  feed<Item extends OfRun>(name: string, list: List<Item>): Feed {
+    const watched = this.#watch(JSON.stringify([name, list.query, list.limit, list.showsWorkers]), list);
+    return async function* (pause) {
+      watched.readers += 1;
+      try {
+        let before = await watched.look(0);
+        yield pageOf(before);
+        while (await pause()) {
+          const after = await watched.look();
+          const event = eventOf(before, after, list);
+          before = after;
+          if (event !== undefined) yield event;
+        }
+      } finally {
+        watched.readers -= 1;
       }
-      const isSame = runs === before.runs;
-      shown = isSame ? before : await reader.update(before, runs);
-      const now = list.showsWorkers ? await admin.workers() : [];
-      const moved = JSON.stringify(now) === JSON.stringify(workers) ? {} : { workers: now };
-      workers = now;
-      if (!isSame && isOutOfOrder(before.runs, shown.runs))
-        yield { type: "page", items: flat(shown), more, workers } satisfies ListEvent<Item>;
-      else {
-        const change = isSame ? none : changeOf(before, shown, list);
-        const isSilent = change.added.length + change.changed.length + change.gone.length === 0;
-        if (!isSilent || "workers" in moved) yield { ...change, ...moved } satisfies ListEvent<Item>;
-      }
-    }
-  };
+    };
+  }
+
+  #watch<Item extends OfRun>(key: string, list: List<Item>): WatchedList<Item> {
+    for (const [name, { readers }] of this.#watched) if (readers === 0) this.#watched.delete(name);
+    const known = this.#watched.get(key) as WatchedList<Item> | undefined;
+    const watched = known ?? new WatchedList(this.#admin, this.#clock, list, this.#sharedMs);
+    this.#watched.set(key, watched as unknown as WatchedList<OfRun>);
+    return watched;
+  }
+}
+
+/** A list that pages show. */
+class WatchedList<Item extends OfRun> {
+  /** How many feeds follow it. */
+  readers = 0;
+  readonly #admin: Admin;
+  readonly #clock: Clock;
+  readonly #list: List<Item>;
+  readonly #reader: ListReader<Item>;
+  readonly #sharedMs: number;
+  #last: { readonly begun: number; readonly look: Promise<Look<Item>> } | undefined;
+  /** When the whole list was read last, and how long that took. */
+  #loaded = { at: Number.NEGATIVE_INFINITY, tookMs: 0 };
+
+  constructor(admin: Admin, clock: Clock, list: List<Item>, sharedMs: number) {
+    this.#admin = admin;
+    this.#clock = clock;
+    this.#list = list;
+    this.#reader = new ListReader(admin, clock, list);
+    this.#sharedMs = sharedMs;
+  }
+
+  /** The list as it is now, or as it was so many milliseconds ago at most. */
+  look(sharedMs = this.#sharedMs): Promise<Look<Item>> {
+    const now = this.#clock.now();
+    const last = this.#last;
+    if (last !== undefined && Math.abs(now - last.begun) < sharedMs) return last.look;
+    // A look after one that has failed begins anew.
+    const look =
+      last === undefined
+        ? this.#load()
+        : last.look.then(
+            (before) => this.#next(before),
+            () => this.#load(),
+          );
+    this.#last = { begun: now, look };
+    return look;
+  }
+
+  async #load(before?: Look<Item>): Promise<Look<Item>> {
+    const { runs, more, tookMs } = await this.#reader.load();
+    const shown =
+      before === undefined
+        ? { runs, items: await this.#reader.itemsOf(runs) }
+        : await this.#reader.update(before.shown, runs);
+    const at = this.#clock.now();
+    this.#loaded = { at, tookMs };
+    return { at, shown, more, workers: await this.#workers() };
+  }
+
+  async #next(before: Look<Item>): Promise<Look<Item>> {
+    const { runs } = before.shown;
+    const fresh = await this.#reader.look(runs);
+    const { at, tookMs } = this.#loaded;
+    const isDue = this.#clock.now() - at >= Math.max(RELOAD_MS, RELOAD_SHARE * tookMs);
+    const mayMiss = this.#list.query.status !== undefined || (before.more && fresh.length < this.#list.limit);
+    if (isDue && mayMiss) return this.#load(before);
+    const shown = fresh === runs ? before.shown : await this.#reader.update(before.shown, fresh);
+    return { ...before, at: this.#clock.now(), shown, workers: await this.#workers() };
+  }
+
+  async #workers(): Promise<readonly AdminWorker[]> {
+    return this.#list.showsWorkers ? this.#admin.workers() : [];
+  }
+}
+
+function pageOf<Item extends OfRun>({ shown, more, workers }: Look<Item>): ListEvent<Item> {
+  return { type: "page", items: flat(shown), more, workers };
+}
+
+/** What has changed between two looks; undefined for nothing. */
+function eventOf<Item extends OfRun>(
+  before: Look<Item>,
+  after: Look<Item>,
+  list: List<Item>,
+): ListEvent<Item> | undefined {
+  const isSame = after.shown === before.shown;
+  if (!isSame && isOutOfOrder(before.shown.runs, after.shown.runs)) return pageOf(after);
+  const change = isSame ? none : changeOf(before.shown, after.shown, list);
+  const isSilent = change.added.length + change.changed.length + change.gone.length === 0;
+  const { workers } = after;
+  const moved = JSON.stringify(workers) === JSON.stringify(before.workers) ? {} : { workers };
+  return isSilent && !("workers" in moved) ? undefined : { ...change, ...moved };
 }
 
 /** Reads the runs of a list, and what is shown of them. */

@@ -21,7 +21,7 @@ export interface InspectorRequest extends AuthorizeRequest {
 export interface InspectorGrant {
   /** The tenant whose runs the user sees. Those of others do not exist. Default: the empty tenant. */
   readonly tenant?: string | undefined;
-  /** Whether the user sees the runs of all tenants, the processes and the figures. Not beside `tenant`. Default: no. */
+  /** Whether the user sees the runs of all tenants, the processes and what waits for slots. Not beside `tenant`. Default: no. */
   readonly allTenants?: boolean | undefined;
   /** Whether the user may only look. Default: false. */
   readonly readOnly?: boolean | undefined;

@@ -1,3 +1,4 @@
+import type { AdminFiguresQuery } from "../admin/figures.ts";
 import type { AdminRunQuery } from "../admin/several-runs.ts";
 import type { RunKey } from "../core/ports.ts";
 import { unfitAt } from "../http/errors.ts";
@@ -30,6 +31,16 @@ export function readListQuery(search: URLSearchParams, access: Access): AdminRun
     createdBefore: search.get("before") ?? undefined,
   };
   return isForeign(search.get("tenant"), access) ? { ...query, status: [] } : query;
+}
+
+/** Which figures over time the page asks for. */
+export function readFigures(search: URLSearchParams, access: Access): AdminFiguresQuery {
+  const { tenant, agent_name, version } = readListQuery(search, access);
+  return {
+    over: (search.get("over") ?? undefined) as AdminFiguresQuery["over"],
+    by: (search.get("by") ?? undefined) as AdminFiguresQuery["by"],
+    ...{ agent_name, version, tenant },
+  };
 }
 
 export function readLimit(search: URLSearchParams): number {

@@ -1,11 +1,16 @@
+import type { AdminFiguresQuery } from "../admin/figures.ts";
 import type { AdminBlocked, AdminRun } from "../admin/records.ts";
 import { isoTime } from "../core/time.ts";
-import type { FiguresEvent, StuckEvent } from "./api.ts";
+import type { FiguresEvent, HistoryEvent, StuckEvent } from "./api.ts";
 import type { Feed } from "./feed.ts";
 import type { Inspected } from "./inspected.ts";
 
 /** How often figures and what needs an operator are read, in milliseconds. */
 const STATE_MS = 1_000;
+/** How often figures over time are read, in milliseconds. */
+const HISTORY_MS = 2_000;
+/** For which share of that time pages share what was read. */
+const SHARED = 0.9;
 /** How many runs of each kind are shown. */
 const MOST = 500;
 /** How many slots that runs wait for are shown. */
@@ -57,21 +62,61 @@ async function lostRuns({ admin, store }: Inspected, tenant: string | undefined)
 }
 
 /** The figures, once a second. */
-export function figuresFeed({ admin, runtime, clock }: Inspected): Feed {
-  return async function* (pause) {
-    do {
-      const stats = runtime === undefined ? null : await runtime.stats();
-      const event: FiguresEvent = {
-        type: "figures",
-        at: isoTime(clock.now()),
-        stats,
-        versions: await admin.versions(),
-        backlog: await admin.backlog(),
-        pauses: await admin.pauses(),
-        lines: stats?.lines ?? (await admin.lines({ limit: MOST_LINES })).items,
-        workers: await admin.workers(),
-      };
-      yield event;
-    } while (await pause(STATE_MS));
+async function readFigures({ admin, runtime, clock }: Inspected): Promise<FiguresEvent> {
+  const stats = runtime === undefined ? null : await runtime.stats();
+  return {
+    type: "figures",
+    at: isoTime(clock.now()),
+    stats,
+    versions: await admin.versions(),
+    backlog: await admin.backlog(),
+    pauses: await admin.pauses(),
+    lines: stats?.lines ?? (await admin.lines({ limit: MOST_LINES })).items,
+    workers: await admin.workers(),
   };
+}
+
+/** Figures, now and over time. Pages that show the same share what is computed. */
+export class Figures {
+  readonly #inspected: Inspected;
+  readonly #shared = new Map<string, { readonly at: number; readonly text: Promise<string> }>();
+
+  constructor(inspected: Inspected) {
+    this.#inspected = inspected;
+  }
+
+  now(): Feed {
+    const read = (): Promise<object> => readFigures(this.#inspected);
+    return this.#feed("now", STATE_MS, read);
+  }
+
+  overTime(query: AdminFiguresQuery): Feed {
+    return this.#feed(JSON.stringify(query), HISTORY_MS, async () => {
+      const figures = await this.#inspected.admin.figures(query);
+      return { type: "history", figures } satisfies HistoryEvent;
+    });
+  }
+
+  /** Gives what was read whenever it differs. */
+  #feed(name: string, everyMs: number, read: () => Promise<object>): Feed {
+    const look = (): Promise<string> => this.#look(name, everyMs, read);
+    return async function* (pause) {
+      let before: string | undefined;
+      do {
+        const text = await look();
+        if (text !== before) yield JSON.parse(text) as object;
+        before = text;
+      } while (await pause(everyMs));
+    };
+  }
+
+  #look(name: string, everyMs: number, read: () => Promise<object>): Promise<string> {
+    const now = this.#inspected.clock.now();
+    for (const [key, { at }] of this.#shared) if (Math.abs(now - at) >= HISTORY_MS) this.#shared.delete(key);
+    const known = this.#shared.get(name);
+    if (known !== undefined && Math.abs(now - known.at) < SHARED * everyMs) return known.text;
+    const text = read().then((event) => JSON.stringify(event));
+    this.#shared.set(name, { at: now, text });
+    return text;
+  }
 }

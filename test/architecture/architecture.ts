@@ -98,7 +98,7 @@ const RULES: readonly Rule[] = [
     place: "inspector-page/",
     imports: ["inspector/api"],
     types: ["admin/", "core/failure", "core/log", "protocol/"],
-    packages: ["lucide", "preact", "preact/hooks", "@preact/signals"],
+    packages: ["lucide", "preact", "preact/hooks", "@preact/signals", "chartist"],
   },
   // From source it builds the page, which the package has inside.
   { place: "inspector/page-source", imports: [], outside: ["../scripts/build-page.ts"] },
@@ -128,8 +128,7 @@ const RULES: readonly Rule[] = [
     place: "admin/",
     imports: [
       ...["core/", "protocol/", "runtime/agent/check", "runtime/api/cursors", "runtime/agent/labels"],
-      "runtime/api/inside",
-      "durable/replay/dry-replay",
+      ...["runtime/agent/usage", "runtime/api/inside", "durable/replay/dry-replay"],
       ...["runtime/log/fold-log", "runtime/log/store-failures", "runtime/log/system", "runtime/log/watch"],
     ],
     types: ["runtime/"],

@@ -20,6 +20,8 @@ export interface BusyInspector {
   readonly origin: string;
   /** The id of one that emits. */
   readonly run_id: string;
+  /** Makes a run that ends at once, and waits for its end. */
+  request(): Promise<unknown>;
   close(): Promise<void>;
 }
 
@@ -36,6 +38,7 @@ export async function serveBusyInspector(report: Report, options: InspectorOptio
       await wait(PAUSE_MS);
     }
   });
+  runtime.register("quick", () => "done");
   const talkers = await Promise.all(
     Array.from({ length: TALKERS }, () => runtime.createRun({ agent_name: "talks", input: "", mode: "async" })),
   );
@@ -45,6 +48,7 @@ export async function serveBusyInspector(report: Report, options: InspectorOptio
   return {
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     run_id: talkers[0]?.run_id ?? "",
+    request: () => runtime.createRun({ agent_name: "quick", input: "" }),
     close: async () => {
       isOver = true;
       server.closeAllConnections();

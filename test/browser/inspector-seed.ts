@@ -17,7 +17,11 @@ export interface Shop {
   readonly clock: FakeClock;
   /** The ids of runs of note, by what they show. */
   readonly runs: Readonly<
-    Record<"family" | "fork" | "refunded" | "waiting" | "failed" | "working" | "fanOut" | "forEver", string>
+    Record<
+      | ("family" | "fork" | "refunded" | "before" | "waiting" | "failed" | "working" | "fanOut" | "forEver")
+      | ("exporting" | "queued"),
+      string
+    >
   >;
   close(): Promise<void>;
 }
@@ -30,12 +34,12 @@ export async function openShop(): Promise<Shop> {
     new Promise((resolve) => {
       clock.setTimeout(resolve, ms);
     });
-  const agents = agentsOf(wait);
+  const { refund: refundAgent, before: refundBefore, others } = agentsOf(wait);
   const runtime = new AgentRuntime({
     clock,
     store: durable(persistent(new MemoryStore({ clock }))),
     stepLimits: { search: { max: 1 } },
-    agents,
+    agents: [refundBefore, ...others],
   });
   const plans = schedules(runtime);
   const every = { everyMs: 3_600_000, agent_name: "triage", input: "the day" };
@@ -54,8 +58,14 @@ export async function openShop(): Promise<Shop> {
   await plans.put({ id: "hourly-triage", ...every, tenant: "acme" });
   await plans.put({ id: "prices", agent_name: "research", input: "Prices.", everyMs: 86_400_000 });
   const forEver = await begin("watch-prices", "", "acme");
-  for (let n = 0; n < 3; n++) await clock.advance(8 * MINUTE);
+  await clock.advance(7 * MINUTE);
+  for (let n = 0; n < 2; n++) await clock.advance(8 * MINUTE);
   await begin("importer", "march.csv", "globex");
+  const before = await refund("A-1001");
+  await clock.advance(50_000);
+  await answer(before, false);
+  await clock.advance(10_000);
+  runtime.register(refundAgent);
   for (let n = 0; n < 5; n++) {
     await begin("triage", `A-${980 + n}`, n % 2 === 0 ? "acme" : "globex");
     await clock.advance(2 * MINUTE);
@@ -74,6 +84,8 @@ export async function openShop(): Promise<Shop> {
   const waiting = await refund("A-1003");
   await refund("A-1004", "globex");
   await clock.advance(6 * MINUTE);
+  const exporting = await begin("export", "march", "globex");
+  const queued = await begin("export", "april", "acme");
   const working = await begin("research", "What do customers say of parcels?", "acme");
   await clock.advance(9_000);
   const family = await begin("campaign", "autumn");
@@ -84,7 +96,7 @@ export async function openShop(): Promise<Shop> {
     runtime,
     plans,
     clock,
-    runs: { family, fork: fork.run_id, refunded, waiting, failed, working, fanOut, forEver },
+    runs: { family, fork: fork.run_id, refunded, before, exporting, queued, waiting, failed, working, fanOut, forEver },
     async close() {
       const closed = runtime.close({ drainMs: 0 });
       await clock.advance(60_000);
@@ -111,41 +123,46 @@ function agentsOf(wait: (ms: number) => Promise<void>) {
     await step("score", () => after(1_100, 0.04));
     return "no fraud";
   });
-  const refund = defineAgent(
-    "refund",
-    { durable: true, version: "7", description: "Decides whether a customer gets money back." },
-    async function* (input, { ask, run, step, usage, sleep }) {
-      const order = input[0]?.parts[0]?.content ?? "";
-      yield `Looking at order ${order}. `;
-      await run("triage", order);
-      const found = await step("find the order", () => after(420, { order, total: 40, shipped: "five hours late" }));
-      const call = [{ type: "tool-call", toolCallId: "call-1", toolName: "rules", input: { topic: "late delivery" } }];
-      const prompt = [{ role: "user", content: `Order ${order} was ${found.shipped}. What do our rules say?` }];
-      await step("model", () => after(3_700, { model: "a-model", prompt, answer: call }));
-      usage.add({ input_tokens: 1_204, output_tokens: 96 });
-      await step("rules call-1", () => after(310, "Delay above four hours: the whole price."));
-      await run("fraud-check", order);
-      yield "Our rules allow 40 €. ";
-      const { approved } = await ask("Refund 40 €?", {
-        kind: "approval",
-        schema: z.object({
-          approved: z.boolean().describe("Whether the customer gets the money."),
-          note: z.string().min(3).describe("What the customer is told."),
-        }),
-      });
-      await sleep(4_000);
-      let tries = 0;
-      const bank = async (): Promise<string> => {
-        tries += 1;
-        await wait(1_300);
-        if (order === "A-1006" && refusals < 3) refusals += 1;
-        else if (order === "A-1006" || tries > 1) return "tx-5512";
-        throw new TypeError("The bank does not answer.");
-      };
-      yield approved ? `Paid: ${await step("pay", bank, { retry: { attempts: 3, backoffMs: 3_000 } })}.` : "No refund.";
-      await step("tell the customer", () => after(240, "sent"));
-    },
-  );
+  const refundAs = (version: string, checksFraud: boolean) =>
+    defineAgent(
+      "refund",
+      { durable: true, version, description: "Decides whether a customer gets money back." },
+      async function* (input, { ask, run, step, usage, sleep }) {
+        const order = input[0]?.parts[0]?.content ?? "";
+        yield `Looking at order ${order}. `;
+        await run("triage", order);
+        const found = await step("find the order", () => after(420, { order, total: 40, shipped: "five hours late" }));
+        const call = { type: "tool-call", toolCallId: "call-1", toolName: "rules", input: { topic: "late delivery" } };
+        const finish = { type: "finish", usage: { inputTokens: 1_204, outputTokens: 96 } };
+        const called = { model: { provider: "a provider", id: "large-model" }, answer: [call, finish] };
+        const prompt = [{ role: "user", content: `Order ${order} was ${found.shipped}. What do our rules say?` }];
+        await step("model", () => after(3_700, { ...called, prompt }));
+        usage.add({ input_tokens: 1_204, output_tokens: 96 });
+        await step("rules call-1", () => after(310, "Delay above four hours: the whole price."));
+        if (checksFraud) await run("fraud-check", order);
+        yield "Our rules allow 40 €. ";
+        const { approved } = await ask("Refund 40 €?", {
+          kind: "approval",
+          schema: z.object({
+            approved: z.boolean().describe("Whether the customer gets the money."),
+            note: z.string().min(3).describe("What the customer is told."),
+          }),
+        });
+        await sleep(4_000);
+        let tries = 0;
+        const bank = async (): Promise<string> => {
+          tries += 1;
+          await wait(1_300);
+          if (order === "A-1006" && refusals < 3) refusals += 1;
+          else if (order === "A-1006" || tries > 1) return "tx-5512";
+          throw new TypeError("The bank does not answer.");
+        };
+        yield approved
+          ? `Paid: ${await step("pay", bank, { retry: { attempts: 3, backoffMs: 3_000 } })}.`
+          : "No refund.";
+        await step("tell the customer", () => after(240, "sent"));
+      },
+    );
   const search = defineAgent("search", { durable: true }, async (_input, { step, usage }) => {
     await step("query", () => after(1_900, ["three pages"]), { limit: "search" });
     await step("read", () => after(2_700, "It says little."));
@@ -189,5 +206,9 @@ function agentsOf(wait: (ms: number) => Promise<void>) {
       run("importer", ""),
     ]);
   });
-  return [campaign, child, long, triage, fraud, refund, search, research, watcher, importer];
+  const exporter = defineAgent("export", { durable: true, concurrency: { max: 1 } }, (_input, { step }) =>
+    step("write the file", () => after(6 * 60 * MINUTE, "march.csv")),
+  );
+  const others = [campaign, child, long, triage, fraud, search, research, watcher, importer, exporter];
+  return { refund: refundAs("7", true), before: refundAs("6", false), others };
 }

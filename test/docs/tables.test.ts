@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { AgentRuntime } from "cadenza";
+import { createAdmin } from "cadenza/admin";
 import { describe, expect, it } from "vitest";
 import { readDurability } from "../../src/durable/recovery/options.ts";
 import { readInspectorOptions } from "../../src/inspector/options.ts";
@@ -104,14 +105,15 @@ describe("docs/guides/stores.md", () => {
 });
 
 describe("docs/guides/statistics.md", () => {
-  it("has a row for every figure of stats() and of an agent's status, and for nothing else", async () => {
+  it("has a row for every figure of stats(), of an agent's status and over time, and for nothing else", async () => {
     const runtime = new AgentRuntime().register("counted", (_, { usage }) => {
       usage.add({ inputTokens: 1, outputTokens: 1 });
       return null;
     });
     await runtime.createRun({ agent_name: "counted", input: "" });
     const { status = {} } = await runtime.getAgent("counted");
-    const figures = [...Object.keys(status), ...Object.keys(await runtime.stats())];
+    const { total } = (await createAdmin(runtime).figures()).all;
+    const figures = [status, await runtime.stats(), total].flatMap(Object.keys);
     const documented = rowsOf(readPage("docs/guides/statistics.md")).flatMap(([names]) => names);
     expect(documented.toSorted()).toEqual(figures.toSorted());
   });

@@ -8,13 +8,14 @@ import { z } from "zod";
 import type {
   FamilyEvent,
   FiguresEvent,
+  HistoryEvent,
   ListEvent,
   RunEvent,
   SessionEvent,
   SeveralEvent,
 } from "../../src/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
-import { persistent } from "../harness/store-proxy.ts";
+import { hookedStore, persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";
 
 function open() {
@@ -94,6 +95,85 @@ it("the figures show what waits for which slot, with a runtime and without one",
     expect(lines).toMatchObject([{ agent_name: "busy", per: "agent", max: 1, held: 1, waiting: 2, next }]);
     await feed.leave();
   }
+  await runtime.close({ drainMs: 0 });
+});
+
+it("pages that show the same list share what is looked up", async () => {
+  const clock = new FakeClock();
+  let looks = 0;
+  const store = hookedStore(
+    (call, method) => {
+      if (method === "moved") looks += 1;
+      return call();
+    },
+    durable(persistent(new MemoryStore({ clock }))),
+  );
+  const runtime = new Runtime({ store, clock });
+  runtime.register("refund", { durable: true }, (_input, { ask }) => ask("Refund 40 €?"));
+  await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
+  await clock.settle();
+  const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
+  const alone = await visitor.follow<ListEvent<AdminQuestion>>("questions");
+  expect(await alone.next(clock)).toMatchObject({ type: "page", items: [{ await_id: "ask#1" }] });
+  looks = 0;
+  expect(await alone.isSilent(clock, 5_000)).toBe(true);
+  const ofOne = looks;
+  const others = await Promise.all([1, 2, 3, 4].map(() => visitor.follow<ListEvent<AdminQuestion>>("questions")));
+  for (const other of others) expect(await other.next(clock, 0)).toMatchObject({ type: "page" });
+  looks = 0;
+  expect(await alone.isSilent(clock, 5_000)).toBe(true);
+  expect(looks).toBeLessThanOrEqual(ofOne + 2);
+  const added = await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
+  for (const page of [alone, ...others])
+    expect(await page.next(clock)).toMatchObject({ type: "change", added: [{ run_id: added.run_id }] });
+  await Promise.all([alone, ...others].map((one) => one.leave()));
+  await runtime.close({ drainMs: 0 });
+});
+
+it("figures over time follow the runs, and pages that show the same share what is read", async () => {
+  const clock = new FakeClock();
+  const reads: string[] = [];
+  const store = hookedStore(
+    (call, method) => {
+      reads.push(method);
+      return call();
+    },
+    durable(persistent(new MemoryStore({ clock }))),
+  );
+  const runtime = new Runtime({ store, clock });
+  runtime.register("refund", { durable: true }, (_input, { ask }) => ask("Refund 40 €?"));
+  const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
+  const create = (tenant: string) =>
+    runtime.scope({ tenant }).createRun({ agent_name: "refund", input: "", mode: "async" });
+  const [run] = [await create("acme"), await create("blue")];
+  await clock.settle();
+  const feed = await visitor.follow<HistoryEvent>("history?over=hour&by=tenant");
+  const first = await feed.next(clock);
+  expect(first?.figures.all.total).toMatchObject({ started: 2, waiting: 2, completed: 0 });
+  expect(first?.figures.groups.map(({ of }) => of?.tenant)).toEqual(["acme", "blue"]);
+  expect(await feed.isSilent(clock, 3_000)).toBe(true);
+  await runtime.scope({ tenant: "acme" }).resume({ run_id: run.run_id, await_resume: { ok: true } });
+  expect((await feed.next(clock))?.figures.all.total).toMatchObject({ waiting: 1, completed: 1 });
+
+  reads.length = 0;
+  const others = await Promise.all([1, 2, 3].map(() => visitor.follow<HistoryEvent>("history?over=hour&by=tenant")));
+  for (const other of others) expect((await other.next(clock, 0))?.figures.runs).toBe(2);
+  expect(reads).toEqual([]);
+  await Promise.all([feed, ...others].map((one) => one.leave()));
+  await runtime.close({ drainMs: 0 });
+});
+
+it("figures over time of a user of one tenant are those of the tenant", async () => {
+  const { runtime, clock, create } = open();
+  for (const tenant of ["acme", "acme", "blue"]) await create("refund", tenant);
+  await clock.settle();
+  const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ tenant: "acme" }) }));
+  const feed = await visitor.follow<HistoryEvent>("history?by=tenant");
+  const { figures } = (await feed.next(clock)) ?? {};
+  expect(figures).toMatchObject({ runs: 2, groups: [{ of: { tenant: "acme" }, total: { started: 2 } }] });
+  await feed.leave();
+  const refused = await visitor.get("api/feed/history?tenant=blue");
+  expect([refused.status, await refused.json()]).toMatchObject([403, { data: { reason: "forbidden" } }]);
   await runtime.close({ drainMs: 0 });
 });
 

@@ -2,14 +2,15 @@ import { useMemo, useState } from "preact/hooks";
 import type { AdminRun } from "../../admin/records.ts";
 import type { TimelineItem } from "../../admin/timeline.ts";
 import type { SeveralEvent } from "../../inspector/api.ts";
-import { useFeed } from "../feed.ts";
+import { runItemId } from "../../inspector/api.ts";
+import { useFeed, useList } from "../feed.ts";
 import { Json, LongText } from "../json-view.tsx";
 import { goTo, hrefTo, hrefToRun } from "../place.ts";
 import { addressOf } from "../server.ts";
 import type { Told } from "../waterfall/rows.ts";
 import { ownSpans } from "../waterfall/rows.ts";
 import { flattened, timesOf } from "../waterfall/spans.ts";
-import { Contained, count, duration, Lasted, Notice, now, Status, shortId, shownStatus } from "../words.tsx";
+import { Age, Contained, count, duration, Lasted, Notice, now, Status, shortId, shownStatus } from "../words.tsx";
 import type { Pair } from "./pairs.ts";
 import { outcomeOf, pairsOf, stretchesOf } from "./pairs.ts";
 
@@ -164,17 +165,49 @@ function Outcome({ item }: { readonly item: TimelineItem | null }) {
   );
 }
 
-/** Asks with which run a run is to be compared. */
+/** How many runs are offered for a comparison, and among how many of the newest ones of the agent. */
+const OFFERED = 8;
+const AMONG = 100;
+
+/** Asks with which run a run is to be compared: one of its agent, those of other versions first, or one that the user names. */
 export function CompareWith({ run, onClose }: { readonly run: AdminRun; readonly onClose: () => void }) {
-  const [id, setId] = useState(run.created?.origin?.run_id ?? "");
+  const [id, setId] = useState("");
+  const query = { tenant: run.tenant, agent: run.created?.agent_name ?? "", limit: String(AMONG) };
+  const { items, refused } = useList<AdminRun>(addressOf("feed/runs", query), runItemId);
+  const offered = offeredTo(run, items ?? []);
   return (
     <form
-      class="schema-form card"
+      class="compare-with card"
       onSubmit={(event) => {
         event.preventDefault();
         goTo(hrefToComparison(run, id.trim()));
       }}
     >
+      <h3>Compare with</h3>
+      {refused !== null && <Notice>{refused}</Notice>}
+      {items !== null && offered.length === 0 && <p class="faint">There is no other run of this agent and tenant.</p>}
+      <ul class="offered">
+        {offered.map((other) => (
+          <li key={other.run_id}>
+            <a href={hrefToComparison(run, other.run_id)} data-row>
+              {other.created?.version === run.created?.version
+                ? "the same version"
+                : `version ${other.created?.version ?? "none"}`}
+            </a>
+            <code>{shortId(other.run_id)}</code>
+            {Object.entries(other.created?.labels ?? {}).map(([name, value]) => (
+              <span key={name} class="chip">
+                <span class="faint">{name} </span>
+                {value}
+              </span>
+            ))}
+            {other.run_id === run.created?.origin?.run_id && <span class="chip">origin</span>}
+            {other.created?.origin?.run_id === run.run_id && <span class="chip">fork</span>}
+            <Status is={shownStatus(other)} />
+            {other.created !== null && <Age of={other.created.at} />}
+          </li>
+        ))}
+      </ul>
       <p class="field">
         <label htmlFor="compare-with">Id of the other run</label>
         <input
@@ -195,6 +228,17 @@ export function CompareWith({ run, onClose }: { readonly run: AdminRun; readonly
       </p>
     </form>
   );
+}
+
+/** Its origin and its forks, runs of other versions, and others, each the newest first. */
+function offeredTo(run: AdminRun, others: readonly AdminRun[]): readonly AdminRun[] {
+  const rank = (other: AdminRun): number => {
+    const isKin = other.created?.origin?.run_id === run.run_id || other.run_id === run.created?.origin?.run_id;
+    if (isKin) return 0;
+    return other.created?.version === run.created?.version ? 2 : 1;
+  };
+  const found = others.filter(({ run_id, created }) => run_id !== run.run_id && created !== null);
+  return found.sort((a, b) => rank(a) - rank(b)).slice(0, OFFERED);
 }
 
 /** The address of a comparison of a run, at the right, with another one of its tenant. */

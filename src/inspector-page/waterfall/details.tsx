@@ -5,8 +5,9 @@ import { Body, Failure, ForkButton } from "../items.tsx";
 import { Json, LongText } from "../json-view.tsx";
 import { hrefToRun } from "../place.ts";
 import { textOf } from "../text-of.ts";
-import { Age, Contained, duration, Lasted } from "../words.tsx";
+import { Age, Contained, duration, Lasted, now } from "../words.tsx";
 import type { Row } from "./rows.ts";
+import { longestOf } from "./rows.ts";
 
 /** How many of the last pieces of output are shown. */
 const PIECES = 50;
@@ -70,11 +71,15 @@ export function Summary({
   run,
   items,
   onFork,
+  onSelect,
 }: {
   readonly run: AdminRun;
   readonly items: readonly TimelineItem[];
   readonly onFork: OnFork;
+  /** Called with the id of a line whose details are to be shown. */
+  readonly onSelect: (id: string) => void;
 }) {
+  const longest = longestOf({ run, items }, now.peek());
   const created = items.find((item) => item.type === "created");
   const last = items.at(-1);
   const pieces = items.filter((item) => item.type === "output").slice(-PIECES);
@@ -120,6 +125,23 @@ export function Summary({
           </div>
         ))}
       </section>
+      {longest.length > 0 && (
+        <section>
+          <h2>Took longest</h2>
+          <ol class="longest">
+            {longest.map(({ id, icon, type, name, from, to }) => (
+              <li key={id}>
+                <button type="button" class="link" onClick={() => onSelect(id)}>
+                  <Icon is={icon} />
+                  <span class="unseen">{type} </span>
+                  {name}
+                </button>
+                <Lasted from={new Date(from).toISOString()} to={to === null ? null : new Date(to).toISOString()} />
+              </li>
+            ))}
+          </ol>
+        </section>
+      )}
       <p class="faint">Choose a line to see what it was given, what it gave, its attempts and its errors.</p>
     </Contained>
   );

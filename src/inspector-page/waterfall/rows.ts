@@ -114,6 +114,23 @@ export function ownSpans({ run, items }: Told): readonly Span[] {
   ];
 }
 
+/** How many operations are named as those that took longest. */
+const LONGEST = 3;
+
+/** The lines of the operations of a run that took longest, the longest first. What lasts has lasted up to now. */
+export function longestOf({ run, items }: Told, now: number): readonly Row[] {
+  const lasted = ({ from, to }: Row): number => (to ?? now) - from;
+  const longest: Row[] = [];
+  for (const item of items) {
+    if (!isOperation(item) || (item.type === "question" && item.of !== null)) continue;
+    const row = rowOf(run, item, 2, endOf(run));
+    const place = longest.findIndex((other) => lasted(row) > lasted(other));
+    longest.splice(place === -1 ? longest.length : place, 0, row);
+    longest.length = Math.min(longest.length, LONGEST);
+  }
+  return longest.filter((row) => lasted(row) > 0);
+}
+
 type Questions = ReturnType<typeof questionsBelow>;
 
 /** The id of the line of a run at the top. */

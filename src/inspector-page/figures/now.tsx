@@ -1,44 +1,33 @@
 import { useState } from "preact/hooks";
-import type { FiguresEvent } from "../inspector/api.ts";
-import { useFeed } from "./feed.ts";
-import { hrefTo, hrefToRun } from "./place.ts";
-import { act, addressOf, messageOf, start } from "./server.ts";
-import { Age, duration, Notice } from "./words.tsx";
+import type { FiguresEvent } from "../../inspector/api.ts";
+import { useFeed } from "../feed.ts";
+import { hrefTo, hrefToRun } from "../place.ts";
+import { act, addressOf, messageOf, start } from "../server.ts";
+import { Age, duration, Notice } from "../words.tsx";
 
-/** How many figures of each kind are kept, one a second. */
-const KEPT = 120;
-
-interface Line {
-  readonly name: string;
-  readonly values: readonly number[];
-}
-
-/** Counts of runs, workers and agents, and how they went in the last two minutes. */
-export function FiguresView() {
+/** Live runs, queues, workers and pauses, as they are now. */
+export function NowView() {
   const [figures, setFigures] = useState<FiguresEvent | null>(null);
-  const [lines, setLines] = useState<readonly Line[]>([]);
-  const refused = useFeed<FiguresEvent>(addressOf("feed/figures"), (event) => {
-    setFigures(event);
-    setLines((before) =>
-      Object.entries(totals(event)).map(([name, value]) => {
-        const values = before.find((line) => line.name === name)?.values ?? [];
-        return { name, values: [...values.slice(1 - KEPT), value] };
-      }),
-    );
-  });
+  const refused = useFeed<FiguresEvent>(addressOf("feed/figures"), setFigures);
   return (
     <>
-      <h1>Figures</h1>
+      <h2 class="now">Now</h2>
       {refused !== null && <Notice>{refused}</Notice>}
-      <ul class="sparks">
-        {lines.map(({ name, values }) => (
-          <li key={name}>
-            <b>{shown(values.at(-1) ?? 0)}</b> {name}
-            {values.length > 1 && <Spark values={values} />}
-          </li>
-        ))}
-      </ul>
-      {figures !== null && <Tables figures={figures} />}
+      {figures !== null && (
+        <>
+          <dl class="tiles">
+            {Object.entries(totals(figures)).map(([name, value]) => (
+              <div key={name} class="card">
+                <dt>{name}</dt>
+                <dd>
+                  <b>{shown(value)}</b>
+                </dd>
+              </div>
+            ))}
+          </dl>
+          <Tables figures={figures} />
+        </>
+      )}
     </>
   );
 }
@@ -77,19 +66,6 @@ function Heads({ names }: { readonly names: readonly string[] }) {
   );
 }
 
-/** A line of the last values, from 0 to the highest of them. */
-function Spark({ values }: { readonly values: readonly number[] }) {
-  const highest = Math.max(1, ...values);
-  const points = values.map(
-    (value, index) => `${index + KEPT - values.length},${(30 - (28 * value) / highest).toFixed(1)}`,
-  );
-  return (
-    <svg viewBox={`0 0 ${KEPT} 32`} preserveAspectRatio="none" aria-hidden="true">
-      <polyline points={points.join(" ")} />
-    </svg>
-  );
-}
-
 /** Pauses a version of an agent, or resumes it. */
 function PauseButton({
   agent_name,
@@ -124,7 +100,7 @@ function PauseButton({
 function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } }: { readonly figures: FiguresEvent }) {
   return (
     <>
-      <h2>Agents</h2>
+      <h3>Agents</h3>
       <div class="wide">
         <table>
           <Heads
@@ -173,7 +149,7 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
       </div>
       {pauses.length > 0 && (
         <>
-          <h2>Paused</h2>
+          <h3>Paused</h3>
           <div class="wide">
             <table>
               <Heads names={["Agent", "Version", "Tenant", "Since", "By"]} />
@@ -196,8 +172,8 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
       )}
       {lines.length > 0 && (
         <>
-          <h2>Waiting for slots</h2>
-          <div class="wide">
+          <h3>Waiting for slots</h3>
+          <div class="wide lines-of-slots">
             <table>
               <Heads names={["Agent", "Limit", "Tenant", "Session", "Held", "Waiting", "Next due since", "Next run"]} />
               <tbody>
@@ -227,7 +203,7 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
           </div>
         </>
       )}
-      <h2>Workers</h2>
+      <h3>Workers</h3>
       <div class="wide">
         <table>
           <Heads names={["Worker", "State", "Runs", "Lease until"]} />
@@ -245,7 +221,7 @@ function Tables({ figures: { versions, backlog, pauses, lines, workers, stats } 
       </div>
       {stats !== null && (
         <>
-          <h2>This process</h2>
+          <h3>This process</h3>
           <dl class="facts">
             {Object.entries({
               hung: stats.hung,

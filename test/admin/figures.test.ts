@@ -1,0 +1,174 @@
+import { AgentError, defineAgent, AgentRuntime as Runtime } from "cadenza";
+import type { Admin } from "cadenza/admin";
+import { createAdmin } from "cadenza/admin";
+import { describe, expect, it } from "vitest";
+import { FakeClock } from "../harness/clock.ts";
+import { operatorStores } from "../harness/operator-stores.ts";
+
+const MINUTE = 60_000;
+
+type AdminFigures = Awaited<ReturnType<Admin["figures"]>>;
+
+function agentsOf(clock: FakeClock) {
+  const after = <T>(ms: number, value: T): Promise<T> =>
+    new Promise((resolve) => {
+      clock.setTimeout(() => resolve(value), ms);
+    });
+  const call = (id: string, inputTokens: number, outputTokens: number) => ({
+    model: { provider: "a provider", id },
+    prompt: [],
+    answer: { content: [], usage: { inputTokens, outputTokens } },
+  });
+  const child = defineAgent("child", { durable: true }, async (_input, { step, usage }) => {
+    await step("model", () => call("small", 70, 30));
+    usage.add({ input_tokens: 70, output_tokens: 30 });
+    return "Short.";
+  });
+  const desk = defineAgent("desk", { durable: true, version: "2" }, async (input, { ask, run, step, usage }) => {
+    await step("look", () => after(2_000, "found"));
+    await run("child", "");
+    await step("model", () => call("large", 800, 200));
+    usage.add({ input_tokens: 805, output_tokens: 215 });
+    await ask("Refund 40 €?");
+    if (input[0]?.parts[0]?.content === "fail") throw new AgentError("refused", "The bank refused.");
+    return "Refunded.";
+  });
+  return [child, desk];
+}
+
+function total(figures: AdminFigures, of: AdminFigures["all"]["of"]) {
+  return figures.groups.find((group) => JSON.stringify(group.of) === JSON.stringify(of))?.total;
+}
+
+describe.each(operatorStores)("%s, figures over time", (_name, withStore) => {
+  it("count what runs of all tenants did, and are the same for a process that comes later", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      const admin = createAdmin(runtime);
+      const create = async (tenant: string, input = ""): Promise<string> => {
+        const run = await runtime.scope({ tenant }).createRun({ agent_name: "desk", input, mode: "async" });
+        await clock.advance(5_000);
+        return run.run_id;
+      };
+      const answer = (tenant: string, run_id: string) =>
+        runtime.scope({ tenant }).resume({ run_id, await_resume: { ok: true } });
+
+      clock.set(Math.ceil(clock.now() / 86_400_000) * 86_400_000 + 12 * 60 * MINUTE);
+      const refunded = await create("acme");
+      const failing = await create("acme", "fail");
+      await clock.advance(10 * MINUTE);
+      await answer("acme", refunded);
+      await clock.advance(20 * MINUTE);
+      expect((await admin.figures({ over: "hour" })).all.total).toMatchObject({ completed: 3, waiting: 1 });
+      await answer("acme", failing);
+      await create("globex");
+
+      const figures = await admin.figures({ over: "hour" });
+      expect(figures).toMatchObject({ runs: 6, complete: true, step_ms: MINUTE });
+      expect(figures.all.total).toEqual({
+        ...{ started: 6, completed: 4, failed: 1, cancelled: 0, waiting: 1 },
+        ...{ calls: 6, input_tokens: 2_625, output_tokens: 735, total_tokens: 3_360 },
+        ...{ active_p50_ms: 0, active_p99_ms: 2_000 },
+        ...{ waited_p50_ms: 10 * MINUTE + 8_000, waited_p99_ms: 30 * MINUTE + 3_000 },
+      });
+      const open_now = figures.all.steps.map(({ waiting }) => waiting).slice(-32);
+      expect([open_now[0], open_now[1], open_now[10], open_now[29], open_now.at(-1)]).toEqual([0, 2, 2, 1, 1]);
+      expect(figures.groups.map(({ of, total: { total_tokens } }) => [of, total_tokens])).toEqual([
+        [{ agent_name: "desk" }, 3_060],
+        [{ agent_name: "child" }, 300],
+      ]);
+
+      const versions = await admin.figures({ by: "version", tenant: "acme" });
+      expect(total(versions, { agent_name: "desk", version: "2" })).toMatchObject({ completed: 1, failed: 1 });
+      expect(total(versions, { agent_name: "child", version: null })).toMatchObject({ completed: 2 });
+      const tenants = await admin.figures({ over: "month", by: "tenant", agent_name: "desk" });
+      expect(tenants.groups.map(({ of }) => of?.tenant)).toEqual(["acme", "globex"]);
+      const models = await admin.figures({ by: "model" });
+      expect(models.groups.map(({ of, total: { calls, total_tokens } }) => [of?.model, calls, total_tokens])).toEqual([
+        ["large", 3, 3_000],
+        ["small", 3, 300],
+        [null, 0, 60],
+      ]);
+
+      // A process that comes later has seen nothing of it.
+      const later = new Runtime({ store: await open(clock), clock });
+      for (const query of [{ over: "hour" }, { by: "version", tenant: "acme" }, { by: "model" }] as const)
+        expect(await createAdmin(later).figures(query)).toEqual(await admin.figures(query));
+      await later.close({ drainMs: 0 });
+      await runtime.close({ drainMs: 0 });
+    }));
+
+  it("count a question once, for the run that asks it", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      runtime.register("lead", { durable: true }, (_input, { run }) => run("desk", ""));
+      await runtime.createRun({ agent_name: "lead", input: "", mode: "async" });
+      await clock.advance(MINUTE);
+      const { all, groups } = await createAdmin(runtime).figures({ over: "hour" });
+      expect([all, ...groups].map(({ of, total: { waiting } }) => [of?.agent_name, waiting])).toEqual([
+        ...[
+          [undefined, 1],
+          ["desk", 1],
+        ],
+        ...[
+          ["child", 0],
+          ["lead", 0],
+        ],
+      ]);
+      await runtime.close({ drainMs: 0 });
+    }));
+
+  it("do not count runs that were deleted, after a minute at the latest", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      const made: string[] = [];
+      for (let n = 0; n < 3; n++) made.push((await runtime.createRun({ agent_name: "child", input: "" })).run_id);
+      const admin = createAdmin(runtime);
+      expect((await admin.figures()).all.total.completed).toBe(3);
+      await runtime.delete(made[0] ?? "");
+      await clock.advance(MINUTE);
+      expect((await admin.figures()).all.total).toMatchObject({ completed: 2, total_tokens: 200 });
+      await runtime.close({ drainMs: 0 });
+    }));
+
+  it("count a fork from the fork on, and of runs before the time those that are live", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const runtime = new Runtime({ store: await open(clock), clock, agents: agentsOf(clock) });
+      await runtime.createRun({ agent_name: "desk", input: "", mode: "async" });
+      await clock.advance(300 * MINUTE);
+      const { run_id } = await runtime.createRun({ agent_name: "desk", input: "", mode: "async" });
+      await clock.advance(MINUTE);
+      await runtime.resume({ run_id, await_resume: { ok: true } });
+      await clock.advance(90 * MINUTE);
+      const admin = createAdmin(runtime);
+      expect((await admin.figures({ over: "hour" })).all.total).toMatchObject({ started: 0, completed: 0, waiting: 1 });
+      await runtime.fork(run_id, { before: "ask#1", mode: "async" });
+      await clock.advance(MINUTE);
+      const { all, groups } = await admin.figures({ over: "hour" });
+      // What the agent reported behind the recorded call, it reports again.
+      expect(all.total).toMatchObject({ started: 1, waiting: 2, calls: 0, total_tokens: 1_020, waited_p50_ms: null });
+      expect(groups).toHaveLength(1);
+      expect((await admin.figures()).all.total).toMatchObject({
+        started: 5,
+        completed: 3,
+        total_tokens: 3_260,
+        calls: 4,
+      });
+      await runtime.close({ drainMs: 0 });
+    }));
+});
+
+it.each<[string, object, string]>([
+  ["an unknown time", { over: "year" }, "hour"],
+  ["an unknown group", { by: "label" }, "tenant"],
+  ["an unknown condition", { status: "failed" }, "there is no option"],
+  ["a version that is none", { version: 2 }, "a string or null"],
+])("figures refuse %s", async (_what, query, message) => {
+  const runtime = new Runtime();
+  await expect(createAdmin(runtime).figures(query)).rejects.toThrow(message);
+  await runtime.close();
+});
