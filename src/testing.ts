@@ -14,4 +14,5 @@ export { everyUpgrade } from "./testing/every-upgrade.ts";
 export { createFakeClock, type FakeClock } from "./testing/fake-clock.ts";
 export { InterruptionReport } from "./testing/interruption-report.ts";
 export { type CadenzaMatchers, matchers } from "./testing/matchers.ts";
+export { createPlayground } from "./testing/playground.ts";
 export { CassetteMismatch, replay } from "./testing/replay.ts";

@@ -1,5 +1,5 @@
 import { AgentError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
-import type { AdminQuestion, AdminRun, TimelineItem } from "cadenza/admin";
+import type { AdminRun, TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
@@ -95,25 +95,6 @@ it("the figures show what waits for which slot, with a runtime and without one",
     await feed.leave();
   }
   await runtime.close({ drainMs: 0 });
-});
-
-it("the inbox shows questions of all tenants, and drops those that are answered", async () => {
-  const { runtime, clock, create, visitor } = open();
-  const feed = await visitor.follow<ListEvent<AdminQuestion>>("questions");
-  expect(await feed.next(clock)).toEqual({ type: "page", items: [], more: false, workers: [] });
-  const run = await create("refund", "acme");
-  const asked = { tenant: "acme", run_id: run.run_id, await_id: "ask#1" };
-  expect(await feed.next(clock)).toMatchObject({ added: [{ ...asked, schema: { type: "object" } }] });
-  const refused = await visitor.post("answer", { ...asked, answer: { ok: "yes" } });
-  expect([refused.status, await refused.json()]).toMatchObject([
-    422,
-    { data: { reason: "answer_rejected", issues: [{ path: ["ok"] }] } },
-  ]);
-  expect(await feed.isSilent(clock, 600)).toBe(true);
-  await visitor.act("answer", { ...asked, answer: { ok: true } });
-  expect(await feed.next(clock)).toMatchObject({ gone: [`acme/${run.run_id}/ask#1`] });
-  await feed.leave();
-  await runtime.close();
 });
 
 it("failures are shown with their cause; a fork of one completes", async () => {
