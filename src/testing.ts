@@ -15,4 +15,5 @@ export { createFakeClock, type FakeClock } from "./testing/fake-clock.ts";
 export { InterruptionReport } from "./testing/interruption-report.ts";
 export { type CadenzaMatchers, matchers } from "./testing/matchers.ts";
 export { type MockModel, mockModel } from "./testing/mock-model.ts";
+export { createPlayground } from "./testing/playground.ts";
 export { CassetteMismatch, replay } from "./testing/replay.ts";

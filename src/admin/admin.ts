@@ -242,13 +242,14 @@ export class Admin {
 
   /**
    * The processes that execute runs, or have left some: who holds which lease, until when, with how many live runs. Runs
-   * that end with this process have the worker `local`, which needs no lease.
+   * that end with this process have the worker `local`, which needs no lease. On a store that ends with its process no
+   * worker needs one.
    */
   async workers(): Promise<readonly records.AdminWorker[]> {
     const found = await this.#store.workers();
     return found.map(({ owner, is_alive, until, runs }) => ({
       worker: owner,
-      is_alive: is_alive || owner === LOCAL,
+      is_alive: is_alive || owner === LOCAL || !this.#store.persistent,
       until: timeOrNull(until),
       runs,
     }));

@@ -74,8 +74,10 @@ export class ModelSteps {
       const answer = await body({ ...call, abortSignal: joined(step.signal, call.abortSignal) }, step);
       return encode({ model: { provider: model.provider, id: model.modelId }, prompt, answer });
     };
+    // Who compares the code of two versions sees by it that the prompt is another.
+    const compared = Object.assign(record, { digest: prompt.hash });
     const recorded = await this.#context
-      .step(STEP, record, { stallMs, retry: { ...RETRY, ...this.#settings.retry } })
+      .step(STEP, compared, { stallMs, retry: { ...RETRY, ...this.#settings.retry } })
       .catch((error: unknown) => {
         throw withoutMark(error);
       });

@@ -7,7 +7,11 @@ import { inspect } from "node:util";
 import type { Agent, Logger } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { createInspectorNodeListener } from "cadenza/inspector";
+import type { SchedulesOptions } from "cadenza/schedules";
+import { schedules } from "cadenza/schedules";
+import { createPlayground } from "cadenza/testing";
 import { CommandError, printable } from "./errors.ts";
+import { load as loadProject } from "./project.ts";
 import { addressOf, listen, stopped } from "./server.ts";
 import { openSqlite } from "./stores.ts";
 
@@ -27,10 +31,18 @@ export async function serveAgents(file: string, options: string): Promise<void> 
   const { port, token, store } = JSON.parse(options) as AgentsOptions;
   const code = await load(file);
   makeFile(store);
-  const runtime = new AgentRuntime({ store: openSqlite(store, false), logger });
+  const playground = createPlayground();
+  const runtime = new AgentRuntime({
+    store: openSqlite(store, false),
+    logger,
+    interceptors: [playground.interceptor],
+  });
   try {
     await register(runtime, code, file);
-    const server = await listen(createInspectorNodeListener(runtime, { token }), port);
+    // Cron expressions need croner, which a project has that uses them.
+    const croner = loadProject("croner") as { readonly Cron: SchedulesOptions["cron"] } | undefined;
+    const plans = schedules(runtime, { cron: croner?.Cron });
+    const server = await listen(createInspectorNodeListener(runtime, { token, schedules: plans, playground }), port);
     stdout.write(`${file}: ${addressOf(port, token)}\n`);
     await stopped();
     await server.close();

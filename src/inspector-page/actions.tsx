@@ -1,12 +1,14 @@
 import { useRef, useState } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
+import type { TimelineItem } from "../admin/timeline.ts";
 import { CompareWith } from "./comparison/comparison.tsx";
+import { cancelSays } from "./consequences.ts";
 import { goTo } from "./place.ts";
 import { act, addressOf, ask, messageOf, start } from "./server.ts";
 import { Notice, Sure } from "./words.tsx";
 
 /** What can be done with a run. */
-export function RunActions({ run }: { readonly run: AdminRun }) {
+export function RunActions({ run, items }: { readonly run: AdminRun; readonly items: readonly TimelineItem[] }) {
   const [said, setSaid] = useState<{ readonly kind: "error" | "info"; readonly text: string } | null>(null);
   const [isSending, setSending] = useState(false);
   const [isComparing, setComparing] = useState(false);
@@ -51,7 +53,7 @@ export function RunActions({ run }: { readonly run: AdminRun }) {
             {run.status !== "cancelling" && (
               <Sure
                 label="Cancel the run"
-                says="It stops, and the runs below it."
+                says={() => cancelSays(run, items)}
                 verb="Cancel it"
                 onSure={() => attempt(() => act("cancel", its).then(() => "The run was asked to stop."))}
               />

@@ -22,7 +22,7 @@ export function FamilyView({ run }: { readonly run: AdminRun }) {
   const refused = useFeed<FamilyEvent>(addressOf("feed/family", { tenant, run_id }), setFamily);
   if (refused !== null) return <Notice>{refused}</Notice>;
   if (family === null) return <p role="status">Loading …</p>;
-  const { tree, origin, forks, questions } = family;
+  const { tree, origin, forks, more_forks, questions } = family;
   const picture = { run_id, forks, questions, onAsk: setChosen };
   const question = questions.find((one) => questionItemId(one) === chosen) ?? questions[0];
   const drawn = <Branch node={tree} picture={picture} isFork={origin !== null} />;
@@ -39,6 +39,9 @@ export function FamilyView({ run }: { readonly run: AdminRun }) {
             </li>
           )}
         </ul>
+        {more_forks && (
+          <p class="faint">Forks were looked for among the newest 500 runs of the session. There may be older ones.</p>
+        )}
       </div>
       {question !== undefined && (
         <aside class="details" aria-label="Question">

@@ -4,20 +4,19 @@ import type { AdminRun } from "../admin/records.ts";
 import type { QuestionItem, StepItem, TimelineItem } from "../admin/timeline.ts";
 import type { StepFailure } from "../core/failure.ts";
 import type { JsonValue } from "../protocol/json.ts";
-
+import type { Forking } from "./consequences.ts";
 import { Json, LongText } from "./json-view.tsx";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
 import { messageOf } from "./server.ts";
 import { textOf } from "./text-of.ts";
-import { Age, duration, Notice, now, Status, Sure, shortId } from "./words.tsx";
+import { Age, duration, Notice, nameOf, now, Status, Sure, shortId } from "./words.tsx";
 
 interface ItemProps<One extends TimelineItem = TimelineItem> {
   readonly item: One;
   readonly run: AdminRun;
   readonly began: string;
-  /** Forks the run before an operation. */
-  readonly onFork: ((before?: string) => Promise<void>) | undefined;
+  readonly forking: Forking | undefined;
 }
 
 const kinds: Readonly<Record<TimelineItem["type"], string>> = {
@@ -41,7 +40,7 @@ const kinds: Readonly<Record<TimelineItem["type"], string>> = {
 };
 
 /** A line of a timeline. */
-export function Item({ item, run, began, onFork }: ItemProps) {
+export function Item({ item, run, began, forking }: ItemProps) {
   const kind = item.type === "step" && item.of !== "agent" ? item.of : kinds[item.type];
   const isBad = (item.type === "step" && item.status === "failed") || (item.type === "ended" && item.error !== null);
   return (
@@ -52,9 +51,9 @@ export function Item({ item, run, began, onFork }: ItemProps) {
       <span class="kind">{kind}</span>
       <div class="body">
         {"key" in item && typeof item.key === "string" && item.type !== "ended" && (
-          <ForkButton onFork={onFork} before={item.key} />
+          <ForkButton forking={forking} before={item.key} />
         )}
-        {item.type === "ended" && item.outcome === "failed" && <ForkButton onFork={onFork} />}
+        {item.type === "ended" && item.outcome === "failed" && <ForkButton forking={forking} />}
         <Body item={item} run={run} />
       </div>
     </li>
@@ -62,15 +61,15 @@ export function Item({ item, run, began, onFork }: ItemProps) {
 }
 
 /** Forks a run before an operation, after it was told what that does. */
-export function ForkButton({ onFork, before }: { readonly onFork: ItemProps["onFork"]; readonly before?: string }) {
+export function ForkButton({ forking, before }: Pick<ItemProps, "forking"> & { readonly before?: string }) {
   const [refused, setRefused] = useState<string | null>(null);
-  if (onFork === undefined) return null;
-  const fork = (): void => void onFork(before).catch((error: unknown) => setRefused(messageOf(error)));
+  if (forking === undefined) return null;
+  const fork = (): void => void forking.fork(before).catch((error: unknown) => setRefused(messageOf(error)));
   return (
     <>
       <Sure
         label={before === undefined ? "Try again in a fork" : "Fork from here"}
-        says={`A new run takes over what came before${before === undefined ? " the operation that failed" : ` ${before}`}. It does all after it again, with its effects.`}
+        says={() => forking.says(before)}
         verb="Fork"
         isLink
         onSure={fork}
@@ -320,7 +319,7 @@ export function Question({ item, run }: { readonly item: QuestionItem; readonly 
       {reason !== null && <p>{reason}</p>}
       {by !== null && <Folded name="by" value={by} />}
       {how === null && run.finished_at === null && (
-        <AnswerForm question={{ tenant: run.tenant, run_id: asks.run_id, await_id: asks.await_id, schema }} />
+        <AnswerForm question={{ tenant: run.tenant, run_id: asks.run_id, await_id: asks.await_id, schema, kind }} />
       )}
     </>
   );
@@ -329,10 +328,9 @@ export function Question({ item, run }: { readonly item: QuestionItem; readonly 
 /** Who has done something: by name, where the principal has one. All of the principal is in the title. */
 function By({ of: principal, did }: { readonly of: JsonValue; readonly did: string }) {
   if (principal === null) return null;
-  const name = typeof principal === "object" && "name" in principal ? principal["name"] : principal;
   return (
     <span title={JSON.stringify(principal)}>
-      {did} by {typeof name === "string" ? name : JSON.stringify(principal)}.
+      {did} by {nameOf(principal)}.
     </span>
   );
 }

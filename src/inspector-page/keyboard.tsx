@@ -24,8 +24,34 @@ const keys: readonly (readonly [string, string])[] = [
   ["[ ]", "in a picture: earlier, later"],
   ["/", "search"],
   ["?", "these keys"],
+  ["Ctrl Enter", "in a form: send it"],
   ["Esc", "close, or leave a field"],
 ];
+
+/** What keys do in one view. */
+export interface ViewKey {
+  readonly keys: readonly string[];
+  /** As the help names them; left out: the first of them. */
+  readonly shown?: string;
+  /** Left out: another one says it. */
+  readonly what?: string;
+  readonly act: (key: string) => void;
+}
+
+const viewKeys = signal<readonly ViewKey[]>([]);
+
+/** Has keys do something while a view is shown. They come before those of the page. */
+export function useViewKeys(keys: readonly ViewKey[]): void {
+  useEffect(() => {
+    viewKeys.value = keys;
+  });
+  useEffect(
+    () => () => {
+      viewKeys.value = [];
+    },
+    [],
+  );
+}
 
 const isHelpOpen = signal(false);
 
@@ -48,9 +74,11 @@ export function Keyboard() {
       if (event.ctrlKey || event.metaKey || event.altKey || isField(target)) return;
       const to = isGoing ? places[key] : undefined;
       isGoing = key === "g";
+      const own = viewKeys.peek().find(({ keys: known }) => known.includes(key));
       if (to !== undefined) goTo(to);
+      else if (own !== undefined && !isHelpOpen.peek()) own.act(key);
       else if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
-      else if (key === "/") document.querySelector<HTMLElement>("input[type=search]")?.focus();
+      else if (key === "/") search();
       else if (key === "?") showKeys();
       else return;
       event.preventDefault();
@@ -65,6 +93,23 @@ function isField(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.matches("input, textarea, select");
 }
 
+/** Goes to the field that finds runs, which is in their list. */
+function search(): void {
+  const field = document.querySelector<HTMLElement>("input[type=search]");
+  if (field !== null) {
+    field.focus();
+    return;
+  }
+  goTo("#/runs");
+  const drawn = new MutationObserver(() => {
+    const there = document.querySelector<HTMLElement>("input[type=search]");
+    if (there === null) return;
+    drawn.disconnect();
+    there.focus();
+  });
+  drawn.observe(document.body, { childList: true, subtree: true });
+}
+
 /** Goes to the next line of the view. */
 function move(by: 1 | -1): void {
   const lines = [...document.querySelectorAll<HTMLElement>("main [data-row]")];
@@ -72,6 +117,12 @@ function move(by: 1 | -1): void {
   const next = lines[at === -1 ? (by === 1 ? 0 : lines.length - 1) : Math.min(lines.length - 1, Math.max(0, at + by))];
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
+}
+
+function helpOf(own: readonly ViewKey[]): readonly (readonly [string, string])[] {
+  return own.flatMap(({ keys: [first = ""], shown = first, what }) =>
+    what === undefined ? [] : [[shown, what] as const],
+  );
 }
 
 function Help() {
@@ -87,7 +138,7 @@ function Help() {
     <dialog ref={dialog} onClose={close} aria-labelledby="keys">
       <h2 id="keys">Keys</h2>
       <dl class="keys">
-        {keys.map(([key, what]) => (
+        {[...helpOf(viewKeys.value), ...keys].map(([key, what]) => (
           <div key={key}>
             <dt>
               <kbd>{key}</kbd>

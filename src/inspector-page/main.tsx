@@ -8,10 +8,10 @@ import { connection } from "./feed.ts";
 import { FiguresView } from "./figures/figures.tsx";
 import type { IconName } from "./icons.tsx";
 import { Icon } from "./icons.tsx";
+import { InboxView } from "./inbox/inbox.tsx";
 import { Keyboard, showKeys } from "./keyboard.tsx";
 import { NewRunView } from "./new-run.tsx";
 import { place, view } from "./place.ts";
-import { QuestionsView } from "./questions.tsx";
 import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { SchedulesView } from "./schedules.tsx";
@@ -125,7 +125,7 @@ function View({ path }: { readonly path: readonly string[] }) {
     case "compare":
       return <ComparisonView key={rest.join("/")} tenant={first} left={second} right={third} />;
     case "questions":
-      return <QuestionsView />;
+      return <InboxView />;
     case "stuck":
       return <StuckView />;
     case "new":

@@ -4,6 +4,8 @@ import type { TimelineItem } from "../admin/timeline.ts";
 import type { RunEvent } from "../inspector/api.ts";
 import { RunActions } from "./actions.tsx";
 import { hrefToComparison } from "./comparison/comparison.tsx";
+import type { Forking } from "./consequences.ts";
+import { forkSays } from "./consequences.ts";
 import { FamilyView } from "./family.tsx";
 import { useFeed } from "./feed.ts";
 import { Icon } from "./icons.tsx";
@@ -11,6 +13,7 @@ import { Item, Question } from "./items.tsx";
 import { Json } from "./json-view.tsx";
 import { RawLog } from "./log.tsx";
 import { goTo, hrefTo, hrefToRun, place, setQuery } from "./place.ts";
+import { PlaygroundCard } from "./playground.tsx";
 import { act, addressOf, start } from "./server.ts";
 import type { Reason, Waited } from "./waits-for.ts";
 import { waitsFor } from "./waits-for.ts";
@@ -69,7 +72,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
   const view = views.find(([name]) => name === query.get("view"))?.[0] ?? "waterfall";
   const set = (changed: Readonly<Record<string, string>>): void =>
     setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
-  const onFork = forkOf(run);
+  const forking = forkingOf(run, items);
   return (
     <article>
       <h1>
@@ -77,6 +80,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
       </h1>
       <Facts run={run} usage={usage} began={began} />
       <Waits run={run} waited={waitsFor(run, lost, items)} hasForms={view !== "tree"} />
+      {start.value?.has_playground === true && start.value.may_write && <PlaygroundCard run={run} />}
       <div class="heading">
         <fieldset class="choices" aria-label="View">
           {views.map(([name, label, icon]) => (
@@ -86,7 +90,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
             </button>
           ))}
         </fieldset>
-        <RunActions run={run} />
+        <RunActions run={run} items={items} />
         {!known.whole && <span role="status">Loading {known.position.toLocaleString()} entries …</span>}
       </div>
       {view === "waterfall" && (
@@ -95,13 +99,13 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
           isWhole={known.whole}
           selected={query.get("at") ?? ""}
           onSelect={(at) => set({ at })}
-          details={(row) => <Details row={row} onFork={row.run.run_id === run_id ? onFork : undefined} />}
+          details={(row) => <Details row={row} forking={row.run.run_id === run_id ? forking : undefined} />}
         >
-          <Summary run={run} items={items} onFork={onFork} onSelect={(at) => set({ at })} />
+          <Summary run={run} items={items} forking={forking} onSelect={(at) => set({ at })} />
         </Waterfall>
       )}
       {view === "tree" && <FamilyView run={run} />}
-      {view === "timeline" && <Timeline told={known.told} began={began} onFork={onFork} />}
+      {view === "timeline" && <Timeline told={known.told} began={began} forking={forking} />}
       <RawLog run={run} />
     </article>
   );
@@ -117,11 +121,11 @@ const views = [
 function Timeline({
   told: { run, items },
   began,
-  onFork,
+  forking,
 }: {
   readonly told: Told;
   readonly began: string;
-  readonly onFork: ReturnType<typeof forkOf>;
+  readonly forking: Forking | undefined;
 }) {
   const [lines, setLines] = useState(LINES);
   const hidden = Math.max(0, items.length - lines);
@@ -135,7 +139,7 @@ function Timeline({
       <ol class="timeline" aria-label="Timeline">
         {items.slice(hidden).map((item) => (
           <Contained key={item.position}>
-            <Item item={item} run={run} began={began} onFork={onFork} />
+            <Item item={item} run={run} began={began} forking={forking} />
           </Contained>
         ))}
       </ol>
@@ -157,12 +161,15 @@ function isNew(before: Known, event: { readonly position: number; readonly whole
   return event.position < before.position || (before.whole && !event.whole);
 }
 
-/** Forks a run before an operation, and shows the fork. Undefined: the user may not, or the run cannot. */
-function forkOf(run: AdminRun): ((before?: string) => Promise<void>) | undefined {
+/** Forks a run, and shows the fork. Undefined: the user may not, or the run cannot. */
+function forkingOf(run: AdminRun, items: readonly TimelineItem[]): Forking | undefined {
   if (start.value?.may_write !== true || run.created?.durable !== true) return undefined;
-  return async (before) => {
-    const { tenant, run_id } = run;
-    goTo(hrefToRun(await act<{ tenant: string; run_id: string }>("fork", { tenant, run_id, before })));
+  return {
+    fork: async (before) => {
+      const { tenant, run_id } = run;
+      goTo(hrefToRun(await act<{ tenant: string; run_id: string }>("fork", { tenant, run_id, before })));
+    },
+    says: (before) => forkSays(items, before),
   };
 }
 

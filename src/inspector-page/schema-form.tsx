@@ -1,7 +1,8 @@
-import { useSignal } from "@preact/signals";
+import type { Signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import type { Schema } from "./schema.ts";
+import type { Presses, Schema } from "./schema.ts";
 import { fieldOf, firstValue, listIn, memberOf, resolved, shownAs, withMember } from "./schema.ts";
 import type { Issue } from "./server.ts";
 import { Refused } from "./server.ts";
@@ -23,6 +24,24 @@ interface FieldProps {
   readonly onChange: (change: (before: unknown) => unknown) => void;
 }
 
+/** What was typed into forms that were left, by their names. */
+const drafts = new Map<string, Signal<unknown>>();
+/** How many of them are kept. */
+const MOST_DRAFTS = 200;
+
+/** The value of a form. What was typed there before is still there. */
+function draftOf(name: string | undefined, first: () => unknown): Signal<unknown> {
+  const known = name === undefined ? undefined : drafts.get(name);
+  if (known !== undefined) return known;
+  const value = signal(first());
+  if (name !== undefined) drafts.set(name, value);
+  for (const oldest of drafts.keys()) {
+    if (drafts.size <= MOST_DRAFTS) break;
+    drafts.delete(oldest);
+  }
+  return value;
+}
+
 /**
  * A form for a value of a JSON Schema; without one, for a text. The server decides whether a value fits: what it says is
  * shown at the field that it names.
@@ -31,54 +50,123 @@ export function SchemaForm({
   schema,
   label,
   submit,
+  presses,
+  draft,
+  isOver = false,
   onSubmit,
   children,
 }: {
   readonly schema: Schema | null;
   readonly label: string;
   readonly submit: string;
+  /** Buttons that send the form with a value each, in place of one that sends it. */
+  readonly presses?: Presses | undefined;
+  /** The name under which what is typed is kept, when the form is left. Left out: it is not. */
+  readonly draft?: string;
+  /** Whether nothing can be sent any more. What was typed is shown. */
+  readonly isOver?: boolean;
   readonly onSubmit: (value: unknown) => Promise<void>;
   readonly children?: ComponentChildren;
 }) {
-  const root = schema ?? { type: "string", maxLength: 10_000 };
+  const shown = presses === undefined ? schema : presses.rest;
+  const root = shown ?? { type: "string", maxLength: 10_000 };
   // A state would be that of the last rendering, which a fast user may be ahead of.
-  const [first] = useState(() => firstValue(root, root));
-  const value = useSignal(first);
+  const [value] = useState(() => draftOf(draft, () => firstValue(root, root)));
   const [error, setError] = useState<Refused | null>(null);
   const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
     if (error !== null) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
   }, [error]);
-  const send = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    if (isBusy) return;
+  const send = async (sent: unknown): Promise<void> => {
+    if (isBusy || isOver) return;
     setBusy(true);
     setError(null);
     try {
-      await onSubmit(schema === null ? (value.value ?? "") : value.value);
+      await onSubmit(sent);
+      if (draft !== undefined) drafts.delete(draft);
     } catch (refused) {
       setError(refused instanceof Refused ? refused : new Refused(String(refused), []));
     }
     setBusy(false);
   };
   const issues = (error?.issues ?? []).map(({ path, message }) => ({ path: withoutPrefix(path), message }));
+  const onSend = (event: Event): void => {
+    event.preventDefault();
+    // `Enter` in a field does not choose between yes and no.
+    if (presses !== undefined) form.current?.querySelector<HTMLElement>("[data-key]")?.focus();
+    else void send(schema === null ? (value.value ?? "") : value.value);
+  };
   return (
-    <form class="schema-form" ref={form} onSubmit={send} noValidate>
-      <FieldFor
-        {...{ schema: root, root, label, path: [], value: value.value, issues, isRequired: true, above: [] }}
-        onChange={(change) => {
-          value.value = change(value.value);
-        }}
-      />
-      {error !== null && <Notice>{error.message}</Notice>}
-      <p class="buttons">
-        <button type="submit" disabled={isBusy}>
-          {submit}
-        </button>
-        {children}
-      </p>
+    <form
+      class="schema-form"
+      ref={form}
+      onSubmit={onSend}
+      onKeyDown={(event) => {
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
+      }}
+      noValidate
+    >
+      <fieldset class="whole-form" disabled={isOver}>
+        {(presses === undefined || shown !== null) && (
+          <FieldFor
+            {...{ schema: root, root, label, path: [], value: value.value, issues, isRequired: true, above: [] }}
+            onChange={(change) => {
+              value.value = change(value.value);
+            }}
+          />
+        )}
+        {error !== null && !isOver && <Notice>{error.message}</Notice>}
+      </fieldset>
+      {!isOver && (
+        <div class="buttons">
+          {presses === undefined ? (
+            <button type="submit" disabled={isBusy}>
+              {submit}
+            </button>
+          ) : (
+            <PressButtons
+              presses={presses}
+              isBusy={isBusy}
+              onPress={(pressed) =>
+                send(presses.member === null ? pressed : withMember(value.value, presses.member, () => pressed))
+              }
+            />
+          )}
+          {children}
+        </div>
+      )}
     </form>
+  );
+}
+
+/** A button for each value, of which one answers. */
+function PressButtons({
+  presses: { label, schema, values },
+  isBusy,
+  onPress,
+}: {
+  readonly presses: Presses;
+  readonly isBusy: boolean;
+  readonly onPress: (value: unknown) => void;
+}) {
+  return (
+    <fieldset class="presses">
+      <legend class={label === null ? "unseen" : undefined}>{label ?? "Answer"}</legend>
+      <Description schema={schema} />
+      {values.map((value, index) => (
+        <button
+          key={String(value)}
+          type="button"
+          class="first"
+          data-key={value === true ? "y" : value === false ? "n" : String(index + 1)}
+          disabled={isBusy}
+          onClick={() => onPress(value)}
+        >
+          {value === true ? "Yes" : value === false ? "No" : String(value)}
+        </button>
+      ))}
+    </fieldset>
   );
 }
 

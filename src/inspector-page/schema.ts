@@ -172,6 +172,63 @@ function firstWithin(schema: Schema, root: Schema, above: readonly Schema[]): un
   );
 }
 
+/** The most values that are a button each. */
+const MOST_PRESSES = 5;
+
+/** A value for which one button is enough: of the whole answer, or of its one member that is needed. */
+export interface Presses {
+  /** The member; null: the answer is the value itself. */
+  readonly member: string | null;
+  /** What the member is called; null where the answer is the value. */
+  readonly label: string | null;
+  /** The schema of the values. */
+  readonly schema: Schema;
+  readonly values: readonly unknown[];
+  /** The schema of the other members; null: there are none. */
+  readonly rest: Schema | null;
+}
+
+/**
+ * The buttons that answer at once; undefined: the form has one that sends it. An approval is given with its one yes-or-no,
+ * whatever else the answer has.
+ */
+export function pressesOf(root: Schema, isApproval: boolean): Presses | undefined {
+  const schema = resolved(root, root);
+  const values = pressedIn(schema);
+  if (values !== undefined) return { member: null, label: null, schema, values, rest: null };
+  const { properties = {}, required = [] } = schema;
+  const booleans = required.filter((name) => {
+    const property = memberOf(properties, name);
+    return isSchema(property) && fieldOf(resolved(property, root)).is === "boolean";
+  });
+  const [member] = isApproval && booleans.length === 1 ? booleans : required.length === 1 ? required : [];
+  if (schema.type !== "object" || member === undefined || schema.anyOf || schema.oneOf || schema.allOf)
+    return undefined;
+  const wanted = memberOf(properties, member);
+  const own = isSchema(wanted) ? resolved(wanted, root) : NO_SCHEMA;
+  const ofMember = pressedIn(own);
+  if (ofMember === undefined || own.default !== undefined) return undefined;
+  const others = Object.fromEntries(Object.entries(properties).filter(([name]) => name !== member));
+  const rest = { ...root, ...schema, properties: others, required: required.filter((name) => name !== member) };
+  return {
+    member,
+    label: own.title ?? member,
+    schema: own,
+    values: ofMember,
+    rest: Object.keys(others).length === 0 ? null : rest,
+  };
+}
+
+function pressedIn(schema: Schema): readonly unknown[] | undefined {
+  const field = fieldOf(schema);
+  if (field.is === "boolean") return [true, false];
+  const isShort =
+    field.is === "choice" &&
+    field.values.length <= MOST_PRESSES &&
+    field.values.every((one) => typeof one === "string");
+  return isShort ? field.values : undefined;
+}
+
 /** The member of a value; undefined if it has none of that name. */
 export function memberOf(value: unknown, name: string): unknown {
   return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;

@@ -10,3 +10,8 @@ export function textOf(parts: readonly MessagePart[]): string {
     })
     .join("");
 }
+
+/** The name of an operation, as its key has it: `pay` of `pay#1`. */
+export function nameIn(key: string): string {
+  return key.replace(/#\d+$/, "").replace(/^(?:run|receive):/, "");
+}

@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useErrorBoundary, useState } from "preact/hooks";
 import type { AdminRun } from "../admin/records.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Listed } from "./feed.ts";
 import type { IconName } from "./icons.tsx";
 import { Icon } from "./icons.tsx";
@@ -146,6 +147,12 @@ export function Empty({ is, children }: { readonly is: string; readonly children
   );
 }
 
+/** What a principal is called: its name, where it has one. */
+export function nameOf(principal: JsonValue): string {
+  const name = typeof principal === "object" && principal !== null ? Object(principal).name : principal;
+  return typeof name === "string" ? name : JSON.stringify(principal);
+}
+
 export function shortId(run_id: string): string {
   return run_id.slice(0, 8);
 }
@@ -160,8 +167,8 @@ export function Sure({
   children,
 }: {
   readonly label: string;
-  /** What will happen. */
-  readonly says: string;
+  /** What will happen. It is asked when the button is pressed. */
+  readonly says: () => string;
   /** On the button that does it. */
   readonly verb: string;
   readonly isLink?: boolean;
@@ -179,7 +186,7 @@ export function Sure({
     );
   return (
     <span role="alertdialog" aria-label={label} class="sure">
-      {says}{" "}
+      {says()}{" "}
       <button
         type="button"
         class="danger"

@@ -10,7 +10,7 @@ import { unfitAt, WireError } from "../http/errors.ts";
 import type { Action } from "../http/options.ts";
 import { markRefused } from "../http/refusals.ts";
 import { runIdSchema } from "../protocol/identifier.ts";
-import type { JsonObject } from "../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import { jsonInputFor } from "../runtime/agent/agent-schemas.ts";
 import { resumeOf } from "../runtime/agent/answer.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
@@ -18,6 +18,7 @@ import { insideKey } from "../runtime/api/inside.ts";
 import type { Scope } from "../runtime/api/scope.ts";
 import type { Schedules } from "../schedules/schedules.ts";
 import type { Access, InspectorAbout } from "./access.ts";
+import type { CodeTrials, StubbedSteps } from "./code-of-run.ts";
 import { isForeign, readListQuery, readTenant, runKeyOf } from "./queries.ts";
 
 /** What a user does: its arguments, and in whose name. */
@@ -25,6 +26,8 @@ export interface Deed {
   readonly runtime: AgentRuntime;
   /** Undefined: the inspector was given none. */
   readonly schedules: Schedules | undefined;
+  /** Undefined: the inspector was given none. */
+  readonly playground: CodeTrials | undefined;
   readonly access: Access;
   readonly body: JsonObject;
 }
@@ -40,12 +43,13 @@ export interface InspectorAction {
 function onRun(
   action: Action,
   takes: readonly string[],
-  act: (speaker: Speaker, key: RunKey, body: JsonObject) => Promise<object>,
+  act: (speaker: Speaker, key: RunKey, body: JsonObject, deed: Deed) => Promise<object>,
 ): InspectorAction {
   return {
     action,
     takes: ["tenant", "run_id", ...takes],
-    act: async ({ runtime, access, body }) => {
+    act: async (deed) => {
+      const { runtime, access, body } = deed;
       const about = { action, ...runKeyOf(body["tenant"], body["run_id"], access) };
       // An answer is asked about when its question is known.
       const named = action === "send" ? { ...about, message_name: text("name", body["name"]) } : about;
@@ -55,7 +59,7 @@ function onRun(
       const scope = isOwn(key.tenant)
         ? runtime[insideKey].scope(key.tenant, principal)
         : runtime.scope({ tenant: key.tenant, principal });
-      return act(speakerOf(scope, user, key.tenant), key, body);
+      return act(speakerOf(scope, user, key.tenant), key, body, deed);
     },
   };
 }
@@ -136,13 +140,15 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
   }),
   fork: onRun(
     "fork",
-    ["before", "version", "keys"],
-    async ({ scope }, { tenant, run_id }, { before, version, keys }) => {
+    ["before", "version", "keys", "stub", "except"],
+    async ({ scope }, { tenant, run_id }, { before, version, keys, stub, except }, { playground, runtime }) => {
       const options = {
         before: before === undefined ? undefined : text("before", before),
         version: version === undefined || version === null ? version : text("version", version),
         keys: keys === undefined ? undefined : (text("keys", keys) as "same" | "new"),
       };
+      if (playground !== undefined) await playground.stub(runtime, { tenant, run_id }, stubOf(stub, except));
+      else if (stub !== undefined) throw unfitAt(["stub"], "expected an inspector with a playground");
       const fork = await scope.fork(run_id, { ...options, mode: "async" });
       return { tenant, run_id: fork.run_id };
     },
@@ -227,6 +233,15 @@ function onVersion(what: "pause" | "resume"): InspectorAction {
       return admin.pause({ agent_name, version }, { now: body["now"] === true });
     },
   };
+}
+
+/** Which steps of a fork get recorded results; null: none. */
+function stubOf(stub: JsonValue | undefined, except: JsonValue = []): StubbedSteps | null {
+  if (stub === undefined || stub === null) return null;
+  if (stub === "models") return { stub };
+  const keys = Array.isArray(except) ? except.filter((key) => typeof key === "string") : [];
+  if (stub === "steps") return { stub, except: keys };
+  throw unfitAt(["stub"], "expected models or steps");
 }
 
 /** Creates a run, and does not wait for it. The input of an agent with a schema is the value for that schema. */

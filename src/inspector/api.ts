@@ -11,21 +11,27 @@ import type {
   AdminVersion,
   AdminWorker,
 } from "../admin/records.ts";
-import type { TimelineItem } from "../admin/timeline.ts";
+import type { QuestionItem, TimelineItem } from "../admin/timeline.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
 import type { RuntimeStats } from "../runtime/api/agent-runtime.ts";
 import type { Schedule } from "../schedules/schedules.ts";
+import type { CodeOfRun } from "./code-of-run.ts";
+
+export type { CodeOfRun };
 
 /*
  * What the inspector's page and its server say to each other. Paths are below the mount. `tenant` may always be left
  * out: a user of one tenant has that one, any other user the empty one; in lists, all.
  *
- * GET "" gives the page, api/start `Start`, api/log?run_id=&cursor=&limit= a page of the raw log, and
- * api/cassette?run_id= a cassette for `replay` of cadenza/testing.
+ * GET "" gives the page, api/start `Start`, api/log?run_id=&cursor=&limit= a page of the raw log,
+ * api/cassette?run_id= a cassette for `replay` of cadenza/testing, api/question?run_id=&await_id= an `AskedQuestion`,
+ * api/code?run_id= a `CodeOfRun`, if the inspector has a playground, and api/answers `Answers`, with the parameters of a list.
  *
- * Feeds are server-sent events without names, below api/feed/: runs, questions and failures give `ListEvent`s, with the
+ * Feeds are server-sent events without names, below api/feed/: runs and failures give `ListEvent`s, with the
  * parameters tenant, agent, version (empty: none), status (by commas), label=name:value (repeated), id (its beginning),
- * roots, after and before (times), and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s,
+ * roots, after and before (times), and limit; questions `InboxEvent`s, with tenant, agent, kind, sort (oldest, newest,
+ * deadline, agent or tenant) and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s,
  * family?run_id= `FamilyEvent`s, several?run_ids= (by commas, at most 50) `SeveralEvent`s, session?session_id=
  * `SessionEvent`s, schedules `SchedulesEvent`s, and history?over=&by= `HistoryEvent`s, also with tenant, agent and version.
  *
@@ -39,7 +45,8 @@ import type { Schedule } from "../schedules/schedules.ts";
  *     makes a trigger that is repeated one
  *   api/cancel-many, api/retry-many { filters } and api/move-many { filters, version } act on the runs of a list: `filters` are
  *     its parameters, as in an address. They give an `AdminAct`, and so does GET api/many?run_id= of the act; api/stop-many { run_id } stops it
- *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it
+ *   api/fork { before?, version?, keys?, stub?, except? } gives { tenant, run_id }. `before` is the key of an operation, as items
+ *     have it; `stub` and `except`, of a playground, are those of `StubbedSteps`
  *
  * A refusal has { code, message, data: { reason, issues? } }.
  */
@@ -56,6 +63,8 @@ export interface Start {
   readonly agents: readonly InspectedAgent[];
   /** Whether the inspector was given schedules. */
   readonly has_schedules: boolean;
+  /** Whether runs can be forked from where edited code differs. */
+  readonly has_playground: boolean;
 }
 
 /** An agent of which runs can be created. */
@@ -91,6 +100,61 @@ export type ListEvent<Item> =
       readonly workers?: readonly AdminWorker[];
     };
 
+/** An open question in the inbox, as far as its list shows it. */
+export interface InboxQuestion extends Omit<AdminQuestion, "schema" | "parts" | "root_run_id"> {
+  /** The first 200 characters of what it says. */
+  readonly text: string;
+}
+
+/** The inbox: whole, whenever it differs. */
+export interface InboxEvent {
+  readonly type: "inbox";
+  /** In the order that was asked for, up to the limit. */
+  readonly items: readonly InboxQuestion[];
+  /** How many questions match the filters. */
+  readonly total: number;
+  /** How many questions are open, whatever the filters, by agent and by tenant. */
+  readonly agents: readonly { readonly name: string; readonly questions: number }[];
+  readonly tenants: readonly { readonly name: string; readonly questions: number }[];
+  /** Whether more runs wait than an inbox looks at: the newest 20,000. */
+  readonly more: boolean;
+  /** How many waiting runs were read, while not all of them were; null: all were. */
+  readonly reading: number | null;
+}
+
+/** A question with its context. */
+export interface AskedQuestion {
+  readonly run: AdminRun;
+  /** Null: the run has not asked it. */
+  readonly question: QuestionItem | null;
+  readonly input: readonly Message[];
+  /** What the run did last before it asked, at most 8 items. */
+  readonly before: readonly TimelineItem[];
+}
+
+/** What was answered in the newest 200 runs, as their last 100 entries say. */
+export interface Answers {
+  /** The last answer first. */
+  readonly answers: readonly AnsweredQuestion[];
+  /** How many runs were looked at, and whether there are more. */
+  readonly runs: number;
+  readonly more: boolean;
+}
+
+/** A question that is not open any more. */
+export interface AnsweredQuestion {
+  readonly tenant: string;
+  readonly run_id: string;
+  readonly agent_name: string;
+  readonly await_id: string;
+  readonly text: string;
+  readonly at: string;
+  readonly how: "answer" | "declined" | "default" | "expired";
+  /** The answer, or why it was declined; null for none. */
+  readonly answer: QuestionItem["answer"] | string;
+  readonly by: JsonValue;
+}
+
 /** An event of the feed of a run. */
 export type RunEvent =
   | {
@@ -115,8 +179,10 @@ export interface FamilyEvent {
   readonly tree: AdminTree;
   /** The run that it is a fork of; null for none, or if it was deleted. */
   readonly origin: AdminRun | null;
-  /** Its forks among the newest 500 runs of its agent, the newest first. */
+  /** Its forks, the newest first. */
   readonly forks: readonly AdminRun[];
+  /** Whether its session has more runs than the 500 newest, among which they were looked for. */
+  readonly more_forks: boolean;
   /** The open questions of all runs of the tree. */
   readonly questions: readonly AdminQuestion[];
 }

@@ -13,7 +13,7 @@ const FORKS_MS = 10_000;
 const MOST_WAITING = 500;
 /** How many runs are above a run at most. */
 const MAX_ABOVE = 100;
-/** Among how many runs the forks of a run are looked for: the newest of its agent. */
+/** Among how many runs the forks of a run are looked for: the newest of its session, in which its forks are too. */
 const NEWEST = 500;
 
 /** A run with all runs that belong to it, whenever they differ. */
@@ -54,7 +54,7 @@ async function familyOf(inspected: Inspected, key: RunKey): Promise<FamilyEvent 
   const questions =
     waiting.length === 0 ? [] : (await admin.questions({ among: waiting.slice(0, MOST_WAITING) })).items;
   return {
-    ...{ type: "family", tree, questions, forks: await forksOf(inspected, run) },
+    ...{ type: "family", tree, questions, ...(await forksOf(inspected, run)) },
     origin: (origin && (await runOf(inspected, { tenant: run.tenant, run_id: origin.run_id }))) ?? null,
   };
 }
@@ -76,13 +76,16 @@ async function topOf(inspected: Inspected, run: AdminRun): Promise<AdminRun> {
   return top;
 }
 
-/** The forks of a run among the newest runs of its agent: no index finds them. */
-async function forksOf({ admin }: Inspected, { tenant, run_id, created }: AdminRun): Promise<readonly AdminRun[]> {
-  if (created === null || !created.durable) return [];
-  const { items } = await admin.runs({
-    ...{ tenant, agent_name: created.agent_name, roots: true, limit: NEWEST, createdAfter: created.at },
-  });
-  return items.filter((run) => run.created?.origin?.run_id === run_id);
+/** The forks of a run, the newest first. They are in its session, which an index finds. */
+async function forksOf(
+  { store }: Inspected,
+  { tenant, run_id, created }: AdminRun,
+): Promise<Pick<FamilyEvent, "forks" | "more_forks">> {
+  if (created === null || !created.durable) return { forks: [], more_forks: false };
+  const { session_id } = created;
+  const found = await store.list({ tenant, session_id, roots: true, limit: NEWEST, offset: 0 });
+  const forks = found.filter((run) => run.created?.origin?.run_id === run_id).map(adminRun);
+  return { forks, more_forks: found.length === NEWEST };
 }
 
 function nodesOf(tree: AdminTree): readonly AdminTree[] {

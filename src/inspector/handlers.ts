@@ -20,10 +20,11 @@ import type { Access, Visitor } from "./access.ts";
 import { byHost, byNothing, byToken } from "./access.ts";
 import { actions, actOf, checkMayDo, readOnly, refusedTo } from "./actions.ts";
 import type { InspectedAgent, Start } from "./api.ts";
-import { questionItemId, runItemId } from "./api.ts";
+import { runItemId } from "./api.ts";
 import { familyFeed } from "./family.ts";
 import type { Feed } from "./feed.ts";
 import { FeedText } from "./feed.ts";
+import { answeredQuestions, askedQuestion, inboxFeed, readInboxQuery } from "./inbox.ts";
 import type { Inspected } from "./inspected.ts";
 import { inspect, noSuchRun } from "./inspected.ts";
 import { Lists } from "./lists.ts";
@@ -63,7 +64,7 @@ import { Figures, stuckFeed } from "./states.ts";
  * // With Hono: app.all("/inspector/*", (context) => handler(context.req.raw));
  * const headers = { authorization: "Bearer of-ada" };
  * const response = await handler(new Request("http://localhost/inspector/api/start", { headers }));
- * console.log(await response.json()); // → { tenant: null, may_write: true, may_answer: true, agents: [], has_schedules: false }
+ * console.log(await response.json()); // → { tenant: null, may_write: true, may_answer: true, agents: [], has_schedules: false, has_playground: false }
  * ```
  */
 export function createInspectorHandler(target: InspectorTarget, options: InspectorOptions = {}): Handler {
@@ -115,7 +116,10 @@ function serviceOf(
   });
 }
 
-function routesOf(inspected: Inspected, { schedules, refreshMs }: InspectorSettings): readonly InspectorRoute[] {
+function routesOf(
+  inspected: Inspected,
+  { schedules, playground, refreshMs }: InspectorSettings,
+): readonly InspectorRoute[] {
   const { admin, store } = inspected;
   const get = (
     path: string,
@@ -133,9 +137,10 @@ function routesOf(inspected: Inspected, { schedules, refreshMs }: InspectorSetti
     get(`api/feed/${path}`, action, (asked) => follow(inspected, asked, make(asked)), asks);
   const lists = new Lists(admin, inspected.clock, refreshMs);
   const figures = new Figures(inspected);
+  const has = { has_schedules: schedules !== undefined, has_playground: playground !== undefined };
   return [
     route("GET", "", "list", getPage),
-    get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access, schedules !== undefined))),
+    get("api/start", "list", async ({ access }) => json(200, startOf(inspected, access, has))),
     feed("runs", "list", ({ search, access }) =>
       lists.feed("runs", {
         ...{ query: readListQuery(search, access), limit: readLimit(search), showsWorkers: access.tenant === null },
@@ -144,12 +149,9 @@ function routesOf(inspected: Inspected, { schedules, refreshMs }: InspectorSetti
       }),
     ),
     feed("questions", "list", ({ search, access }) => {
-      const query = { ...readListQuery(search, access), ...waiting(search, access) };
-      return lists.feed("questions", {
-        ...{ query, limit: readLimit(search), showsWorkers: false },
-        read: async (among) => (await admin.questions({ ...query, among })).items,
-        idOf: questionItemId,
-      });
+      const status = isForeign(search.get("tenant"), access) ? [] : (["awaiting"] as const);
+      const runs = { tenant: access.tenant ?? undefined, status };
+      return inboxFeed(inspected, runs, readInboxQuery(search, readLimit(search)));
     }),
     feed("failures", "list", ({ search, access }) => {
       const query = { ...readListQuery(search, access), ...failed(search, access) };
@@ -205,6 +207,29 @@ function routesOf(inspected: Inspected, { schedules, refreshMs }: InspectorSetti
       },
       oneRun,
     ),
+    get(
+      "api/question",
+      "read",
+      async ({ search, access }) => {
+        const key = readRunQuery(search, access);
+        return json(200, await askedQuestion(inspected, key, search.get("await_id") ?? ""));
+      },
+      oneRun,
+    ),
+    get(
+      "api/code",
+      "read",
+      async ({ search, access }) => {
+        const { runtime } = inspected;
+        if (playground === undefined || runtime === undefined)
+          throw new WireError(404, "no_playground", "This inspector was not given a `playground`.");
+        return json(200, await playground.codeOf(runtime, readRunQuery(search, access)));
+      },
+      oneRun,
+    ),
+    get("api/answers", "list", async ({ search, access }) =>
+      json(200, await answeredQuestions(inspected, readListQuery(search, access))),
+    ),
     get("api/many", "list", async ({ search, access }) => json(200, await actOf(admin, search.get("run_id"), access))),
     get(
       "api/cassette",
@@ -223,7 +248,9 @@ function routesOf(inspected: Inspected, { schedules, refreshMs }: InspectorSetti
         const { runtime } = inspected;
         if (runtime === undefined) throw readOnly(access);
         checkMayDo(access, action);
-        return safe(json(200, await act({ runtime, schedules, access, body: await readBody(call, takes) })));
+        return safe(
+          json(200, await act({ runtime, schedules, playground, access, body: await readBody(call, takes) })),
+        );
       }),
     ),
   ];
@@ -253,7 +280,11 @@ async function getPage(call: InspectorCall): Promise<WireResponse> {
   return pageResponse(cookie && `${cookie}; HttpOnly; SameSite=Strict; Path=${path}`);
 }
 
-function startOf({ runtime }: Inspected, { tenant, isReader, isAnswerer }: Access, has_schedules: boolean): Start {
+function startOf(
+  { runtime }: Inspected,
+  { tenant, isReader, isAnswerer }: Access,
+  has: Pick<Start, "has_schedules" | "has_playground">,
+): Start {
   const agents = (runtime?.[insideKey].registry.all() ?? []).map(({ name, options }): InspectedAgent => {
     const { input, messages, version = null, description = "", durable = false } = options;
     const input_schema = describeSchemas({ input })?.["input"] ?? null;
@@ -267,7 +298,7 @@ function startOf({ runtime }: Inspected, { tenant, isReader, isAnswerer }: Acces
     };
   });
   const isOpen = runtime !== undefined;
-  return { tenant, may_write: isOpen && !isReader, may_answer: isOpen && isAnswerer, agents, has_schedules };
+  return { tenant, may_write: isOpen && !isReader, may_answer: isOpen && isAnswerer, agents, ...has };
 }
 
 /** Answers with a feed. Its first event is there before the answer, so that a run that does not exist is refused. */
@@ -310,10 +341,6 @@ async function readBody(call: InspectorCall, takes: readonly string[]) {
 
 function safe(response: WireResponse): WireResponse {
   return { ...response, headers: { ...response.headers, ...safeHeaders } };
-}
-
-function waiting(search: URLSearchParams, access: Access) {
-  return { status: isForeign(search.get("tenant"), access) ? [] : (["awaiting"] as const) };
 }
 
 function failed(search: URLSearchParams, access: Access) {

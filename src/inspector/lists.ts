@@ -184,7 +184,7 @@ function eventOf<Item extends OfRun>(
 }
 
 /** Reads the runs of a list, and what is shown of them. */
-class ListReader<Item extends OfRun> {
+export class ListReader<Item extends OfRun> {
   readonly #admin: Admin;
   readonly #clock: Clock;
   readonly #list: List<Item>;
@@ -202,7 +202,8 @@ class ListReader<Item extends OfRun> {
     let more = true;
     const runs: AdminRun[] = [];
     let cursor: string | undefined;
-    for (let page = 0; page < MAX_PAGES && runs.length < limit; page++) {
+    const most = Math.max(MAX_PAGES, (2 * limit) / PAGE);
+    for (let page = 0; page < most && runs.length < limit; page++) {
       const { items, next } = await this.#admin.runs({ ...query, cursor, limit: Math.min(PAGE, limit - runs.length) });
       runs.push(...items);
       more = next !== null;

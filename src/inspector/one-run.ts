@@ -16,7 +16,7 @@ const CHUNK = 500;
 const TURNS = 50;
 
 /** The timeline of a run, which reads only the entries that it does not have. */
-class Reading {
+export class Reading {
   readonly #inspected: Pick<Inspected, "store">;
   readonly #key: RunKey;
   readonly fold = new TimelineFold();
@@ -76,7 +76,8 @@ export function runFeed(inspected: Inspected, key: RunKey): Feed {
   };
 }
 
-async function recordOf({ store }: Inspected, key: RunKey): Promise<AdminRun | undefined> {
+/** The record of a run; undefined: it does not exist. */
+export async function recordOf({ store }: Inspected, key: RunKey): Promise<AdminRun | undefined> {
   const run = await store.find(key);
   return run && adminRun(run);
 }

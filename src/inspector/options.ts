@@ -4,6 +4,7 @@ import { amounts, bad, checkKeys, readHttpOptions } from "../http/options.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Schedules } from "../schedules/schedules.ts";
+import type { CodeTrials } from "./code-of-run.ts";
 
 /** What an inspector shows: a runtime, or a store without one, which it only reads. */
 export type InspectorTarget = AgentRuntime | OperatedStore;
@@ -56,6 +57,11 @@ export interface InspectorOptions
   readonly refreshMs?: number | undefined;
   /** What `schedules(runtime)` of `cadenza/schedules` gives: the page shows them, and pauses, resumes and triggers them. Default: none. */
   readonly schedules?: Schedules | undefined;
+  /**
+   * What `createPlayground()` of `cadenza/testing` gives: the page then forks runs from where edited code differs. Only for
+   * the machine of who writes the agents. Default: none.
+   */
+  readonly playground?: CodeTrials | undefined;
 }
 
 /** The options with their defaults. */
@@ -66,17 +72,18 @@ export interface InspectorSettings extends HttpSettings {
   readonly hosts: ReadonlySet<string>;
   readonly refreshMs: number;
   readonly schedules: Schedules | undefined;
+  readonly playground: CodeTrials | undefined;
 }
 
 const names = [
   ...["basePath", "baseUrl", "allowedHosts", "allowedOrigins", "heartbeatMs", "stallMs", "limits"],
-  ...["authorize", "token", "refreshMs", "schedules"],
+  ...["authorize", "token", "refreshMs", "schedules", "playground"],
 ];
 
 /** Reads the options of an inspector. Throws `invalid_argument` for an invalid one. */
 export function readInspectorOptions(options: InspectorOptions, takesToken: boolean): InspectorSettings {
   checkKeys("options", options, names);
-  const { authorize, token, refreshMs, schedules, ...others } = options;
+  const { authorize, token, refreshMs, schedules, playground, ...others } = options;
   if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
   if (token !== undefined && (typeof token !== "string" || !/^[\x21-\x7e]{16,}$/.test(token)))
     throw bad("token", "at least 16 visible ASCII characters");
@@ -84,6 +91,8 @@ export function readInspectorOptions(options: InspectorOptions, takesToken: bool
     throw bad("token", "no token beside authorize or for a fetch handler");
   if (schedules !== undefined && typeof schedules?.list !== "function")
     throw bad("schedules", "what schedules(runtime) gives");
+  if (playground !== undefined && typeof playground?.codeOf !== "function")
+    throw bad("playground", "what createPlayground() gives");
   const read = readHttpOptions(others, []);
   const isGuarded = authorize !== undefined;
   return {
@@ -93,6 +102,7 @@ export function readInspectorOptions(options: InspectorOptions, takesToken: bool
     authorizes: authorize,
     token,
     schedules,
+    playground,
     allowedHosts: isGuarded ? read.allowedHosts : undefined,
     hosts: read.allowedHosts ?? new Set(),
   };

@@ -151,6 +151,7 @@ const RULES: readonly Rule[] = [
   {
     place: "testing/",
     imports: ["faces/acp/", "http/", "durable/", "runtime/", "stores/", "core/", "protocol/"],
+    types: ["inspector/code-of-run"],
     node: true,
   },
   // An application of the library, which it uses by its public names. It loads the file that its user names.
@@ -160,7 +161,7 @@ const RULES: readonly Rule[] = [
     packages: [
       "(computed)",
       "cadenza",
-      ...["admin", "inspector", "postgres", "sqlite", "store", "testing"].map((name) => `cadenza/${name}`),
+      ...["admin", "inspector", "postgres", "schedules", "sqlite", "store", "testing"].map((name) => `cadenza/${name}`),
     ],
     node: true,
   },

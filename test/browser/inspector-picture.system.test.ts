@@ -175,9 +175,8 @@ describe.skipIf(browser === undefined)("the inspector's pictures", () => {
   it("take a question where the run is looked at", async () => {
     await operator.go(`#/run/acme/${shop.runs.waiting}`);
     await operator.sees("Waits for 1 answer");
-    await page.click(".waits input[type=radio]");
     await operator.type("note", "Sorry for the delay.");
-    await operator.press("Answer");
+    await operator.press("Yes");
     await operator.sees("The answer was sent.");
     await shop.clock.advance(30_000);
     await until(page, "document.querySelector('.waits .asked') === null");
@@ -206,9 +205,8 @@ describe.skipIf(browser === undefined)("the inspector's pictures", () => {
     await until(page, "document.querySelector('.alike') === null");
     await operator.sees("1 open question");
     expect(await page.$$eval("main form", (forms) => forms.length)).toBe(1);
-    await page.click(".details input[type=radio]");
     await operator.type("note", "Take it.");
-    await operator.press("Answer");
+    await operator.press("Yes");
     await operator.sees("The answer was sent.");
     await shop.clock.advance(30_000);
     await until(page, "document.querySelector('.asks') === null");

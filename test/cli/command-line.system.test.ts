@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
+import type { CodeOfRun } from "../../src/inspector/api.ts";
 import { Browser, Command, Writer } from "../harness/inspected/processes.ts";
 import { write } from "../harness/project.ts";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
@@ -182,7 +183,7 @@ describe("cadenza inspect", () => {
     const before = [readFileSync(file), readFileSync(`${file}-wal`)];
     const again = start("inspect", file);
     const later = await Browser.open(await again.address());
-    expect(await later.first("api/feed/questions", /"page"/)).toMatch(new RegExp(`${second.run_id}.*${first.run_id}`));
+    expect(await later.first("api/feed/questions", /"inbox"/)).toMatch(new RegExp(`${first.run_id}.*${second.run_id}`));
     expect(await again.stop("SIGTERM")).toBe(0);
     expect([readFileSync(file), readFileSync(`${file}-wal`)]).toEqual(before);
   });
@@ -286,6 +287,40 @@ describe("cadenza dev", () => {
     expect(processes.length).toBeGreaterThanOrEqual(2);
     expect(await command.stop("SIGINT")).toBe(0);
     expect(processes.filter(isAlive)).toEqual([]);
+  });
+
+  it("says from where on saved code differs from a run, forks the run there, and has schedules", async () => {
+    const code = (price: number): void =>
+      write(
+        cwd,
+        "dev/tried.ts",
+        `import { defineAgent } from "cadenza";
+         export const order = defineAgent("order", { durable: true }, async function* (_input, { step }) {
+           yield "Price " + (await step("price", () => ${price}));
+           yield await step("model", () => ({ model: "m", prompt: {}, answer: " of ${price}." })).then(({ answer }) => answer);
+         });`,
+      );
+    code(40);
+    const command = start("dev", "dev/tried.ts", "--store", newFile());
+    const browser = await Browser.open(await command.address());
+    expect(await (await browser.get("api/start")).json()).toMatchObject({ has_schedules: true, has_playground: true });
+    const created = await browser.post("api/create", { tenant: "", agent_name: "order", input: "" });
+    const { run_id } = (await created.json()) as { run_id: string };
+    await browser.first(`api/feed/run?tenant=&run_id=${run_id}`, /"completed"/);
+    const codeOf = async () => (await (await browser.get(`api/code?tenant=&run_id=${run_id}`)).json()) as CodeOfRun;
+    const before = await codeOf();
+    code(50);
+    await command.address(2);
+    const after = await codeOf();
+    expect(after.differs).toBeNull();
+    const differ = after.operations.filter(({ body }, index) => body !== before.operations[index]?.body);
+    expect(differ.map(({ key }) => key)).toEqual(["price#1", "model#1"]);
+    const forked = await browser.post("api/fork", { tenant: "", run_id, before: "price#1", stub: "models" });
+    const fork = (await forked.json()) as { run_id: string };
+    const shown = await browser.first(`api/feed/run?tenant=&run_id=${fork.run_id}`, /"completed"/);
+    expect(shown).toContain("Price 50");
+    expect(shown).toContain(" of 40.");
+    expect(await command.stop("SIGTERM")).toBe(0);
   });
 
   it("keeps the runs in a file that only its user may read, and its token from what agents start", async () => {

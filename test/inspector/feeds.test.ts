@@ -1,5 +1,5 @@
 import { AgentError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
-import type { AdminQuestion, AdminRun, TimelineItem } from "cadenza/admin";
+import type { AdminRun, TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
@@ -113,12 +113,12 @@ it("pages that show the same list share what is looked up", async () => {
   await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
   await clock.settle();
   const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
-  const alone = await visitor.follow<ListEvent<AdminQuestion>>("questions");
-  expect(await alone.next(clock)).toMatchObject({ type: "page", items: [{ await_id: "ask#1" }] });
+  const alone = await visitor.follow<ListEvent<AdminRun>>("runs");
+  expect(await alone.next(clock)).toMatchObject({ type: "page", items: [{ status: "awaiting" }] });
   looks = 0;
   expect(await alone.isSilent(clock, 5_000)).toBe(true);
   const ofOne = looks;
-  const others = await Promise.all([1, 2, 3, 4].map(() => visitor.follow<ListEvent<AdminQuestion>>("questions")));
+  const others = await Promise.all([1, 2, 3, 4].map(() => visitor.follow<ListEvent<AdminRun>>("runs")));
   for (const other of others) expect(await other.next(clock, 0)).toMatchObject({ type: "page" });
   looks = 0;
   expect(await alone.isSilent(clock, 5_000)).toBe(true);
@@ -175,25 +175,6 @@ it("figures over time of a user of one tenant are those of the tenant", async ()
   const refused = await visitor.get("api/feed/history?tenant=blue");
   expect([refused.status, await refused.json()]).toMatchObject([403, { data: { reason: "forbidden" } }]);
   await runtime.close({ drainMs: 0 });
-});
-
-it("the inbox shows questions of all tenants, and drops those that are answered", async () => {
-  const { runtime, clock, create, visitor } = open();
-  const feed = await visitor.follow<ListEvent<AdminQuestion>>("questions");
-  expect(await feed.next(clock)).toEqual({ type: "page", items: [], more: false, workers: [] });
-  const run = await create("refund", "acme");
-  const asked = { tenant: "acme", run_id: run.run_id, await_id: "ask#1" };
-  expect(await feed.next(clock)).toMatchObject({ added: [{ ...asked, schema: { type: "object" } }] });
-  const refused = await visitor.post("answer", { ...asked, answer: { ok: "yes" } });
-  expect([refused.status, await refused.json()]).toMatchObject([
-    422,
-    { data: { reason: "answer_rejected", issues: [{ path: ["ok"] }] } },
-  ]);
-  expect(await feed.isSilent(clock, 600)).toBe(true);
-  await visitor.act("answer", { ...asked, answer: { ok: true } });
-  expect(await feed.next(clock)).toMatchObject({ gone: [`acme/${run.run_id}/ask#1`] });
-  await feed.leave();
-  await runtime.close();
 });
 
 it("failures are shown with their cause; a fork of one completes", async () => {

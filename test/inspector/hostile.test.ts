@@ -261,6 +261,7 @@ it("a store without a runtime is shown, and nothing can be done to it", async ()
     may_answer: false,
     agents: [],
     has_schedules: false,
+    has_playground: false,
   });
   for (const path of ["runs", "questions", `run?run_id=${run_id}`]) {
     const response = await visitor.get(`api/feed/${path}`);

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Schema } from "../../src/inspector-page/schema.ts";
-import { firstValue, resolved, shownAs } from "../../src/inspector-page/schema.ts";
+import { firstValue, pressesOf, resolved, shownAs } from "../../src/inspector-page/schema.ts";
 import { wideSchema } from "../harness/wide-schema.ts";
 
 const node: Schema = {
@@ -36,4 +36,28 @@ it.each<[what: string, schema: Schema, value: unknown]>([
 it("a reference that is no address of a schema is a schema without rules", () => {
   expect(resolved({ $ref: "#/$defs/100%" }, node)).toEqual({});
   expect(resolved({ $ref: 7 } as unknown as Schema, node)).toEqual({});
+});
+
+const yes: Schema = { type: "boolean" };
+const text: Schema = { type: "string" };
+const of = (properties: Readonly<Record<string, Schema>>, ...required: readonly string[]): Schema => ({
+  ...{ type: "object", properties, required },
+});
+
+it.each<[what: string, schema: Schema, isApproval: boolean, member: string | null | undefined, values?: unknown]>([
+  ["a yes or no", yes, false, null, [true, false]],
+  ["a reference to one", { $ref: "#/$defs/it", ...({ $defs: { it: yes } } as object) }, false, null, [true, false]],
+  ["few texts", { enum: ["ship", "wait"] }, false, null, ["ship", "wait"]],
+  ["many texts", { enum: ["a", "b", "c", "d", "e", "f"] }, false, undefined],
+  ["numbers", { enum: [1, 2] }, false, undefined],
+  ["an object with a yes or no alone", of({ ok: yes }, "ok"), false, "ok", [true, false]],
+  ["one beside what may be left out", of({ ok: yes, note: text }, "ok"), false, "ok", [true, false]],
+  ["one beside what is needed", of({ ok: yes, note: text }, "ok", "note"), false, undefined],
+  ["an approval beside what is needed", of({ ok: yes, note: text }, "ok", "note"), true, "ok", [true, false]],
+  ["an approval of two things", of({ ok: yes, too: yes }, "ok", "too"), true, undefined],
+  ["one with a default", of({ ok: { ...yes, default: true } }, "ok"), false, undefined],
+  ["a text", text, true, undefined],
+])("%s is answered by a button for each value, or not", (_, schema, isApproval, member, values) => {
+  const presses = pressesOf(schema, isApproval);
+  expect([presses?.member, presses?.values]).toEqual([member, values]);
 });

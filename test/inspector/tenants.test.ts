@@ -51,7 +51,7 @@ describe("a user of one tenant", () => {
   afterAll(() => made.runtime.close({ drainMs: 0 }));
 
   const lists = ["runs", "questions", "failures"];
-  const ofRun = ["api/feed/run", "api/feed/family", "api/log", "api/cassette"];
+  const ofRun = ["api/feed/run", "api/feed/family", "api/log", "api/cassette", "api/question"];
 
   /** The first bytes of an answer. */
   async function bytes(response: Response): Promise<string> {
@@ -76,7 +76,7 @@ describe("a user of one tenant", () => {
     wishes.push(`run_ids=${ids}`, `tenant=blue&run_ids=${ids},${own.run_id}`, `tenant=acme&run_ids=${ids}`);
     const paths = [...lists.map((name) => `api/feed/${name}`), ...ofRun, "api/feed/stuck", "api/feed/figures"];
     let shown = 0;
-    for (const path of [...paths, "api/feed/several", "api/feed/session", "api/start"]) {
+    for (const path of [...paths, "api/feed/several", "api/feed/session", "api/answers", "api/start"]) {
       for (const wish of wishes) {
         const text = await bytes(await blue.get(`${path}?${wish}`));
         for (const hidden of [SECRET, ...ids.filter((id) => !wish.includes(id)), '"acme"'])

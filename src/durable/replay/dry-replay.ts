@@ -35,6 +35,10 @@ export interface DryRun {
   readonly head: RunHead;
   /** Its log, at least `created` and the last generation. */
   readonly entries: readonly Entry[];
+  /** Called with each operation that the code begins, and the function that it was given. Left out: no call. */
+  readonly onOperation?: ((key: string, body: unknown) => void) | undefined;
+  /** Called when the code emits another value than the history holds. Left out: no call. */
+  readonly onDifference?: (() => void) | undefined;
 }
 
 /** Where code and history part. `at`: the line of the code, as the stack has it; null where it is unknown. */
@@ -76,7 +80,7 @@ export class DryReplay {
    * for the code to go on.
    */
   async mismatch(
-    { key, agent, head, entries }: DryRun,
+    { key, agent, head, entries, onOperation = ignore, onDifference = ignore }: DryRun,
     onQuiet: () => void = ignore,
   ): Promise<DryMismatch | undefined> {
     const state = initialState(key.run_id);
@@ -88,7 +92,7 @@ export class DryReplay {
     });
     // Its agent is called for the first time, or a cancel ends it whatever its code does.
     if (history.startedAt === undefined || state.status === "cancelling") return undefined;
-    const places = new Places(this.#placeOf);
+    const places = new Places(this.#placeOf, onOperation);
     return new Promise((resolve) => {
       const clearQuiet = clock.setTimeout(onQuiet, QUIET_MS);
       let isOver = false;
@@ -103,7 +107,7 @@ export class DryReplay {
         onCaughtUp: () => end(undefined),
         onMismatch: end,
         onStall: end,
-        onDifference: ignore,
+        onDifference,
       };
       const journalOf = (journaled: JournaledAgent): Journal =>
         noted(new AgentJournal(journaled, events, history, this.#stallMs), places, () => end(undefined));
@@ -124,13 +128,18 @@ class Places {
   /** The place of the call of the context that is at work. */
   #current: string | undefined;
   #last: string | undefined;
+  /** The function that this call was given. */
+  #body: unknown;
+  readonly #onOperation: NonNullable<DryRun["onOperation"]>;
 
-  constructor(placeOf: PlaceOf) {
+  constructor(placeOf: PlaceOf, onOperation: NonNullable<DryRun["onOperation"]>) {
     this.#placeOf = placeOf;
+    this.#onOperation = onOperation;
   }
 
   /** The operation is begun. */
   add({ key }: Operation): void {
+    this.#onOperation(key, this.#body);
     if (this.#current !== undefined) this.#of.set(key, this.#current);
   }
 
@@ -154,12 +163,14 @@ class Places {
         const call = (...parameters: unknown[]): unknown => {
           const place = this.#placeOf(call);
           const before = this.#current;
+          this.#body = parameters.find((parameter) => typeof parameter === "function");
           this.#current = place ?? before;
           this.#last = place ?? this.#last;
           try {
             return Reflect.apply(member, target, parameters);
           } finally {
             this.#current = before;
+            this.#body = undefined;
           }
         };
         return call;

@@ -1,5 +1,6 @@
 import type { AdminRun } from "../../admin/records.ts";
 import type { TimelineItem } from "../../admin/timeline.ts";
+import type { Forking } from "../consequences.ts";
 import { Icon } from "../icons.tsx";
 import { Body, Failure, ForkButton } from "../items.tsx";
 import { Json, LongText } from "../json-view.tsx";
@@ -12,10 +13,8 @@ import { longestOf } from "./rows.ts";
 /** How many of the last pieces of output are shown. */
 const PIECES = 50;
 
-type OnFork = ((before?: string) => Promise<void>) | undefined;
-
 /** What is known of an operation. */
-export function Details({ row, onFork }: { readonly row: Row; readonly onFork: OnFork }) {
+export function Details({ row, forking }: { readonly row: Row; readonly forking: Forking | undefined }) {
   const { item, run, name, icon, type, from } = row;
   if (item === null) return null;
   const began = Date.parse(run.created?.at ?? item.at);
@@ -61,7 +60,7 @@ export function Details({ row, onFork }: { readonly row: Row; readonly onFork: O
       <div class="body">
         <Body item={item} run={run} />
       </div>
-      {"key" in item && item.type !== "ended" && <ForkButton onFork={onFork} before={item.key} />}
+      {"key" in item && item.type !== "ended" && <ForkButton forking={forking} before={item.key} />}
     </Contained>
   );
 }
@@ -70,12 +69,12 @@ export function Details({ row, onFork }: { readonly row: Row; readonly onFork: O
 export function Summary({
   run,
   items,
-  onFork,
+  forking,
   onSelect,
 }: {
   readonly run: AdminRun;
   readonly items: readonly TimelineItem[];
-  readonly onFork: OnFork;
+  readonly forking: Forking | undefined;
   /** Called with the id of a line whose details are to be shown. */
   readonly onSelect: (id: string) => void;
 }) {
@@ -97,7 +96,7 @@ export function Summary({
             </p>
           )}
           {last.cause !== null && <Failure error={last.cause} />}
-          <ForkButton onFork={onFork} />
+          <ForkButton forking={forking} />
         </section>
       )}
       <section>
