@@ -15,7 +15,7 @@ import { readOptions } from "../harness/commands/options.ts";
 import { stress } from "../harness/commands/stress.ts";
 
 const MOST_SCRIPTS = 16;
-const MOST_FILES = 10;
+const MOST_FILES = 11;
 
 /** Where commands are named. */
 const PLACES = [

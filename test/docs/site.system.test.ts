@@ -16,7 +16,7 @@ describe.skipIf(browser === undefined)("the site of the documentation", () => {
   let page: Page;
 
   beforeAll(async () => {
-    const built = await runProgram(["node_modules/tsx/dist/cli.mjs", "scripts/docs.ts", folder], { cwd: ROOT });
+    const built = await runProgram(["node_modules/tsx/dist/cli.mjs", "scripts/docs/build.ts", folder], { cwd: ROOT });
     expect(faultOf(built)).toBeUndefined();
     page = await (browser as Browser).newPage();
   }, 180_000);
