@@ -144,8 +144,8 @@ class Writer {
       texts.length === 0
         ? []
         : ["## Parts", "Types that the names above are made of. They are not exported.", ...texts.toSorted()];
-    const ofOthers = elsewhere.length === 0 ? [] : [`Of other entries: ${elsewhere.toSorted().join(", ")}`];
-    return [GENERATED, `# ${importOf(name)}\n`, about, ...lists, ...ofOthers, ...described, ...ofParts]
+    const ofOthers = elsewhere.length === 0 ? [] : ["## Types of other entries", elsewhere.toSorted().join(", ")];
+    return [GENERATED, `# ${importOf(name)}\n`, about, ...lists, ...described, ...ofParts, ...ofOthers]
       .join("\n\n")
       .replace(/\n{3,}/g, "\n\n")
       .concat("\n");

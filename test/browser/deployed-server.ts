@@ -1,4 +1,4 @@
-/** A server of the waiting desk in a process of its own. It drains on SIGTERM, as docs/guides/deploying.md has it. */
+/** A server of the waiting desk in a process of its own. It drains on SIGTERM, as docs/guides/mounting.md has it. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

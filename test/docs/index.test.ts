@@ -19,3 +19,10 @@ it.each(pathsOfDocs().filter((path) => path !== INDEX))("%s is in the index by i
   const index = path.startsWith(API) && path !== `${API}README.md` ? `${API}README.md` : INDEX;
   expect(entriesOf(index).get(path)).toEqual({ title, about: expect.stringMatching(/^.{20,}\.$/) });
 });
+
+it.each(pathsOfDocs().filter((path) => /^docs\/(?:tutorial|concepts|guides)\//.test(path)))(
+  "%s says what to read next",
+  (path) => {
+    expect(readPage(path).text).toMatch(/^(?:Read next: |## Read next$)/m);
+  },
+);

@@ -25,13 +25,16 @@ export function snippetsOf(page: Page): readonly Snippet[] {
   return joined(programs).map((blocks) => ({ name: `${page.path}:${blocks[0]?.line}`, blocks }));
 }
 
-/** Blocks that import something and still use what an earlier block of the page declared continue it. */
+/** Blocks that import something and still use what an earlier block of the page declared continue it, if they declare nothing again. */
 function joined(programs: readonly Block[][]): readonly Block[][] {
   const result: Block[][] = [];
   for (const program of programs) {
     const previous = result.at(-1);
-    const needs = previous !== undefined && freeNames(program).some((name) => declaredNames(previous).has(name));
-    if (needs) previous.push(...program);
+    const continues =
+      previous !== undefined &&
+      freeNames(program).some((name) => declaredNames(previous).has(name)) &&
+      ![...topNames(program)].some((name) => topNames(previous).has(name));
+    if (continues) previous.push(...program);
     else result.push([...program]);
   }
   return result;
@@ -57,6 +60,17 @@ function declaredNames(blocks: readonly Block[]): ReadonlySet<string> {
     else if ((ts.isFunctionDeclaration(statement) || ts.isClassDeclaration(statement)) && statement.name !== undefined)
       names.add(statement.name.text);
   }
+  return names;
+}
+
+/** The names that blocks declare or import. */
+function topNames(blocks: readonly Block[]): ReadonlySet<string> {
+  const names = new Set(declaredNames(blocks));
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportSpecifier(node)) names.add(node.name.text);
+    ts.forEachChild(node, visit);
+  };
+  visit(parse(blocks));
   return names;
 }
 

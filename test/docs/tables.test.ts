@@ -84,11 +84,11 @@ describe("docs/reference/limits.md", () => {
   });
 });
 
-describe("docs/guides/stores.md", () => {
+describe("docs/project/own-store.md", () => {
   it("has a row for every member of a store, and for nothing else", () => {
-    const [, own = ""] = readPage("docs/guides/stores.md").text.split("## A store of your own");
+    const [, own = ""] = readPage("docs/project/own-store.md").text.split("## A store of your own");
     const [port = ""] = own.split("### The contract");
-    const documented = rowsOf({ path: "docs/guides/stores.md", text: port }).flatMap(([names]) => names);
+    const documented = rowsOf({ path: "docs/project/own-store.md", text: port }).flatMap(([names]) => names);
     const bodyOf = (file: string, start: RegExp): string => {
       const [, body = ""] =
         new RegExp(`${start.source}([\\s\\S]*?)^\\}`, "m").exec(readFileSync(ROOT + file, "utf8")) ?? [];
