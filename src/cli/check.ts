@@ -119,28 +119,35 @@ function replayed(file: string, told: Told): Promise<Ended> {
       else if (typeof said === "object" && "report" in said) end({ is: "over", ...said });
     });
     child.once("error", reject);
-    // It comes after the last message, and the exit may come before.
-    const disconnected = new Promise((heard) => child.once("disconnect", heard));
-    child.once("exit", () => void disconnected.then(() => end({ is: "gone", isLoaded, last })));
+    // The last message comes before one of them, and perhaps not before the other.
+    let isHalfGone = false;
+    const onGone = (): void => {
+      if (isHalfGone) end({ is: "gone", isLoaded, last });
+      isHalfGone = true;
+    };
+    child.once("exit", onGone);
+    child.once("disconnect", onGone);
   });
 }
+
+type Say = (said: Said, onSent?: () => void) => void;
 
 /** The process that `check` starts. */
 export async function checkAgents(file: string, passed: string): Promise<void> {
   const told = JSON.parse(passed) as Told;
-  const say = (said: Said): Promise<void> =>
-    new Promise((sent) => {
-      if (thisProcess.send === undefined) sent();
-      else thisProcess.send(said, () => sent());
-    });
+  const say: Say = (said, onSent) => {
+    if (thisProcess.send === undefined) onSent?.();
+    else thisProcess.send(said, () => onSent?.());
+  };
+  const sent = (said: Said): Promise<void> => new Promise((resolve) => say(said, resolve));
   // Code that waits for nothing ends the process all the same.
-  const alive = setInterval(() => void say("alive"), ALIVE_MS).unref();
+  const alive = setInterval(() => say("alive"), ALIVE_MS).unref();
   try {
     const found = await checked(file, told, say);
     const shown = told.json ? JSON.stringify(found) : found.toString().replaceAll(`${cwd()}/`, "");
-    await say({ report: `${printable(shown)}\n`, isOk: found.ok });
+    await sent({ report: `${printable(shown)}\n`, isOk: found.ok });
   } catch (error) {
-    await say("failed");
+    await sent("failed");
     throw error;
   } finally {
     clearInterval(alive);
@@ -152,13 +159,13 @@ export async function checkAgents(file: string, passed: string): Promise<void> {
 async function checked(
   file: string,
   { store, schema, cassettes, patienceMs, stuck, isCareful }: Told,
-  say: (said: Said) => Promise<void>,
+  say: Say,
 ): ReturnType<typeof checkUpgrade> {
   const runtime = new AgentRuntime();
   await registerFile(runtime, file);
   const opened = store === undefined ? undefined : await openToRead(store, schema);
   const recorded = cassettes === undefined ? undefined : readCassettes(cassettes);
-  await say("loaded");
+  say("loaded");
   try {
     return await checkUpgrade({
       agents: runtime,
@@ -168,7 +175,7 @@ async function checked(
       without: stuck,
       ...(isCareful && { atOnce: 1 }),
       onRun: ({ run_id }, is) => {
-        if (is === "begun" && isCareful) void say({ begun: run_id });
+        if (is === "begun" && isCareful) say({ begun: run_id });
       },
     });
   } finally {

@@ -105,7 +105,13 @@ function Said({ item, run }: { readonly item: TimelineItem; readonly run: AdminR
           <p class="asked">{textOf(item.parts)}</p>
           {item.how === null && run.finished_at === null ? (
             <AnswerForm
-              question={{ tenant: run.tenant, run_id: run.run_id, await_id: item.key, schema: item.schema, kind: item.kind }}
+              question={{
+                tenant: run.tenant,
+                run_id: run.run_id,
+                await_id: item.key,
+                schema: item.schema,
+                kind: item.kind,
+              }}
             />
           ) : (
             <span class="faint">{item.how}</span>

@@ -1,5 +1,5 @@
 import { AgentError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
-import type { AdminRun, TimelineItem } from "cadenza/admin";
+import type { AdminFailure, AdminRun, TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
@@ -109,16 +109,18 @@ it("pages that show the same list share what is looked up", async () => {
     durable(persistent(new MemoryStore({ clock }))),
   );
   const runtime = new Runtime({ store, clock });
-  runtime.register("refund", { durable: true }, (_input, { ask }) => ask("Refund 40 €?"));
-  await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
+  runtime.register("refund", { durable: true }, () => {
+    throw new Error("The till is empty.");
+  });
+  const failed = await runtime.createRun({ agent_name: "refund", input: "", mode: "async" });
   await clock.settle();
   const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
-  const alone = await visitor.follow<ListEvent<AdminRun>>("runs");
-  expect(await alone.next(clock)).toMatchObject({ type: "page", items: [{ status: "awaiting" }] });
+  const alone = await visitor.follow<ListEvent<AdminFailure>>("failures");
+  expect(await alone.next(clock)).toMatchObject({ type: "page", items: [{ run_id: failed.run_id }] });
   looks = 0;
   expect(await alone.isSilent(clock, 5_000)).toBe(true);
   const ofOne = looks;
-  const others = await Promise.all([1, 2, 3, 4].map(() => visitor.follow<ListEvent<AdminRun>>("runs")));
+  const others = await Promise.all([1, 2, 3, 4].map(() => visitor.follow<ListEvent<AdminFailure>>("failures")));
   for (const other of others) expect(await other.next(clock, 0)).toMatchObject({ type: "page" });
   looks = 0;
   expect(await alone.isSilent(clock, 5_000)).toBe(true);
