@@ -203,7 +203,8 @@ class Writer {
       bases.length === 0 ? [] : [`With the members of ${bases.map(({ name }) => `\`${name}\``).join(" and ")}.\n`];
     const listed = this.#checker
       .getPropertiesOfType(type)
-      .filter((member) => !inherited.has(member.name))
+      // The names of symbols tell how many the compiler has seen before.
+      .filter((member) => !inherited.has(member.name) && !member.name.startsWith("__@"))
       .filter((member) => !(member.declarations ?? []).some(isHidden))
       .map((member) => {
         const own = (member.declarations ?? []).filter((one) => this.#isOwn(one.getSourceFile().fileName));

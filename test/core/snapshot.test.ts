@@ -5,7 +5,7 @@ import { initialState } from "../../src/core/state.ts";
 import { jsonPart } from "../../src/protocol/message.ts";
 
 /*
- * What the format 1 of snapshots stands for. Whoever changes a line of this raises the format: a process of another version
+ * What the format 1 of snapshots stands for. A change of a line of this raises the format: a process of another version
  * would else fold on a state that it misreads, or read over an entry that it has to refuse.
  */
 it("a snapshot of format 1 has these members, and was made of these kinds of entries", () => {

@@ -650,8 +650,8 @@ const faces: readonly Mutant[] = [
   mutant("src/inspector/handlers.ts", "if (access.tenant !== null)\n", "if (false)\n", inspector),
   mutant(
     "src/inspector/handlers.ts",
-    'status: isForeign(search.get("tenant"), access) ? [] : (["awaiting"] as const)',
-    'status: ["awaiting"] as const',
+    'const status = isForeign(search.get("tenant"), access) ? [] : (["awaiting"] as const)',
+    'const status = ["awaiting"] as const',
     inspector,
   ),
   mutant(
