@@ -396,7 +396,7 @@ export class Admin {
    * import { SqliteStore } from "cadenza/sqlite";
    * import Database from "libsql";
    *
-   * const store = new SqliteStore(new Database(":memory:"), { closeDatabase: true });
+   * const store = new SqliteStore(new Database("orders.db"), { closeDatabase: true });
    * const runtime = new AgentRuntime({ store });
    * runtime.register("order", { durable: true, version: "1" }, (_input, { ask }) => ask("Order it?"));
    * const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
