@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import { createInspectorNodeListener } from "cadenza/inspector";
 import { durable } from "cadenza/store";
-import type { Browser, Page } from "puppeteer-core";
+import type { Browser, HTTPRequest, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { persistent } from "../harness/store-proxy.ts";
@@ -205,6 +205,27 @@ describe.skipIf(browser === undefined)("the inbox", () => {
     await page.deleteCookie({ name: "user", url: origin });
     await page.reload();
     await operator.sees("1 of 1");
+  });
+
+  it("does what a key says as soon as a question that is loading is there", async () => {
+    await begin("refund");
+    await begin("choose");
+    await operator.sees("1 of 2");
+    const held: HTTPRequest[] = [];
+    const hold = (request: HTTPRequest): void => {
+      if (request.url().includes("api/question?")) held.push(request);
+      else void request.continue();
+    };
+    await page.setRequestInterception(true);
+    page.on("request", hold);
+    await page.evaluate("document.activeElement.blur()");
+    await page.keyboard.type("j");
+    await appears(page, "#question > [role=status]");
+    await page.keyboard.type("d");
+    page.off("request", hold);
+    await Promise.all(held.map((request) => request.continue()));
+    await page.setRequestInterception(false);
+    await operator.sees("Leave it open");
   });
 
   it.each(["light", "dark"])("axe finds nothing to mend, wide and narrow, %s", async (theme) => {

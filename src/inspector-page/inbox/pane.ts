@@ -13,25 +13,44 @@ export function focusPane(): void {
   });
 }
 
-function focusIn(selector: string): void {
-  document.querySelector<HTMLElement>(`${PANE} ${selector}`)?.focus();
+/** Does something with a part of the question that is shown. Of a question that is loading: as soon as it is there. */
+function inPane(selector: string, act: (part: HTMLElement) => void): void {
+  const pane = document.querySelector(PANE);
+  const part = pane?.querySelector<HTMLElement>(selector);
+  if (part != null) act(part);
+  else if (pane != null && isLoading(pane)) {
+    const loaded = new MutationObserver(() => {
+      if (isLoading(pane)) return;
+      loaded.disconnect();
+      const later = pane.querySelector<HTMLElement>(selector);
+      if (later !== null) act(later);
+    });
+    loaded.observe(pane, { childList: true });
+  }
 }
+
+function isLoading(pane: Element): boolean {
+  return pane.querySelector(":scope > [role=status]") !== null;
+}
+
+const focus = (part: HTMLElement): void => part.focus();
+const press = (part: HTMLElement): void => part.click();
 
 /** Keys that go to what answers a question. None answers by itself: `Enter` presses what has the focus. */
 export const pressKeys: readonly ViewKey[] = [
-  { keys: ["y"], shown: "y, n", what: "go to yes, no; Enter answers", act: () => focusIn("[data-key=y]") },
-  { keys: ["n"], act: () => focusIn("[data-key=n]") },
+  { keys: ["y"], shown: "y, n", what: "go to yes, no; Enter answers", act: () => inPane("[data-key=y]", focus) },
+  { keys: ["n"], act: () => inPane("[data-key=n]", focus) },
   {
     keys: ["1", "2", "3", "4", "5"],
     shown: "1 … 5",
     what: "go to a choice; Enter answers",
-    act: (key) => focusIn(`[data-key="${key}"]`),
+    act: (key) => inPane(`[data-key="${key}"]`, focus),
   },
-  { keys: ["a"], what: "go into the form", act: () => focusIn("form :is(input, textarea, select, button)") },
+  { keys: ["a"], what: "go into the form", act: () => inPane("form :is(input, textarea, select, button)", focus) },
   {
     keys: ["d"],
     what: "decline, with a reason",
-    act: () => document.querySelector<HTMLElement>(`${PANE} [data-decline]`)?.click(),
+    act: () => inPane("[data-decline]", press),
   },
-  { keys: ["o"], what: "open the run", act: () => document.querySelector<HTMLElement>(`${PANE} h2 a`)?.click() },
+  { keys: ["o"], what: "open the run", act: () => inPane("h2 a", press) },
 ];
