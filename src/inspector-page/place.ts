@@ -36,8 +36,10 @@ export function goTo(href: string): void {
   location.hash = href;
 }
 
-/** The same place with another query, in place of the one before. */
+/** The same place with another query, in place of the one before. Does nothing if the user has just gone elsewhere. */
 export function setQuery(query: Query): void {
+  // The address changes at once, and the page hears of it in a later turn.
+  if (hrefTo(read().path) !== hrefTo(place.peek().path)) return;
   history.replaceState(null, "", hrefTo(place.value.path, query));
   place.value = read();
 }

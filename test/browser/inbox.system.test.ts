@@ -207,6 +207,20 @@ describe.skipIf(browser === undefined)("the inbox", () => {
     await operator.sees("1 of 1");
   });
 
+  it("does not hold a user back who goes elsewhere while it changes its address", async () => {
+    await page.evaluate(() => {
+      const { document, location } = globalThis as unknown as {
+        readonly document: { querySelector(selector: string): { click(): void } };
+        readonly location: { hash: string };
+      };
+      location.hash = "#/schedules";
+      document.querySelector("main [aria-pressed=false]").click();
+    });
+    await until(page, 'location.hash === "#/schedules"');
+    await operator.go("#/runs");
+    await operator.sees("No runs.");
+  });
+
   it("does what a key says as soon as a question that is loading is there", async () => {
     await begin("refund");
     await begin("choose");
