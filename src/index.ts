@@ -5,7 +5,7 @@ export type { RunSummary } from "./core/record.ts";
 export type { Counters } from "./core/statistics.ts";
 export type { AgentManifest } from "./protocol/agent.ts";
 export type { ProtocolError } from "./protocol/error.ts";
-export type { DetailEvent, Usage } from "./protocol/extensions.ts";
+export type { DetailEvent, OpenQuestionDetails, Usage } from "./protocol/extensions.ts";
 export type { JsonObject, JsonValue } from "./protocol/json.ts";
 export type { Message, MessageInput, MessagePart, MessagePartInput } from "./protocol/message.ts";
 export type { AwaitRequest, AwaitResume, Run } from "./protocol/run.ts";
@@ -13,7 +13,7 @@ export { type Agent, type AgentFunction, type AgentOptions, awaitMessage } from 
 export type { AgentContext, DurableContext } from "./runtime/agent/agent-context.ts";
 export type { AgentInput, AgentOutput, AgentSchemas, CallableAgent } from "./runtime/agent/agent-schemas.ts";
 export type { StepOptions, StepScope } from "./runtime/agent/agent-steps.ts";
-export type { AskOptions, ReceiveOptions } from "./runtime/agent/agent-waits.ts";
+export type { AnswerDetails, AskOptions, MessageDetails, ReceiveOptions } from "./runtime/agent/agent-waits.ts";
 export { type AgentDraft, defineAgent } from "./runtime/agent/define-agent.ts";
 export type { AwaitYield } from "./runtime/agent/generator.ts";
 export type { RunInput } from "./runtime/agent/input.ts";
@@ -21,7 +21,7 @@ export type { AskInfo, CreateInfo, Interceptor, RunInfo, StepInfo } from "./runt
 export type { StandardSchema } from "./runtime/agent/standard-schema.ts";
 export { textOf } from "./runtime/agent/text-of.ts";
 export { AgentRuntime, type CloseReport, type RuntimeStats } from "./runtime/api/agent-runtime.ts";
-export type { CallOptions } from "./runtime/api/call-agent.ts";
+export type { AskedOfCaller, CallOptions } from "./runtime/api/call-agent.ts";
 export type { ForkOptions } from "./runtime/api/forks.ts";
 export type { Scope } from "./runtime/api/scope.ts";
 export type { DetailedEvent } from "./runtime/log/event-stream.ts";

@@ -6,7 +6,7 @@ export { checkUpgrade } from "./testing/check-upgrade.ts";
 export { CrashReport } from "./testing/crash-report.ts";
 export { Drive, drive } from "./testing/drive.ts";
 export { DriveError } from "./testing/drive-error.ts";
-export type { DriveEvent } from "./testing/drive-event.ts";
+export type { AwaitDriveEvent, DriveEvent } from "./testing/drive-event.ts";
 export type { DriveOptions } from "./testing/drive-options.ts";
 export { type CrashOptions, everyCrash } from "./testing/every-crash.ts";
 export { everyInterruption, type InterruptionOptions } from "./testing/every-interruption.ts";

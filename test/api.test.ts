@@ -4,7 +4,7 @@ import { memoryHost } from "./harness/memory-host.ts";
 
 /** How many names `cadenza` exports at most, and all entries together. */
 const MOST_OWN = 75;
-const MOST = 200;
+const MOST = 223;
 
 it("test/api.txt has every exported name with its signature: `npm run generate -- api` writes it", () => {
   expect(currentApi()).toBe(knownApi());

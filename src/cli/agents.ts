@@ -7,6 +7,7 @@ import { inspect } from "node:util";
 import type { Agent, Logger } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { createInspectorNodeListener } from "cadenza/inspector";
+import type { SchedulesOptions } from "cadenza/schedules";
 import { schedules } from "cadenza/schedules";
 import { createPlayground } from "cadenza/testing";
 import { CommandError, printable } from "./errors.ts";
@@ -39,9 +40,7 @@ export async function serveAgents(file: string, options: string): Promise<void> 
   try {
     await register(runtime, code, file);
     // Cron expressions need croner, which a project has that uses them.
-    const croner = loadProject("croner") as
-      | { readonly Cron: NonNullable<Parameters<typeof schedules>[1]>["cron"] }
-      | undefined;
+    const croner = loadProject("croner") as { readonly Cron: SchedulesOptions["cron"] } | undefined;
     const plans = schedules(runtime, { cron: croner?.Cron });
     const server = await listen(createInspectorNodeListener(runtime, { token, schedules: plans, playground }), port);
     stdout.write(`${file}: ${addressOf(port, token)}\n`);

@@ -1,21 +1,21 @@
 import { AgentRuntime } from "cadenza";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
-import type { Authorize } from "cadenza/http";
+import type { AuthorizeRequest } from "cadenza/http";
 import { createAcpHandler } from "cadenza/http";
 import { createInspectorHandler } from "cadenza/inspector";
 import { expect, it } from "vitest";
 
 /* What the host is asked about each request, on each face. */
 
-type Asked = Omit<Parameters<Authorize>[0], "headers" | "request">;
+type Asked = Omit<AuthorizeRequest, "headers" | "request">;
 type Handler = (request: Request) => Promise<Response>;
 
 /** A runtime with an agent that asks for approval, and the questions that `authorize` of each face gets. */
 function open() {
   const asked: Asked[] = [];
   const requests = new Set<unknown>();
-  const authorize = ({ headers: _, request, ...about }: Parameters<Authorize>[0]) => {
+  const authorize = ({ headers: _, request, ...about }: AuthorizeRequest) => {
     asked.push(about);
     requests.add(request);
     return {};
@@ -28,9 +28,7 @@ function open() {
     acp: createAcpHandler(runtime, { ...options, extensions: true }),
     chat: createChatHandler(runtime, options),
     agUi: createAgUiHandler(runtime, options),
-    inspector: createInspectorHandler(runtime, {
-      authorize: (request) => authorize(request as Parameters<Authorize>[0]),
-    }),
+    inspector: createInspectorHandler(runtime, { authorize: (request) => authorize(request as AuthorizeRequest) }),
   };
   /** Sends a request, and gives its status and what was asked about it. The host always gets the same request. */
   const send = async (handler: Handler, method: string, path: string, body?: unknown) => {
@@ -246,8 +244,7 @@ it("authorize is told the same of requests to the inspector, with the tenant tha
 it("an answer of which the host learns too late is refused, and the question stays open", async () => {
   const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund?", { kind: "approval" }));
   const { run_id } = await runtime.createRun({ agent_name: "refund", input: "" });
-  const authorize = ({ question }: Pick<Parameters<Authorize>[0], "question">) =>
-    question?.kind === "approval" ? false : {};
+  const authorize = ({ question }: Pick<AuthorizeRequest, "question">) => (question?.kind === "approval" ? false : {});
   const faces = [createAcpHandler(runtime, { authorize }), createInspectorHandler(runtime, { authorize })];
   const bodies = [
     [`/runs/${run_id}`, { await_resume: { approved: true } }],

@@ -1,14 +1,12 @@
 import type { AgentRuntime, RuntimeOptions } from "cadenza";
 import { AgentError, AgentRuntime as Runtime } from "cadenza";
-import type { Admin } from "cadenza/admin";
+import type { AdminFailure } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import type { Store } from "cadenza/store";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { FakeClock } from "./clock.ts";
-
-type AdminFailure = Awaited<ReturnType<Admin["failures"]>>["items"][number];
 
 /** Opens a store on data that outlive it. */
 export type Open = (clock: FakeClock) => Store | Promise<Store>;

@@ -1,5 +1,5 @@
 import type { RuntimeOptions } from "cadenza";
-import type { AcpOptions, Authorize } from "cadenza/http";
+import type { AcpOptions, AuthorizeRequest } from "cadenza/http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { onDurableStore } from "../harness/durable-runtime.ts";
@@ -166,7 +166,7 @@ function normal(replies: readonly Reply[]): readonly unknown[] {
 
 describe("authorize", () => {
   it("is asked for each extension, before the body is read", async () => {
-    const requests: Parameters<Authorize>[0][] = [];
+    const requests: AuthorizeRequest[] = [];
     const { extended } = await pair({
       authorize: (request) => {
         requests.push(request);

@@ -1,5 +1,5 @@
 import { AgentError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
-import type { Admin, AdminRun, TimelineItem } from "cadenza/admin";
+import type { AdminFailure, AdminRun, TimelineItem } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
 import { createInspectorHandler } from "cadenza/inspector";
 import { durable } from "cadenza/store";
@@ -17,8 +17,6 @@ import type {
 import { FakeClock } from "../harness/clock.ts";
 import { hookedStore, persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";
-
-type AdminFailure = Awaited<ReturnType<Admin["failures"]>>["items"][number];
 
 function open() {
   const clock = new FakeClock();

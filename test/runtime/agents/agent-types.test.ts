@@ -5,6 +5,7 @@ import type {
   AgentInput,
   AgentOutput,
   AgentRuntime,
+  AnswerDetails,
   DurableContext,
   JsonObject,
   JsonValue,
@@ -138,11 +139,7 @@ describe("a typed agent", () => {
       const { ask, receive } = context;
       expectTypeOf(await ask("?", { name: "approval" })).toEqualTypeOf<{ approved: boolean }>();
       expectTypeOf(await ask("?", { name: "seats", default: 5 })).toEqualTypeOf<number>();
-      expectTypeOf(await ask("?", { name: "seats", details: true })).toMatchTypeOf<{
-        readonly value: number;
-        readonly by: JsonValue;
-        readonly how: "answer" | "default";
-      }>();
+      expectTypeOf(await ask("?", { name: "seats", details: true })).toEqualTypeOf<AnswerDetails<number>>();
       expectTypeOf(await ask("?", { name: "other", schema: v.number() })).toEqualTypeOf<number>();
       expectTypeOf(await ask("?", { name: "other" })).toEqualTypeOf<Message | JsonObject>();
       expectTypeOf(await ask("?")).toEqualTypeOf<Message | JsonObject>();
