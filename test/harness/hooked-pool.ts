@@ -15,6 +15,7 @@ export class HookedPool implements PostgresPool {
   readonly #pool: pg.Pool;
   readonly statements: string[] = [];
   hook: Hook = (run) => run();
+  #asked = 0;
 
   constructor(pool: pg.Pool) {
     this.#pool = pool;
@@ -24,12 +25,20 @@ export class HookedPool implements PostgresPool {
     return this.#pool.options;
   }
 
+  /** So many connections are being made or handed over. Those that wait until another one is free do not count. */
+  get connecting(): number {
+    return this.#asked - this.#pool.waitingCount;
+  }
+
   query(text: string, values: unknown[]): Promise<PostgresResult> {
     return this.#send(() => this.#pool.query(text, values), text, values);
   }
 
   async connect(): Promise<PostgresClient> {
-    const client = await this.#pool.connect();
+    this.#asked += 1;
+    const client = await this.#pool.connect().finally(() => {
+      this.#asked -= 1;
+    });
     return {
       query: (text, values) => this.#send(() => client.query(text, values), text, values),
       on: (event, listener) => client.on(event, listener),
