@@ -42,7 +42,9 @@ export async function openShop(): Promise<Shop> {
     agents: [refundBefore, ...others],
   });
   const plans = schedules(runtime);
-  const every = { everyMs: 3_600_000, agent_name: "triage", input: "the day" };
+  // Counted from the beginning, and not from 1970 on: what has run by the end must not depend on the hour.
+  const begun = clock.now();
+  const every = { everyMs: 3_600_000, startAt: begun + 20 * MINUTE, agent_name: "triage", input: "the day" };
   const begin = async (agent_name: string, input: string, tenant = "acme", labels = {}): Promise<string> => {
     const run = await runtime
       .scope({ tenant, principal: { name: "Ada" } })
@@ -56,7 +58,13 @@ export async function openShop(): Promise<Shop> {
   };
 
   await plans.put({ id: "hourly-triage", ...every, tenant: "acme" });
-  await plans.put({ id: "prices", agent_name: "research", input: "Prices.", everyMs: 86_400_000 });
+  await plans.put({
+    id: "prices",
+    agent_name: "research",
+    input: "Prices.",
+    everyMs: 86_400_000,
+    startAt: begun + 90 * MINUTE,
+  });
   const forEver = await begin("watch-prices", "", "acme");
   await clock.advance(7 * MINUTE);
   for (let n = 0; n < 2; n++) await clock.advance(8 * MINUTE);

@@ -8,6 +8,8 @@ import { appears, openBrowser, until } from "../browser/browser.ts";
 import { faultOf, runProgram } from "../harness/processes.ts";
 import { ROOT } from "./pages.ts";
 
+/** Only what hangs takes longer. */
+const BUILD_TIMEOUT_MS = 180_000;
 const PHONE = { width: 390, height: 844 };
 const browser: Browser | undefined = await openBrowser();
 
@@ -16,10 +18,10 @@ describe.skipIf(browser === undefined)("the site of the documentation", () => {
   let page: Page;
 
   beforeAll(async () => {
-    const built = await runProgram(["node_modules/tsx/dist/cli.mjs", "scripts/docs/build.ts", folder], { cwd: ROOT });
-    expect(faultOf(built)).toBeUndefined();
+    const program = ["node_modules/tsx/dist/cli.mjs", "scripts/docs/build.ts", folder];
+    expect(faultOf(await runProgram(program, { cwd: ROOT, timeoutMs: BUILD_TIMEOUT_MS }))).toBeUndefined();
     page = await (browser as Browser).newPage();
-  }, 180_000);
+  }, BUILD_TIMEOUT_MS);
 
   afterAll(async () => {
     await browser?.close();

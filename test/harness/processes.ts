@@ -18,6 +18,8 @@ export interface RunOptions {
   readonly node?: string | undefined;
   /** The text for its stdin. Without it stdin is closed. */
   readonly input?: string | undefined;
+  /** When it is killed, in milliseconds. Default: {@link PROCESS_TIMEOUT_MS}. */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Starting a process takes a while on a busy machine. */
@@ -26,14 +28,14 @@ export const PROCESS_TIMEOUT_MS = 60_000;
 /** Runs a program in a process of its own, to its end. It is killed when its time is over. */
 export function runProgram(
   args: readonly string[],
-  { cwd, node = process.execPath, input, env }: RunOptions,
+  { cwd, node = process.execPath, input, env, timeoutMs = PROCESS_TIMEOUT_MS }: RunOptions,
 ): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const child = spawn(node, args, {
       cwd,
       env,
       stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
-      timeout: PROCESS_TIMEOUT_MS,
+      timeout: timeoutMs,
     });
     let stdout = "";
     let stderr = "";
