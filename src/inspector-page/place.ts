@@ -36,10 +36,16 @@ export function goTo(href: string): void {
   location.hash = href;
 }
 
-/** The same place with another query, in place of the one before. Does nothing if the user has just gone elsewhere. */
-export function setQuery(query: Query): void {
+/** The address of the same place with other values in its query. Those that are not named stay. */
+export function hereWith(changed: Query): string {
+  const { path, query } = place.value;
+  return hrefTo(path, { ...Object.fromEntries(query), ...changed });
+}
+
+/** Changes values in the query of the address, in place of those before. Does nothing if the user has just gone elsewhere. */
+export function setQuery(changed: Query): void {
   // The address changes at once, and the page hears of it in a later turn.
   if (hrefTo(read().path) !== hrefTo(place.peek().path)) return;
-  history.replaceState(null, "", hrefTo(place.value.path, query));
+  history.replaceState(null, "", hereWith(changed));
   place.value = read();
 }

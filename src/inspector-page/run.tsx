@@ -70,8 +70,6 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
   const began = items[0]?.at ?? run.created?.at ?? "";
   const { query } = place.value;
   const view = views.find(([name]) => name === query.get("view"))?.[0] ?? "waterfall";
-  const set = (changed: Readonly<Record<string, string>>): void =>
-    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
   const forking = forkingOf(run, items);
   return (
     <article>
@@ -84,7 +82,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
       <div class="heading">
         <fieldset class="choices" aria-label="View">
           {views.map(([name, label, icon]) => (
-            <button key={name} type="button" aria-pressed={view === name} onClick={() => set({ view: name })}>
+            <button key={name} type="button" aria-pressed={view === name} onClick={() => setQuery({ view: name })}>
               <Icon is={icon} />
               {label}
             </button>
@@ -98,10 +96,10 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
           told={known.told}
           isWhole={known.whole}
           selected={query.get("at") ?? ""}
-          onSelect={(at) => set({ at })}
+          onSelect={(at) => setQuery({ at })}
           details={(row) => <Details row={row} forking={row.run.run_id === run_id ? forking : undefined} />}
         >
-          <Summary run={run} items={items} forking={forking} onSelect={(at) => set({ at })} />
+          <Summary run={run} items={items} forking={forking} onSelect={(at) => setQuery({ at })} />
         </Waterfall>
       )}
       {view === "tree" && <FamilyView run={run} />}

@@ -26,8 +26,6 @@ export function RunsView() {
     id: value("id").trim(),
     roots: value("roots"),
   };
-  const set = (changed: Readonly<Record<string, string>>): void =>
-    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
   // The server takes the beginning of an id from four characters on.
   const id = filters.id.length < 4 ? "" : filters.id;
   const address = addressOf("feed/runs", { ...filters, id, limit: String(limit) });
@@ -36,7 +34,7 @@ export function RunsView() {
   return (
     <>
       <h1>Runs</h1>
-      <Filters filters={filters} set={set} />
+      <Filters filters={filters} />
       <Counted list={list} one="run" none="No runs.">
         {place.value.query.size > 0 ? (
           <>
@@ -63,7 +61,7 @@ export function RunsView() {
         </>
       )}
       {more && limit < MOST && (
-        <button type="button" onClick={() => set({ limit: String(Math.min(MOST, limit * 2)) })}>
+        <button type="button" onClick={() => setQuery({ limit: String(Math.min(MOST, limit * 2)) })}>
           Show more
         </button>
       )}
@@ -80,13 +78,7 @@ interface Filtered {
   readonly roots: string;
 }
 
-function Filters({
-  filters,
-  set,
-}: {
-  readonly filters: Filtered;
-  readonly set: (changed: Readonly<Record<string, string>>) => void;
-}) {
+function Filters({ filters }: { readonly filters: Filtered }) {
   const text = (name: "tenant" | "agent" | "label" | "id", label: string, hint = "") => (
     <TextFilter
       name={name}
@@ -94,7 +86,7 @@ function Filters({
       placeholder={hint}
       list={name === "agent" ? "agents" : undefined}
       value={filters[name]}
-      onCommit={(value) => set({ [name]: value })}
+      onCommit={(value) => setQuery({ [name]: value })}
     />
   );
   return (
@@ -103,7 +95,7 @@ function Filters({
       {text("agent", "Agent")}
       <label>
         Status
-        <select value={filters.status} onChange={({ currentTarget }) => set({ status: currentTarget.value })}>
+        <select value={filters.status} onChange={({ currentTarget }) => setQuery({ status: currentTarget.value })}>
           <option value="">any</option>
           <option value="created,in-progress,awaiting,cancelling">not ended</option>
           {statuses.map((status) => (
@@ -119,16 +111,23 @@ function Filters({
         <input
           type="checkbox"
           checked={filters.roots === "true"}
-          onChange={({ currentTarget }) => set({ roots: currentTarget.checked ? "true" : "" })}
+          onChange={({ currentTarget }) => setQuery({ roots: currentTarget.checked ? "true" : "" })}
         />
         without sub-runs
       </label>
-      <datalist id="agents">
-        {start.value?.agents.map(({ agent_name }) => (
-          <option key={agent_name} value={agent_name} />
-        ))}
-      </datalist>
+      <AgentNames />
     </search>
+  );
+}
+
+/** The names that a filter with the list `agents` offers. */
+export function AgentNames() {
+  return (
+    <datalist id="agents">
+      {start.value?.agents.map(({ agent_name }) => (
+        <option key={agent_name} value={agent_name} />
+      ))}
+    </datalist>
   );
 }
 

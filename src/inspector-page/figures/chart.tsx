@@ -251,8 +251,10 @@ const units = [
   [1_000, "s"],
 ] as const;
 
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
 /** A number in few characters, such as "12.3k". */
 export function few(value: number): string {
   if (value < 1_000) return Number.isInteger(value) ? String(value) : value.toFixed(1);
-  return new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  return compact.format(value);
 }

@@ -3,7 +3,7 @@ import type { AdminFigure, AdminFigureGroup, AdminFigures } from "../../admin/fi
 import type { HistoryEvent } from "../../inspector/api.ts";
 import { useFeed } from "../feed.ts";
 import { hrefTo, place, setQuery } from "../place.ts";
-import { TextFilter } from "../runs.tsx";
+import { AgentNames, TextFilter } from "../runs.tsx";
 import { addressOf, start } from "../server.ts";
 import { Age, count, duration, Empty, Notice } from "../words.tsx";
 import type { Curve } from "./chart.tsx";
@@ -28,8 +28,6 @@ export function HistoryView() {
   const over = overs.find(([name]) => name === value("over"))?.[0] ?? "day";
   const by = bys.find(([name]) => name === value("by"))?.[0] ?? "agent";
   const filters = { agent: value("agent"), version: value("version"), tenant: value("tenant") };
-  const set = (changed: Readonly<Record<string, string>>): void =>
-    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
   const address = addressOf("feed/history", { over, by, ...filters });
   const [known, setKnown] = useState<{ readonly address: string; readonly figures: AdminFigures } | null>(null);
   const refused = useFeed<HistoryEvent>(address, ({ figures }) => setKnown({ address, figures }));
@@ -37,32 +35,28 @@ export function HistoryView() {
   return (
     <>
       <search class="filters">
-        <Choice label="Time" choices={overs} value={over} onChoose={(name) => set({ over: name })} />
+        <Choice label="Time" choices={overs} value={over} onChoose={(name) => setQuery({ over: name })} />
         <Choice
           label="By"
           choices={bys.filter(([name]) => isOfAllTenants || name !== "tenant")}
           value={by}
-          onChoose={(name) => set({ by: name })}
+          onChoose={(name) => setQuery({ by: name })}
         />
         <TextFilter
           {...{ name: "agent", label: "Agent", placeholder: "all", list: "agents", value: filters.agent }}
-          onCommit={(agent) => set({ agent })}
+          onCommit={(agent) => setQuery({ agent })}
         />
         <TextFilter
           {...{ name: "version", label: "Version", placeholder: "all", list: undefined, value: filters.version }}
-          onCommit={(version) => set({ version })}
+          onCommit={(version) => setQuery({ version })}
         />
         {isOfAllTenants && (
           <TextFilter
             {...{ name: "tenant", label: "Tenant", placeholder: "all", list: undefined, value: filters.tenant }}
-            onCommit={(tenant) => set({ tenant })}
+            onCommit={(tenant) => setQuery({ tenant })}
           />
         )}
-        <datalist id="agents">
-          {start.value?.agents.map(({ agent_name }) => (
-            <option key={agent_name} value={agent_name} />
-          ))}
-        </datalist>
+        <AgentNames />
       </search>
       {refused !== null && <Notice>{refused}</Notice>}
       {known === null && refused === null && <p role="status">Reading the logs of the runs …</p>}
@@ -121,6 +115,19 @@ function Shown({ figures, isOld, by }: ShownProps) {
   const spent = groups.filter((group) => group.total.total_tokens > 0);
   const spenders = spent.length === 0 ? groups.slice(0, 1) : spent;
   const common = { times, stepMs: step_ms };
+  const durations = (title: string, of: "active" | "waited", half: Curve["colour"], most: Curve["colour"]) => (
+    <Chart
+      {...common}
+      title={title}
+      form="lines"
+      shown={duration}
+      onAxis={fewMs}
+      curves={[
+        curve("p50", half, `${of}_p50_ms`, length(total[`${of}_p50_ms`])),
+        curve("p99", most, `${of}_p99_ms`, length(total[`${of}_p99_ms`]), true),
+      ]}
+    />
+  );
   return (
     <div class={isOld ? "history old" : "history"} aria-busy={isOld}>
       {!complete && (
@@ -153,28 +160,8 @@ function Shown({ figures, isOld, by }: ShownProps) {
             values: group.steps.map(({ total_tokens }) => total_tokens),
           }))}
         />
-        <Chart
-          {...common}
-          title="Time at work of a run"
-          form="lines"
-          shown={duration}
-          onAxis={fewMs}
-          curves={[
-            curve("p50", "work", "active_p50_ms", length(total.active_p50_ms)),
-            curve("p99", "pause", "active_p99_ms", length(total.active_p99_ms), true),
-          ]}
-        />
-        <Chart
-          {...common}
-          title="Time that questions waited for people"
-          form="lines"
-          shown={duration}
-          onAxis={fewMs}
-          curves={[
-            curve("p50", "people", "waited_p50_ms", length(total.waited_p50_ms)),
-            curve("p99", "slot", "waited_p99_ms", length(total.waited_p99_ms), true),
-          ]}
-        />
+        {durations("Time at work of a run", "active", "work", "pause")}
+        {durations("Time that questions waited for people", "waited", "people", "slot")}
         <Chart
           {...common}
           title="Runs that started"

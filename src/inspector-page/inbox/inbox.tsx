@@ -4,7 +4,7 @@ import { questionItemId } from "../../inspector/api.ts";
 import { useFeed } from "../feed.ts";
 import { Icon } from "../icons.tsx";
 import { useViewKeys } from "../keyboard.tsx";
-import { hrefTo, place, setQuery } from "../place.ts";
+import { hereWith, place, setQuery } from "../place.ts";
 import { addressOf, start } from "../server.ts";
 import { Age, Contained, count, Empty, Notice, now } from "../words.tsx";
 import { AnsweredList } from "./answered.tsx";
@@ -29,36 +29,28 @@ const sorts = [
 export function InboxView() {
   const { query } = place.value;
   const value = (name: string): string => query.get(name) ?? "";
-  const set = (changed: Readonly<Record<string, string>>): void =>
-    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
   const isAnswered = value("show") === "answered";
   return (
     <>
       <div class="heading">
         <h1>Questions</h1>
         <fieldset class="choices" aria-label="View">
-          <button type="button" aria-pressed={!isAnswered} onClick={() => set({ show: "" })}>
+          <button type="button" aria-pressed={!isAnswered} onClick={() => setQuery({ show: "" })}>
             <Icon is="question" />
             Open
           </button>
-          <button type="button" aria-pressed={isAnswered} onClick={() => set({ show: "answered" })}>
+          <button type="button" aria-pressed={isAnswered} onClick={() => setQuery({ show: "answered" })}>
             <Icon is="done" />
             Answered
           </button>
         </fieldset>
       </div>
-      {isAnswered ? <AnsweredList /> : <Open value={value} set={set} />}
+      {isAnswered ? <AnsweredList /> : <Open value={value} />}
     </>
   );
 }
 
-function Open({
-  value,
-  set,
-}: {
-  readonly value: (name: string) => string;
-  readonly set: (changed: Readonly<Record<string, string>>) => void;
-}) {
+function Open({ value }: { readonly value: (name: string) => string }) {
   const [inbox, setInbox] = useState<InboxEvent | null>(null);
   const [said, setSaid] = useState("");
   /** What was answered here. The server tells it a moment later. */
@@ -72,15 +64,14 @@ function Open({
   const at = value("at");
   const isReady = inbox !== null && inbox.reading === null;
   const first = isReady ? ids[0] : undefined;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `set` reads what the address is by then.
   useEffect(() => {
     // Named in the address, so that a question which comes before it does not take its place.
-    if (at === "" && first !== undefined) set({ at: first });
+    if (at === "" && first !== undefined) setQuery({ at: first });
   }, [at, first]);
   const choose = (id: string | undefined): void => {
     if (id === undefined) return;
     setSaid("");
-    set({ at: id });
+    setQuery({ at: id });
     focusPane();
   };
   const index = ids.indexOf(at);
@@ -92,7 +83,7 @@ function Open({
   const onSettled = (how: string): void => {
     setDone(new Set([...done, at]));
     setSaid(`${how}. `);
-    set({ at: ids[index + 1] ?? ids[index - 1] ?? "" });
+    setQuery({ at: ids[index + 1] ?? ids[index - 1] ?? "" });
     focusPane();
   };
   const total = (inbox?.total ?? 0) - ((inbox?.items.length ?? 0) - items.length);
@@ -108,7 +99,7 @@ function Open({
       <search class="filters">
         <label>
           Order
-          <select value={filters.sort} onChange={({ currentTarget }) => set({ sort: currentTarget.value })}>
+          <select value={filters.sort} onChange={({ currentTarget }) => setQuery({ sort: currentTarget.value })}>
             {sorts.map(([name, label]) => (
               <option key={name} value={name}>
                 {label}
@@ -116,9 +107,9 @@ function Open({
             ))}
           </select>
         </label>
-        <Counted label="Agent" name="agent" of={inbox.agents} chosen={filters.agent} set={set} />
+        <Counted label="Agent" name="agent" of={inbox.agents} chosen={filters.agent} />
         {start.value?.tenant === null && (
-          <Counted label="Tenant" name="tenant" of={inbox.tenants} chosen={filters.tenant} set={set} />
+          <Counted label="Tenant" name="tenant" of={inbox.tenants} chosen={filters.tenant} />
         )}
       </search>
       <p class="count" role="status">
@@ -145,7 +136,7 @@ function Open({
             </ul>
           )}
           {inbox.total > limit && limit < MOST && (
-            <button type="button" onClick={() => set({ limit: String(Math.min(MOST, limit * 2)) })}>
+            <button type="button" onClick={() => setQuery({ limit: String(Math.min(MOST, limit * 2)) })}>
               Show more
             </button>
           )}
@@ -183,13 +174,11 @@ function Counted({
   name,
   of,
   chosen,
-  set,
 }: {
   readonly label: string;
   readonly name: "agent" | "tenant";
   readonly of: InboxEvent["agents"];
   readonly chosen: string;
-  readonly set: (changed: Readonly<Record<string, string>>) => void;
 }) {
   const isThere = chosen === "" || of.some((one) => one.name === chosen);
   const all = isThere ? of : [...of, { name: chosen, questions: 0 }];
@@ -197,7 +186,7 @@ function Counted({
   return (
     <label>
       {label}
-      <select value={chosen} onChange={({ currentTarget }) => set({ [name]: currentTarget.value, at: "" })}>
+      <select value={chosen} onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value, at: "" })}>
         <option value="">all</option>
         {all
           .filter((one) => one.name !== "")
@@ -229,7 +218,7 @@ function Line({
   return (
     <a
       ref={link}
-      href={hrefTo(["questions"], { ...Object.fromEntries(place.value.query), at: questionItemId(item) })}
+      href={hereWith({ at: questionItemId(item) })}
       aria-current={isChosen ? "true" : undefined}
       onClick={(event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
