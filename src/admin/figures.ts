@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { FoundRun, RunKey, RunPosition, Store, StoredRun } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import { isOwn, isOwnAgent } from "../core/tenants.ts";
 import { isoTime } from "../core/time.ts";
 import { badArgument, checkChoice, checkKeys, checkObject, checkText } from "../runtime/agent/check.ts";
@@ -139,8 +140,7 @@ interface Known {
  */
 export class RunsOverTime {
   readonly #store: Store;
-  /** In the order in which they were found. */
-  readonly #known = new Map<string, Known>();
+  readonly #known = new RunMap<Known>();
   /** All runs that were created since are known; `Infinity` before the first look. */
   #since = Number.POSITIVE_INFINITY;
   /** When it was last looked whether ended runs were deleted. */
@@ -206,7 +206,7 @@ export class RunsOverTime {
   }
 
   #fresh(runs: readonly FoundRun[]): readonly StoredRun[] {
-    return runs.filter(isReadable).filter((run) => isCounted(run) && !this.#known.has(nameOf(run)));
+    return runs.filter(isReadable).filter((run) => isCounted(run) && !this.#known.has(run.key));
   }
 
   /** Reads what is new in the logs of live runs, and forgets those that were deleted; of ended runs from time to time. */
@@ -217,9 +217,9 @@ export class RunsOverTime {
     for (let from = 0; from < open.length; from += CHUNK) {
       const moved = await this.#store.moved(open.slice(from, from + CHUNK));
       for (const { key, epoch, position } of moved) {
-        const known = this.#known.get(nameOf({ key }));
+        const known = this.#known.get(key);
         if (known === undefined) continue;
-        if (position === 0) this.#known.delete(nameOf({ key }));
+        if (position === 0) this.#known.delete(key);
         else if (known.fold !== undefined) await this.#readOn(known, known.fold, { epoch, position });
       }
       await turnOf(this.#store);
@@ -230,7 +230,7 @@ export class RunsOverTime {
     for (const [index, run] of runs.entries()) {
       const { key, created, head, position } = run;
       const known: Known = { key, epoch: 0, position: 0, createdAt: created.at, facts: undefined, fold: undefined };
-      this.#known.set(nameOf(run), known);
+      this.#known.set(key, known);
       await this.#readOn(known, new RunFactsFold(key.tenant), { epoch: head.epoch, position });
       if (index % TURN_RUNS === TURN_RUNS - 1) await turnOf(this.#store);
     }
@@ -257,17 +257,13 @@ export class RunsOverTime {
   #forget(): void {
     const beyond = this.#known.size - MAX_RUNS - MAX_OLD * live.length;
     if (beyond <= 0) return;
-    const ended = [...this.#known].filter(([, { fold }]) => fold === undefined);
-    ended.sort(([, a], [, b]) => a.createdAt - b.createdAt);
-    for (const [name, { createdAt }] of ended.slice(0, beyond)) {
-      this.#known.delete(name);
+    const ended = [...this.#known.values()].filter(({ fold }) => fold === undefined);
+    ended.sort((a, b) => a.createdAt - b.createdAt);
+    for (const { key, createdAt } of ended.slice(0, beyond)) {
+      this.#known.delete(key);
       this.#since = Math.max(this.#since, createdAt + 1);
     }
   }
-}
-
-function nameOf({ key }: Pick<StoredRun, "key">): string {
-  return JSON.stringify([key.tenant, key.run_id]);
 }
 
 function isReadable(run: FoundRun): run is StoredRun {
@@ -326,7 +322,7 @@ async function figuresOf(
   return {
     ...{ from: isoTime(span.from), step_ms: span.step_ms, all: groupFrom(null, all) },
     groups: [
-      ...groups.slice(0, MAX_GROUPS).map(({ of, tally }) => groupFrom(of, tally)),
+      ...groups.slice(0, MAX_GROUPS).map(({ of, total, tally }) => ({ of, total, steps: tally.steps() })),
       ...(rest.length > 0 ? [groupFrom(null, others)] : []),
     ],
     ...{ runs: facts.length, since: isoTime(Math.max(0, span.since)), complete: span.complete },
@@ -370,8 +366,9 @@ class Step {
     this.input_tokens += other.input_tokens;
     this.output_tokens += other.output_tokens;
     this.total_tokens += other.total_tokens;
-    this.active.push(...other.active);
-    this.waited.push(...other.waited);
+    // As arguments of one call they could be too many.
+    for (const ms of other.active) this.active.push(ms);
+    for (const ms of other.waited) this.waited.push(ms);
   }
 
   figure(): AdminFigure {

@@ -13,7 +13,7 @@ import { questionItemId, runItemId } from "./api.ts";
 import type { Feed } from "./feed.ts";
 import type { Inspected } from "./inspected.ts";
 import { noSuchRun } from "./inspected.ts";
-import { ListReader } from "./lists.ts";
+import { changedSince, ListReader } from "./lists.ts";
 import { Reading, recordOf } from "./one-run.ts";
 
 /** How many waiting runs an inbox looks at, and how many of them at a time. */
@@ -151,12 +151,7 @@ class Inbox {
       runs = whole.runs;
     }
     if (runs === this.#runs) return false;
-    const before = new Map(this.#runs.map((run) => [runItemId(run), run]));
-    const isAsBefore = (run: AdminRun): boolean => {
-      const known = before.get(runItemId(run));
-      return known?.position === run.position && known.epoch === run.epoch;
-    };
-    const stale = runs.filter((run) => !isAsBefore(run));
+    const stale = changedSince(this.#runs, runs);
     if (stale.length === 0 && runs.length === this.#runs.length) return false;
     await this.#read(stale);
     const kept = new Set(runs.map(runItemId));
@@ -174,7 +169,9 @@ function byRun(questions: readonly AdminQuestion[]): ReadonlyMap<string, readonl
   const found = new Map<string, Sorted[]>();
   for (const question of questions) {
     const id = runItemId(question);
-    found.set(id, [...(found.get(id) ?? []), sortedOf(question)]);
+    const questionsOfRun = found.get(id) ?? [];
+    questionsOfRun.push(sortedOf(question));
+    found.set(id, questionsOfRun);
   }
   return found;
 }

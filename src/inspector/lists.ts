@@ -259,9 +259,7 @@ export class ListReader<Item extends OfRun> {
 
   /** What is shown of these runs. Only those are read that are new or have changed. */
   async update(before: Shown<Item>, runs: readonly AdminRun[]): Promise<Shown<Item>> {
-    const known = new Map(before.runs.map((run) => [runItemId(run), run]));
-    const stale = runs.filter((run) => !isAsBefore(run, known.get(runItemId(run))));
-    const read = await this.itemsOf(stale);
+    const read = await this.itemsOf(changedSince(before.runs, runs));
     const items = new Map(
       runs.map((run) => {
         const id = runItemId(run);
@@ -281,8 +279,13 @@ export class ListReader<Item extends OfRun> {
   }
 }
 
-function isAsBefore(run: AdminRun, before: AdminRun | undefined): boolean {
-  return run.position === before?.position && run.epoch === before.epoch;
+/** The runs that were not there before, or have changed. */
+export function changedSince(before: readonly AdminRun[], runs: readonly AdminRun[]): readonly AdminRun[] {
+  const known = new Map(before.map((run) => [runItemId(run), run]));
+  return runs.filter((run) => {
+    const was = known.get(runItemId(run));
+    return run.position !== was?.position || run.epoch !== was.epoch;
+  });
 }
 
 /** Whether the list is other than the new runs followed by those that were there. */

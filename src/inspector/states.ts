@@ -76,10 +76,16 @@ async function readFigures({ admin, runtime, clock }: Inspected): Promise<Figure
   };
 }
 
+/** An event, and its text, by which it is compared. */
+interface Read {
+  readonly event: object;
+  readonly text: string;
+}
+
 /** Figures, now and over time. Pages that show the same share what is computed. */
 export class Figures {
   readonly #inspected: Inspected;
-  readonly #shared = new Map<string, { readonly at: number; readonly text: Promise<string> }>();
+  readonly #shared = new Map<string, { readonly at: number; readonly read: Promise<Read> }>();
 
   constructor(inspected: Inspected) {
     this.#inspected = inspected;
@@ -99,24 +105,24 @@ export class Figures {
 
   /** Gives what was read whenever it differs. */
   #feed(name: string, everyMs: number, read: () => Promise<object>): Feed {
-    const look = (): Promise<string> => this.#look(name, everyMs, read);
+    const look = (): Promise<Read> => this.#look(name, everyMs, read);
     return async function* (pause) {
       let before: string | undefined;
       do {
-        const text = await look();
-        if (text !== before) yield JSON.parse(text) as object;
+        const { event, text } = await look();
+        if (text !== before) yield event;
         before = text;
       } while (await pause(everyMs));
     };
   }
 
-  #look(name: string, everyMs: number, read: () => Promise<object>): Promise<string> {
+  #look(name: string, everyMs: number, read: () => Promise<object>): Promise<Read> {
     const now = this.#inspected.clock.now();
     for (const [key, { at }] of this.#shared) if (Math.abs(now - at) >= HISTORY_MS) this.#shared.delete(key);
     const known = this.#shared.get(name);
-    if (known !== undefined && Math.abs(now - known.at) < SHARED * everyMs) return known.text;
-    const text = read().then((event) => JSON.stringify(event));
-    this.#shared.set(name, { at: now, text });
-    return text;
+    if (known !== undefined && Math.abs(now - known.at) < SHARED * everyMs) return known.read;
+    const fresh = read().then((event) => ({ event, text: JSON.stringify(event) }));
+    this.#shared.set(name, { at: now, read: fresh });
+    return fresh;
   }
 }

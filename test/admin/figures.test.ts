@@ -1,9 +1,12 @@
-import { AgentError, defineAgent, AgentRuntime as Runtime } from "cadenza";
+import { AgentError, defineAgent, MemoryStore, AgentRuntime as Runtime } from "cadenza";
 import type { Admin } from "cadenza/admin";
 import { createAdmin } from "cadenza/admin";
+import type { RunHead, Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import { asked, created, RUN_ID, resumed } from "../harness/logs.ts";
 import { operatorStores } from "../harness/operator-stores.ts";
+import { withMembers } from "../harness/port-proxy.ts";
 
 const MINUTE = 60_000;
 
@@ -160,6 +163,26 @@ describe.each(operatorStores)("%s, figures over time", (_name, withStore) => {
       });
       await runtime.close({ drainMs: 0 });
     }));
+});
+
+it("figures count more questions than a call can have arguments", async () => {
+  const clock = new FakeClock();
+  const at = clock.now();
+  const first = created({ at });
+  const asks = Array.from({ length: 130_000 }, (_, n) => [asked(`ask#${n}`, at), resumed(`ask#${n}`, at + 5)]);
+  const log = [first, ...asks.flat()];
+  const head: RunHead = {
+    ...{ status: "in-progress", epoch: 1, owner: "another", due_at: null, blocked: null },
+    ...{ holds_slot: false, finished_at: null, takeovers: 0 },
+  };
+  const run = { key: { tenant: "", run_id: RUN_ID }, created: first, head, position: log.length };
+  const store = withMembers<Store>(new MemoryStore({ clock }), {
+    survey: () => ({ runs: [run], next: null }),
+    read: (_key, from, most) => log.slice(from, from + most),
+  });
+  const runtime = new Runtime({ store, clock });
+  expect((await createAdmin(runtime).figures()).all.total).toMatchObject({ waiting: 0, waited_p99_ms: 5 });
+  await runtime.close();
 });
 
 it.each<[string, object, string]>([
