@@ -63,7 +63,7 @@ async function treesOf(store: Store, tenant: string, roots: readonly Doomed[]): 
     const below: Doomed[] = [];
     for (let from = 0; from < level.length; from += CHUNK) {
       const parents = level.slice(from, from + CHUNK).map(({ key }) => key.run_id);
-      below.push(...(await allRuns(store, { tenant, parents }, doomed)));
+      for (const run of await allRuns(store, { tenant, parents }, doomed)) below.push(run);
     }
     level = below;
   }

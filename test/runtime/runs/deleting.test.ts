@@ -1,6 +1,7 @@
 import { MemoryStore } from "cadenza";
 import type { FoundRun, Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
+import { withMembers } from "../../harness/port-proxy.ts";
 import { drain, refusal, setUp, setUpOnFile, typesOf } from "../../harness/runtimes.ts";
 import { hookedStore } from "../../harness/store-proxy.ts";
 
@@ -216,4 +217,30 @@ describe("a session with many runs", () => {
     await remove();
     expect(await all()).toBe(0);
   });
+});
+
+it("A run is deleted that has more sub-runs than a call can have arguments", async () => {
+  const memory = new MemoryStore();
+  let root: FoundRun | undefined;
+  const ids = Array.from({ length: 130_000 }, (_, n) => `00000000-0000-4000-9000-${String(n).padStart(12, "0")}`);
+  const deleted = new Set<string>();
+  const store = withMembers<Store>(memory, {
+    // In pages of any length, so that the test is short.
+    list({ parents, after }) {
+      const run = parents?.includes(root?.key.run_id ?? "") === true ? root : undefined;
+      const from = after === undefined ? 0 : Number(after.slice(24)) + 1;
+      return run === undefined ? [] : ids.slice(from).map((run_id) => ({ ...run, key: { ...run.key, run_id } }));
+    },
+    delete(keys) {
+      for (const { run_id } of keys) deleted.add(run_id);
+      return keys.length;
+    },
+  });
+  const { runtime } = setUp({ store });
+  runtime.register("ends", () => "Done.");
+  const { run_id } = await runtime.createRun({ agent_name: "ends", input: "" });
+  root = await memory.find({ tenant: "", run_id });
+  await runtime.delete(run_id);
+  expect(deleted.size).toBe(ids.length + 1);
+  await runtime.close();
 });
