@@ -5,25 +5,29 @@ import type { Entry } from "./log.ts";
  * can be, and without making lists of its members: it is asked for each entry of a log. Escapes count as one character.
  */
 export function roughLength(value: unknown): number {
-  if (typeof value === "string") return value.length + 2;
-  if (typeof value !== "object" || value === null) return 5;
-  let length = 2;
-  if (Array.isArray(value)) for (const member of value) length += 1 + roughLength(member);
-  else for (const key in value) length += key.length + 4 + roughLength(value[key as keyof typeof value]);
-  return length;
+  return roughLengthWithin(Number.POSITIVE_INFINITY, value);
 }
 
 /** Whether a value has about more characters as JSON than so many. Of a long one no more is counted. */
 export function isLongerThan(most: number, value: unknown): boolean {
-  return lengthWithin(most, value) > most;
+  return roughLengthWithin(most, value) > most;
 }
 
-function lengthWithin(most: number, value: unknown): number {
-  if (typeof value !== "object" || value === null) return roughLength(value);
+/** As {@link roughLength}. More than `most`: it has at least so many. */
+function roughLengthWithin(most: number, value: unknown): number {
+  if (typeof value === "string") return value.length + 2;
+  if (typeof value !== "object" || value === null) return 5;
   let length = 2;
-  for (const key in value) {
-    if (length > most) return length;
-    length += key.length + 4 + lengthWithin(most - length, value[key as keyof typeof value]);
+  if (Array.isArray(value)) {
+    for (const member of value) {
+      if (length > most) return length;
+      length += 1 + roughLengthWithin(most - length, member);
+    }
+  } else {
+    for (const key in value) {
+      if (length > most) return length;
+      length += key.length + 4 + roughLengthWithin(most - length, value[key as keyof typeof value]);
+    }
   }
   return length;
 }
