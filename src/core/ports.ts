@@ -599,7 +599,7 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   trim(key: RunKey, before: number): MaybePromise<boolean>;
   /**
    * The snapshot of a run that was kept last. Undefined: there is none. Leave both methods out to keep none: a snapshot is a
-   * cache, and readers of long logs only become faster. \`maxLogBytes\` does not count what is in one.
+   * cache, and readers of long logs only become faster. `maxLogBytes` does not count what is in one.
    */
   snapshot?(key: RunKey): MaybePromise<Snapshot | undefined>;
   /** Keeps a snapshot in place of an earlier one. It is dropped for a run that does not exist, and goes with its run. */

@@ -13,6 +13,7 @@ import type {
   StoredSession,
 } from "../core/ports.ts";
 import { positionIn } from "../core/positions.ts";
+import type { Snapshot } from "../core/snapshot.ts";
 import type { LogTail } from "../core/survey.ts";
 import { ofVersion } from "../core/versions.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -236,6 +237,11 @@ export function toSlotLine(row: StoredRow, key: string, version: string | null):
 /** An event of a run, of which the row names the run and the time. */
 export function toFeedItem(row: StoredRow, position: string, event: WatchedEvent): FeedItem {
   return { position, key: toKey(row), agent_name: fromText(String(row["agent_name"])), at: Number(row["at"]), event };
+}
+
+/** The snapshot of a row with its columns. */
+export function snapshotIn({ position, format, state }: StoredRow): Snapshot {
+  return { position: Number(position), format: Number(format), state: String(state) };
 }
 
 /** The generation and the creator of a session, which one of an earlier version does not have. */

@@ -339,8 +339,9 @@ export class LeasedResidence implements Residence, Followed {
     const { worker } = this.#owner;
     const replaysAlways = worker.settings.alwaysReplay;
     const isDue = replaysAlways || (store.persistent && log.committed >= (this.#snapshotDue ?? 0));
+    if (!isDue || store.keepSnapshot === undefined) return;
     // The state may be ahead of what the store has.
-    if (!isDue || log.state.position !== log.committed) return;
+    if (log.state.position !== log.committed) return;
     const snapshot = toSnapshot(log.state);
     const apart = Math.ceil((snapshot?.state.length ?? 0) / CHARACTERS_OF_ENTRY);
     this.#snapshotDue = log.committed + Math.max(BETWEEN_SNAPSHOTS, apart);

@@ -92,7 +92,7 @@ export async function snapshotOf(
   entries: number,
   events = Number.POSITIVE_INFINITY,
 ): Promise<RunState | undefined> {
-  if (entries <= readingOf(store).snapshotsFrom) return undefined;
+  if (events === 0 || entries <= readingOf(store).snapshotsFrom) return undefined;
   const snapshot = await readSnapshot(store, key);
   if (snapshot === undefined || snapshot.position > entries) return undefined;
   const state = fromSnapshot(snapshot);

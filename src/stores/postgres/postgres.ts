@@ -60,7 +60,6 @@ import { SurveyReads } from "./survey.ts";
 import { trimEntries } from "./trim.ts";
 import { Writer } from "./writer.ts";
 import * as writes from "./writes.ts";
-import { markedText } from "./writes.ts";
 
 /** How many runs or sessions are deleted in one statement. */
 const PRUNE_CHUNK = 100;
@@ -271,8 +270,8 @@ export class PostgresStore implements DurableStore {
          EXISTS (SELECT 1 FROM moved) AS is_moved
        FROM ${runs} r WHERE r.tenant = $1::text AND r.run_id = $2::text`,
       [
-        ...[toText(key.tenant), toText(key.run_id), epoch, position, markedText(moved.version), toLines([moved])],
-        this.#now(),
+        ...[toText(key.tenant), toText(key.run_id), epoch, position],
+        ...[writes.markedText(moved.version), toLines([moved]), this.#now()],
       ],
     );
     if (row === undefined) return { conflict: "missing" };

@@ -1,6 +1,6 @@
 import type { RunKey } from "../../core/ports.ts";
 import type { Snapshot } from "../../core/snapshot.ts";
-import { toText } from "../stored-rows.ts";
+import { snapshotIn, toText } from "../stored-rows.ts";
 import type { Connection } from "./connection.ts";
 
 /**
@@ -37,7 +37,7 @@ export async function readSnapshot(
      WHERE r.tenant = $1::text AND r.run_id = $2::text`,
     [toText(tenant), toText(run_id)],
   );
-  return row && { position: Number(row["position"]), format: Number(row["format"]), state: String(row["state"]) };
+  return row && snapshotIn(row);
 }
 
 /** See `Store.keepSnapshot`. A run that is being deleted keeps none, and no write of the run is waited for. */

@@ -1,6 +1,6 @@
 import type { RunKey } from "../../core/ports.ts";
 import type { Snapshot } from "../../core/snapshot.ts";
-import { toText } from "../stored-rows.ts";
+import { snapshotIn, toText } from "../stored-rows.ts";
 import type { Connection } from "./database.ts";
 
 const select = `
@@ -13,7 +13,7 @@ const replace = `
 /** See `Store.snapshot`. */
 export function readSnapshot(connection: Connection, { tenant, run_id }: RunKey): Snapshot | undefined {
   const row = connection.get(select, toText(tenant), toText(run_id));
-  return row && { position: Number(row["position"]), format: Number(row["format"]), state: String(row["state"]) };
+  return row && snapshotIn(row);
 }
 
 /** See `Store.keepSnapshot`. */

@@ -133,6 +133,21 @@ it("a snapshot that cannot be read changes nothing that is read", async () => {
   expect((await look(withMembers(store, { snapshot }))).seen).toEqual(seen);
 });
 
+it("a reader of all events reads no snapshot", async () => {
+  const store = open(copied());
+  let read = 0;
+  const snapshot: SqliteStore["snapshot"] = (key) => {
+    read += 1;
+    return store.snapshot(key);
+  };
+  const runtime = runtimeOn(withMembers(store, { snapshot }));
+  expect((await all(runtime.events(run_id, { until: "now" }))).at(-1)).toMatchObject({ type: "run.awaiting" });
+  expect(read).toBe(0);
+  await all(runtime.events(run_id, { after: 5, until: "now" }));
+  expect(read).toBe(1);
+  await runtime.close();
+});
+
 it("a snapshot that is newer than what was found of a run is not used", async () => {
   const store = open(copied());
   const found = withMembers(store, {
