@@ -6,6 +6,12 @@ export function deadLinks(folder: string, page: string): readonly string[] {
   return linksOf(read(folder, page)).filter((target) => !isThere(folder, page, target));
 }
 
+/** The addresses of files of the repository that are in a text and lead nowhere among the files of a folder. */
+export function deadAddresses(folder: string, text: string): readonly string[] {
+  const found = text.matchAll(/https:\/\/github\.com\/cadenza-agents\/cadenza\/(?:blob|tree)\/main\/([\w./#-]+)/g);
+  return [...found].flatMap(([address, path = ""]) => (isThere(folder, "", path) ? [] : [address]));
+}
+
 function linksOf(text: string): readonly string[] {
   const found = text.matchAll(/\]\(([^)\s]+)\)|\b(?:src|srcset|href)="([^"]+)"/g);
   const targets = [...found].map(([, target = "", ofElement = ""]) => target || ofElement);

@@ -173,7 +173,7 @@ const rows: readonly Row[] = [
   row("a2a", "a decline", "to answer", ({ run_id }) => [
     "POST",
     "/desk/message:send",
-    answering(run_id, { "https://github.com/cadenza-agents/cadenza/blob/main/docs/a2a.md#declining": true }),
+    answering(run_id, { "https://github.com/cadenza-agents/cadenza/blob/main/docs/guides/a2a.md#declining": true }),
     ofA2a,
   ]),
   row("a2a", "a cancel", "to write", ({ run_id }) => ["POST", `/desk/tasks/${run_id}:cancel`, undefined, ofA2a]),

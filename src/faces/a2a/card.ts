@@ -11,7 +11,7 @@ import type { A2aCall } from "./options.ts";
 export const VERSION = "1.0";
 
 /** The extension by which a message declines a question: the address of its description, and a key of the message's metadata. */
-export const DECLINING = "https://github.com/cadenza-agents/cadenza/blob/main/docs/a2a.md#declining";
+export const DECLINING = "https://github.com/cadenza-agents/cadenza/blob/main/docs/guides/a2a.md#declining";
 
 const BINDINGS = ["JSONRPC", "HTTP+JSON"] as const;
 /** The namespace of the tags of cards: the UUID of no thing. */

@@ -103,7 +103,7 @@ const said = (parts: unknown, about: Json = {}): Json => ({
 const info = (reason: string) => [
   { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" },
 ];
-const DECLINING = "https://github.com/cadenza-agents/cadenza/blob/main/docs/a2a.md#declining";
+const DECLINING = "https://github.com/cadenza-agents/cadenza/blob/main/docs/guides/a2a.md#declining";
 const NO_RUN = "00000000-0000-4000-8000-000000000000";
 const approves: AgentFunction = async function* (_input, { ask }) {
   yield "Looking. ";
