@@ -48,19 +48,16 @@ function open() {
 const input = [{ parts: [{ content: "40 €" }] }];
 const said = (id: string, text: string) => ({ id, role: "user", content: text, parts: [{ type: "text", text }] });
 
-/** A run that waits for an approval, with the question as the host gets it. */
+/** A run that waits for an approval, with its question. */
 async function waiting(runtime: AgentRuntime, options: { readonly sessionKey?: string } = {}) {
   const { run_id, session_id } = await runtime.createRun({ agent_name: "refund", input: "40 €" }, options);
-  const question = {
-    run_id,
-    agent_name: "refund",
-    session_id,
-    creator: null,
-    await_id: "ask#1",
-    name: "refund",
-    kind: "approval",
-  } as const;
-  return { run_id, session_id, question };
+  return { run_id, session_id, question: questionOf(run_id, session_id) };
+}
+
+/** The question of a run, as the host gets it. */
+function questionOf(run_id: string, session_id: string) {
+  const asked = { await_id: "ask#1", name: "refund", kind: "approval" } as const;
+  return { run_id, agent_name: "refund", session_id, creator: null, ...asked };
 }
 
 it("authorize is told which run, agent, session and message a request of ACP is about, with ids in their canonical form", async () => {
@@ -128,15 +125,7 @@ it("authorize can tell talking from approving in a chat, though both are posted 
   ]);
   const [run] = await runtime.listRuns({ status: "awaiting" });
   const run_id = String(run?.run_id);
-  const question = {
-    run_id,
-    agent_name: "refund",
-    session_id,
-    creator: null,
-    await_id: "ask#1",
-    name: "refund",
-    kind: "approval",
-  } as const;
+  const question = questionOf(run_id, session_id);
   const part = {
     type: "tool-ask",
     toolCallId: `${run_id}/ask#1`,
@@ -179,15 +168,7 @@ it("authorize can tell talking from resuming an interrupt of AG-UI", async () =>
   ]);
   const [run] = await runtime.listRuns({ status: "awaiting" });
   const run_id = String(run?.run_id);
-  const question = {
-    run_id,
-    agent_name: "refund",
-    session_id,
-    creator: null,
-    await_id: "ask#1",
-    name: "refund",
-    kind: "approval",
-  } as const;
+  const question = questionOf(run_id, session_id);
   const resume = [{ interruptId: `${run_id}/ask#1`, status: "resolved", payload: { approved: true } }];
   expect((await send(faces.agUi, "POST", "/refund", { ...talk, runId: "r2", resume })).asked).toEqual([
     { action: "read", agent_name: "refund" },

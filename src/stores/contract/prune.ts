@@ -28,18 +28,13 @@ import {
   write,
 } from "./samples.ts";
 
+/** The session of which two instances see the same. */
+const shared = { session_id: sessionId(1), create: true, messages: () => [message("a")], state: { value: 1 }, at: 5 };
+
 /** `prune`, and what two instances and a reopened store see of each other. */
 export const pruneChecks: readonly StoreCheck[] = [
   check("prune: ended runs beyond the number, the ones that ended first", async ({ first }) => {
-    for (const [n, at] of [
-      [1, 40],
-      [2, 10],
-      [3, 30],
-      [4, 20],
-    ] as const) {
-      await create(first, n);
-      expectSame(at > 0, true, "a time");
-    }
+    for (const n of [1, 2, 3, 4]) await create(first, n);
     for (const [n, at] of [
       [2, 10],
       [4, 20],
@@ -286,14 +281,7 @@ export const pruneChecks: readonly StoreCheck[] = [
 
   check("instances: each sees at once what the other has written", async ({ first, second }) => {
     await first.renew(OWNER, LEASE_MS);
-    const session = {
-      session_id: sessionId(1),
-      create: true,
-      messages: () => [message("a")],
-      state: { value: 1 },
-      at: 5,
-    };
-    const key = await create(first, 1, { idempotencyKey: "key", session });
+    const key = await create(first, 1, { idempotencyKey: "key", session: shared });
     expectSame(
       await look(second, key, sessionKey(1)),
       await look(first, key, sessionKey(1)),
@@ -302,7 +290,12 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame((await second.read(key, 0, 10))?.length, 1, "the length of the log in the second");
     const claim = await second.claim(key, { epoch: 1, position: 1 }, head({ epoch: 2, owner: "other" }));
     expectConflict(claim, { conflict: "owned" }, "a claim by the second, from an owner that lives");
-    await append(second, key, 1, write([ended()], { head: over(), session, counters: counters({ failed: 1 }) }));
+    await append(
+      second,
+      key,
+      1,
+      write([ended()], { head: over(), session: shared, counters: counters({ failed: 1 }) }),
+    );
     expectSame(await look(first, key, sessionKey(1)), await look(second, key, sessionKey(1)), "what the first returns");
     expectSame((await first.find(key))?.head, over(), "the head in the first");
     await second.release(OWNER);
@@ -318,15 +311,8 @@ export const pruneChecks: readonly StoreCheck[] = [
       expectSame(first.persistent, false, "`persistent` of a store that cannot be opened again");
       return;
     }
-    const session = {
-      session_id: sessionId(1),
-      create: true,
-      messages: () => [message("a")],
-      state: { value: 1 },
-      at: 5,
-    };
     await first.renew(OWNER, LEASE_MS);
-    const key = await create(first, 1, { idempotencyKey: "key", session });
+    const key = await create(first, 1, { idempotencyKey: "key", session: shared });
     await append(second, key, 1, write(parts("a"), { head: waiting(NOW + 1), counters: counters({ completed: 1 }) }));
     await create(second, 2);
     const before = await look(first, key, sessionKey(1));
