@@ -1,37 +1,23 @@
-import { once } from "node:events";
-import type { Server } from "node:http";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { createInspectorNodeListener } from "cadenza/inspector";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openBrowser, until } from "./browser.ts";
-import { Operator } from "./inspector-page.ts";
+import type { Operator, ShopPage } from "./inspector-page.ts";
+import { openShopPage } from "./inspector-page.ts";
 import type { Shop } from "./inspector-seed.ts";
-import { openShop } from "./inspector-seed.ts";
 
 const browser = await openBrowser();
-const TOKEN = "the-token-of-the-test";
 /** With how many clicks each question is answered at most, from the list of runs on. */
 const MOST_CLICKS = 3;
 
 let shop: Shop;
-let server: Server;
 let page: Page;
 let operator: Operator;
+let close: ShopPage["close"];
 let clicks = 0;
 
 describe.skipIf(browser === undefined)("an operator finds in a few clicks", () => {
   beforeAll(async () => {
-    shop = await openShop();
-    const options = { token: TOKEN, refreshMs: 200, schedules: shop.plans };
-    server = createServer(createInspectorNodeListener(shop.runtime, options));
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    page = await (browser as Browser).newPage();
-    await page.setViewport({ width: 1280, height: 900 });
-    operator = new Operator(page);
-    await operator.open(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, `/?token=${TOKEN}#/runs`);
+    ({ shop, page, operator, close } = await openShopPage(browser as Browser));
   }, 60_000);
 
   beforeEach(async () => {
@@ -45,12 +31,7 @@ describe.skipIf(browser === undefined)("an operator finds in a few clicks", () =
     expect(operator.wrong.splice(0)).toEqual([]);
   });
 
-  afterAll(async () => {
-    await browser?.close();
-    server.closeAllConnections();
-    server.close();
-    await shop.close();
-  }, 60_000);
+  afterAll(() => close(), 60_000);
 
   it("why a run is slow: its searches waited for each other's slot", async () => {
     await click("a.row", short("fanOut"));

@@ -1,8 +1,15 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import type { Page } from "puppeteer-core";
+import type { AddressInfo } from "node:net";
+import { createInspectorNodeListener } from "cadenza/inspector";
+import type { Browser, Page } from "puppeteer-core";
 import { until } from "./browser.ts";
+import type { Shop } from "./inspector-seed.ts";
+import { openShop } from "./inspector-seed.ts";
 
+const TOKEN = "the-token-of-the-test";
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** An operator at the inspector's page, who clicks and types. */
@@ -61,4 +68,33 @@ export class Operator {
     return (await this.page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] }).then(
       ({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" | ")))`)) as string[];
   }
+}
+
+/** The inspector of the made-up shop in a browser. */
+export interface ShopPage {
+  readonly shop: Shop;
+  readonly page: Page;
+  readonly operator: Operator;
+  /** Closes the browser, too. */
+  close(): Promise<void>;
+}
+
+/** Opens the shop, and shows its runs in a browser. */
+export async function openShopPage(browser: Browser): Promise<ShopPage> {
+  const shop = await openShop();
+  const options = { token: TOKEN, refreshMs: 200, schedules: shop.plans };
+  const server = createServer(createInspectorNodeListener(shop.runtime, options)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const page = await browser.newPage();
+  await page.setViewport({ width: 1280, height: 900 });
+  const operator = new Operator(page);
+  await operator.open(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, `/?token=${TOKEN}#/runs`);
+  await operator.sees("refund 7");
+  const close = async (): Promise<void> => {
+    await browser.close();
+    server.closeAllConnections();
+    server.close();
+    await shop.close();
+  };
+  return { shop, page, operator, close };
 }

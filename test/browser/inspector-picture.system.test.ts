@@ -1,48 +1,27 @@
-import { once } from "node:events";
-import type { Server } from "node:http";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { createInspectorNodeListener } from "cadenza/inspector";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser, until } from "./browser.ts";
-import { Operator } from "./inspector-page.ts";
+import type { Operator, ShopPage } from "./inspector-page.ts";
+import { openShopPage } from "./inspector-page.ts";
 import type { Shop } from "./inspector-seed.ts";
-import { openShop } from "./inspector-seed.ts";
 
 const browser = await openBrowser();
-const TOKEN = "the-token-of-the-test";
 
 let shop: Shop;
-let server: Server;
 let page: Page;
 let operator: Operator;
+let close: ShopPage["close"];
 
 describe.skipIf(browser === undefined)("the inspector's pictures", () => {
   beforeAll(async () => {
-    shop = await openShop();
-    server = createServer(
-      createInspectorNodeListener(shop.runtime, { token: TOKEN, refreshMs: 200, schedules: shop.plans }),
-    );
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    page = await (browser as Browser).newPage();
-    await page.setViewport({ width: 1280, height: 900 });
-    operator = new Operator(page);
-    await operator.open(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, `/?token=${TOKEN}#/runs`);
-    await operator.sees("refund 7");
+    ({ shop, page, operator, close } = await openShopPage(browser as Browser));
   }, 60_000);
 
   afterEach(() => {
     expect(operator.wrong.splice(0)).toEqual([]);
   });
 
-  afterAll(async () => {
-    await browser?.close();
-    server.closeAllConnections();
-    server.close();
-    await shop.close();
-  }, 60_000);
+  afterAll(() => close(), 60_000);
 
   it("show each operation of a run as a line, with what it did in each part of its time", async () => {
     await operator.go(`#/run/acme/${shop.runs.refunded}`);
