@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Process } from "../../harness/world/world.ts";
+import type { Crash, Process } from "../../harness/world/world.ts";
 import { World } from "../../harness/world/world.ts";
 
 /* Sub-runs and what deletes runs: no sub-run is made twice, and no finished step runs again. */
@@ -34,17 +34,22 @@ function charging(late: boolean): Charging {
   return { world, charged };
 }
 
+/** A run of a process that dies at, or after, a call of its store. Undefined: the process has died before its caller had the run. */
+async function createdUntil(world: World, crash: Crash): Promise<string | undefined> {
+  const first = world.start(crash);
+  const creating = first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  const created = await world.until(creating, first);
+  await world.pass(5_000);
+  return created === undefined || "error" in created ? undefined : created.value.run_id;
+}
+
 describe("a sub-run whose parent has not recorded its result", () => {
   it.each([false, true])("outlives retention, wherever the process dies before (late: %s)", async (late) => {
     for (const after of [false, true]) {
       for (let call = 1; call <= MAX_CALLS; call++) {
         const { world, charged } = charging(late);
-        const first = world.start({ call, after });
-        const creating = first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
-        const created = await world.until(creating, first);
-        await world.pass(5_000);
-        if (created === undefined || "error" in created) continue;
-        const { run_id } = created.value;
+        const run_id = await createdUntil(world, { call, after });
+        if (run_id === undefined) continue;
         const { finished_at } = (await world.find(run_id))?.head ?? {};
         if (finished_at !== null) continue;
         await world.store.prune(everything);
@@ -62,14 +67,8 @@ describe("a sub-run whose parent has not recorded its result", () => {
     let missing = 0;
     for (let call = 1; call <= MAX_CALLS; call++) {
       const { world, charged } = charging(false);
-      const first = world.start({ call, after: true });
-      const created = await world.until(
-        first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" }),
-        first,
-      );
-      await world.pass(5_000);
-      if (created === undefined || "error" in created) continue;
-      const { run_id } = created.value;
+      const run_id = await createdUntil(world, { call, after: true });
+      if (run_id === undefined) continue;
       const ended = await world.store.list({ tenant: "", parents: [run_id], limit: 9, offset: 0 });
       const log = await world.log(run_id);
       if (log.some(({ type }) => type === "step") || ended.every(({ head }) => head.finished_at === null)) continue;
@@ -90,14 +89,8 @@ describe("a sub-run whose parent has not recorded its result", () => {
     let made = 0;
     for (let call = 1; call <= MAX_CALLS; call++) {
       const { world, charged } = charging(false);
-      const first = world.start({ call, after: false });
-      const created = await world.until(
-        first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" }),
-        first,
-      );
-      await world.pass(5_000);
-      if (created === undefined || "error" in created) continue;
-      const { run_id } = created.value;
+      const run_id = await createdUntil(world, { call, after: false });
+      if (run_id === undefined) continue;
       const log = await world.log(run_id);
       const below = await world.store.list({ tenant: "", parents: [run_id], limit: 9, offset: 0 });
       if (below.length > 0 || log.at(-1)?.type !== "intent") continue;
