@@ -36,6 +36,11 @@ export function goTo(href: string): void {
   location.hash = href;
 }
 
+/** A value in the query of the address; empty if there is none. */
+export function inQuery(name: string): string {
+  return place.value.query.get(name) ?? "";
+}
+
 /** The address of the same place with other values in its query. Those that are not named stay. */
 export function hereWith(changed: Query): string {
   const { path, query } = place.value;

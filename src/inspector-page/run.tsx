@@ -12,7 +12,7 @@ import { Icon } from "./icons.tsx";
 import { Item, Question } from "./items.tsx";
 import { Json } from "./json-view.tsx";
 import { RawLog } from "./log.tsx";
-import { goTo, hrefTo, hrefToRun, place, setQuery } from "./place.ts";
+import { goTo, hrefTo, hrefToRun, inQuery, setQuery } from "./place.ts";
 import { PlaygroundCard } from "./playground.tsx";
 import { act, addressOf, start } from "./server.ts";
 import type { Reason, Waited } from "./waits-for.ts";
@@ -68,8 +68,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
   const { items } = known.told;
   const status = lost ? "lost" : shownStatus(run);
   const began = items[0]?.at ?? run.created?.at ?? "";
-  const { query } = place.value;
-  const view = views.find(([name]) => name === query.get("view"))?.[0] ?? "waterfall";
+  const view = views.find(([name]) => name === inQuery("view"))?.[0] ?? "waterfall";
   const forking = forkingOf(run, items);
   return (
     <article>
@@ -95,7 +94,7 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
         <Waterfall
           told={known.told}
           isWhole={known.whole}
-          selected={query.get("at") ?? ""}
+          selected={inQuery("at")}
           onSelect={(at) => setQuery({ at })}
           details={(row) => <Details row={row} forking={row.run.run_id === run_id ? forking : undefined} />}
         >

@@ -4,7 +4,7 @@ import type { AdminRun } from "../admin/records.ts";
 import { runItemId } from "../inspector/api.ts";
 import { useList } from "./feed.ts";
 import { ManyActions } from "./many.tsx";
-import { hrefToRun, place, setQuery } from "./place.ts";
+import { hrefToRun, inQuery, place, setQuery } from "./place.ts";
 import { addressOf, start } from "./server.ts";
 import { Age, Counted, Lasted, Status, shortId, shownStatus } from "./words.tsx";
 
@@ -15,16 +15,14 @@ const MOST = 2_000;
 
 /** The list of runs, by the filters in the address. */
 export function RunsView() {
-  const { query } = place.value;
-  const value = (name: string): string => query.get(name) ?? "";
-  const limit = Math.min(MOST, Number(value("limit")) || STEP);
+  const limit = Math.min(MOST, Number(inQuery("limit")) || STEP);
   const filters = {
-    tenant: value("tenant"),
-    agent: value("agent"),
-    status: value("status"),
-    label: value("label"),
-    id: value("id").trim(),
-    roots: value("roots"),
+    tenant: inQuery("tenant"),
+    agent: inQuery("agent"),
+    status: inQuery("status"),
+    label: inQuery("label"),
+    id: inQuery("id").trim(),
+    roots: inQuery("roots"),
   };
   // The server takes the beginning of an id from four characters on.
   const id = filters.id.length < 4 ? "" : filters.id;

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { AdminFigure, AdminFigureGroup, AdminFigures } from "../../admin/figures.ts";
 import type { HistoryEvent } from "../../inspector/api.ts";
 import { useFeed } from "../feed.ts";
-import { hrefTo, place, setQuery } from "../place.ts";
+import { hrefTo, inQuery, setQuery } from "../place.ts";
 import { AgentNames, TextFilter } from "../runs.tsx";
 import { addressOf, start } from "../server.ts";
 import { Age, count, duration, Empty, Notice } from "../words.tsx";
@@ -23,11 +23,9 @@ const bys = [
 
 /** Charts of the last hour, day or month, and a table of what the runs have in common, by the address. */
 export function HistoryView() {
-  const { query } = place.value;
-  const value = (name: string): string => query.get(name) ?? "";
-  const over = overs.find(([name]) => name === value("over"))?.[0] ?? "day";
-  const by = bys.find(([name]) => name === value("by"))?.[0] ?? "agent";
-  const filters = { agent: value("agent"), version: value("version"), tenant: value("tenant") };
+  const over = overs.find(([name]) => name === inQuery("over"))?.[0] ?? "day";
+  const by = bys.find(([name]) => name === inQuery("by"))?.[0] ?? "agent";
+  const filters = { agent: inQuery("agent"), version: inQuery("version"), tenant: inQuery("tenant") };
   const address = addressOf("feed/history", { over, by, ...filters });
   const [known, setKnown] = useState<{ readonly address: string; readonly figures: AdminFigures } | null>(null);
   const refused = useFeed<HistoryEvent>(address, ({ figures }) => setKnown({ address, figures }));

@@ -4,7 +4,7 @@ import { questionItemId } from "../../inspector/api.ts";
 import { useFeed } from "../feed.ts";
 import { Icon } from "../icons.tsx";
 import { useViewKeys } from "../keyboard.tsx";
-import { hereWith, place, setQuery } from "../place.ts";
+import { hereWith, inQuery, setQuery } from "../place.ts";
 import { addressOf, start } from "../server.ts";
 import { Age, Contained, count, Empty, Notice, now } from "../words.tsx";
 import { AnsweredList } from "./answered.tsx";
@@ -27,9 +27,7 @@ const sorts = [
 
 /** The open questions of all tenants, or of one, to be answered one after the other. */
 export function InboxView() {
-  const { query } = place.value;
-  const value = (name: string): string => query.get(name) ?? "";
-  const isAnswered = value("show") === "answered";
+  const isAnswered = inQuery("show") === "answered";
   return (
     <>
       <div class="heading">
@@ -45,23 +43,23 @@ export function InboxView() {
           </button>
         </fieldset>
       </div>
-      {isAnswered ? <AnsweredList /> : <Open value={value} />}
+      {isAnswered ? <AnsweredList /> : <Open />}
     </>
   );
 }
 
-function Open({ value }: { readonly value: (name: string) => string }) {
+function Open() {
   const [inbox, setInbox] = useState<InboxEvent | null>(null);
   const [said, setSaid] = useState("");
   /** What was answered here. The server tells it a moment later. */
   const [done, setDone] = useState<ReadonlySet<string>>(new Set());
-  const limit = Math.min(MOST, Number(value("limit")) || STEP);
-  const filters = { agent: value("agent"), tenant: value("tenant"), sort: value("sort") };
+  const limit = Math.min(MOST, Number(inQuery("limit")) || STEP);
+  const filters = { agent: inQuery("agent"), tenant: inQuery("tenant"), sort: inQuery("sort") };
   const address = addressOf("feed/questions", { ...filters, limit: String(limit) });
   const refused = useFeed<InboxEvent>(address, setInbox);
   const items = (inbox?.items ?? []).filter((item) => !done.has(questionItemId(item)));
   const ids = items.map(questionItemId);
-  const at = value("at");
+  const at = inQuery("at");
   const isReady = inbox !== null && inbox.reading === null;
   const first = isReady ? ids[0] : undefined;
   useEffect(() => {
@@ -77,7 +75,7 @@ function Open({ value }: { readonly value: (name: string) => string }) {
   const index = ids.indexOf(at);
   const step = (by: 1 | -1): void => {
     // Keys may come faster than the page is drawn.
-    const now = ids.indexOf(place.peek().query.get("at") ?? "");
+    const now = ids.indexOf(inQuery("at"));
     choose(now === -1 ? ids[0] : ids[now + by]);
   };
   const onSettled = (how: string): void => {
