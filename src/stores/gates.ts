@@ -1,5 +1,5 @@
 /*
- * A gate: of the runs of one customer, few stand among the due ones and in lines at a time. docs/project/queue.md has the rules.
+ * A gate: of the runs of one customer, few stand among the due ones and in lines at a time. docs/project/own-store.md has the rules.
  */
 
 /** So many runs of a gate are through it at most: a run that becomes due then stays behind it. */

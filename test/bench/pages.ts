@@ -7,7 +7,7 @@ import { format } from "./rows.ts";
 import { fullTable, shortTable } from "./table.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const PAGES = ["README.md", "docs/project/comparison.md", "docs/project/performance.md", "docs/guides/postgres.md"];
+const PAGES = ["README.md", "docs/project/comparison.md", "docs/project/performance.md"];
 const CHART = "docs/performance.svg";
 /** The figures that the chart shows. */
 const CHARTED = "peers-node-20";
