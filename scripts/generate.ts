@@ -4,7 +4,7 @@ import type { Command, Script } from "../test/harness/commands/commands.ts";
 import { command, start } from "../test/harness/commands/commands.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-const CHAT_PAGES = "docs/guides/chat-pages.md";
+const CHAT_PAGES = "docs/guides/pages.md";
 
 const api = command({
   about: "Writes the surface of the package into test/api.txt.",

@@ -1,6 +1,6 @@
 /*
  * What chat pages do, as the rows of a table: in a real browser, with the stock `useChat` of each version of `ai` and each
- * transport. The rows are part of the page's program, so they import nothing. docs/guides/chat-pages.md has the table.
+ * transport. The rows are part of the page's program, so they import nothing. docs/guides/pages.md has the table.
  */
 
 export const chatVersions = ["ai 5", "ai 6", "ai 7"] as const;

@@ -23,8 +23,8 @@ describe("docs/reference/errors.md", () => {
   });
 });
 
-describe("docs/guides/chat-pages.md", () => {
-  const { text } = readPage("docs/guides/chat-pages.md");
+describe("docs/guides/pages.md", () => {
+  const { text } = readPage("docs/guides/pages.md");
 
   it("has the table of what chat pages do, as `npm run generate -- chat-table` writes it", () => {
     expect(text).toBe(withChatTable(text));
@@ -50,9 +50,9 @@ describe("docs/project/performance.md", () => {
     expect(shown).toEqual(budgets.map(({ name, limit }) => ({ name, limit })));
   });
 
-  it("has the budget of the client, as the client's page", () => {
+  it("has the budget of the client, as the page about it", () => {
     const client = budgets.find(({ name }) => name === "cadenza/client")?.limit;
-    expect(readPage("docs/guides/client.md").text).toContain(`[at most ${client}](../project/performance.md#budgets)`);
+    expect(readPage("docs/guides/pages.md").text).toContain(`[at most ${client}](../project/performance.md#budgets)`);
   });
 });
 

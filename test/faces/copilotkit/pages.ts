@@ -84,7 +84,7 @@ interface Core {
   }): unknown;
 }
 
-/** The agent of docs/guides/ag-ui.md, which opens a thread again. */
+/** The agent of docs/guides/pages.md, which opens a thread again. */
 function agentOf(module: ClientModule, config: HttpAgentConfig): Agent {
   const { HttpAgent, runHttpRequest, transformHttpEventStream } = module;
   class ThreadAgent extends HttpAgent {
