@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { TypeDocOptions } from "typedoc";
-import { Application, Converter, Logger, LogLevel, ReflectionKind } from "typedoc";
+import { Application, Converter, IndexEvent, Logger, LogLevel, ReflectionKind } from "typedoc";
 import { entryNames } from "../entries.ts";
 import { REFERENCE } from "./reference.ts";
 
@@ -15,6 +15,18 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The folders of `docs/`, as groups in this order. */
 const GROUPS = ["Tutorial", "Guides", "Concepts", "Reference", "Project"] as const;
+
+/** What the entries are made of, and do not export. */
+const PARTS = "Parts";
+
+/**
+ * How much more a word counts in a page than in the API. The name of a method counts some hundred times as much as a word
+ * in a long page: with these a page that tells of a subject comes first, and a name that is typed whole is still shown.
+ */
+const SEARCH_BOOSTS = { Tutorial: 400, Guides: 400, Concepts: 400, Reference: 400, Project: 100 };
+
+/** How much less a part counts than what is exported. */
+const PARTS_BOOST = 0.1;
 
 /** @returns What is wrong with the pages; nothing for a good site. */
 export async function buildSite(folder: string): Promise<readonly string[]> {
@@ -35,6 +47,10 @@ export async function buildSite(folder: string): Promise<readonly string[]> {
       project.files.registerReflectionPath(file as never, module);
     }
     project.files.registerReflectionPath(join(ROOT, REFERENCE, "README.md") as never, project);
+  });
+  app.renderer.on(IndexEvent.PREPARE_INDEX, ({ searchResults }) => {
+    for (const result of searchResults)
+      if (result.getFullName().includes(`${PARTS}.`)) result.relevanceBoost = PARTS_BOOST;
   });
   const project = await app.convert();
   if (project === undefined) return problems.found;
@@ -85,6 +101,7 @@ function optionsOf(folder: string): TypeDocOptions & { readonly internalModule: 
     useFirstParagraphOfCommentAsSummary: true,
     searchInComments: true,
     searchInDocuments: true,
+    searchGroupBoosts: SEARCH_BOOSTS,
     groupOrder: [...GROUPS, "*"],
     navigation: { includeGroups: true, includeFolders: false },
     navigationLeaves: [],
@@ -105,8 +122,7 @@ function optionsOf(folder: string): TypeDocOptions & { readonly internalModule: 
       "typescript",
       "yaml",
     ],
-    // What the entries are made of, and do not export.
-    internalModule: "Parts",
+    internalModule: PARTS,
     customCss: join(ROOT, "scripts/docs/site.css"),
     markdownItLoader: (parser: MarkdownParser) => void parser.core.ruler.push("plain_headings", plainHeadings),
   };

@@ -45,6 +45,15 @@ describe.skipIf(browser === undefined)("the site of the documentation", () => {
     await until(page, `document.querySelector(".col-content")?.innerText.includes("${told}")`);
   });
 
+  it.each(["cancel", "session", "postgres"])("brings a page first to who looks for %s", async (query) => {
+    await open("index.html");
+    await page.click("#tsd-search-trigger");
+    await page.type("#tsd-search-input", query);
+    const first = `document.querySelector("#tsd-search-results a")`;
+    await until(page, `${first} !== null`);
+    expect(await page.evaluate(`${first}.href`)).toContain("/documents/");
+  });
+
   it.each([
     "index.html",
     "documents/Concepts.html",
