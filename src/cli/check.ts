@@ -36,9 +36,12 @@ type Said =
   | { readonly begun: string }
   | { readonly report: string; readonly isOk: boolean };
 
-/** After so long without a word the code of a run holds the process, in milliseconds. */
+/** After so long without a word the file that is loaded holds the process, in milliseconds. */
 const SILENT_MS = 10_000;
-const ALIVE_MS = 1_000;
+/** The code of a run holds it after twice the patience, but not before this: a busy machine may delay a word. */
+const MIN_SILENT_MS = 3_000;
+const PATIENCE_MS = 5_000;
+const ALIVE_MS = 500;
 /** The code of so many runs may hold or end the process, before the check is given up. */
 const MAX_STUCK = 10;
 
@@ -89,6 +92,7 @@ type Ended =
   | { readonly is: "silent" | "gone"; readonly isLoaded: boolean; readonly last: string | undefined };
 
 function replayed(file: string, told: Told): Promise<Ended> {
+  const held = Math.max(MIN_SILENT_MS, 2 * (told.patienceMs ?? PATIENCE_MS));
   const child: ChildProcess = spawn(execPath, [...execArgv, ...loaderOf(file), argv[1] ?? "", "check", file], {
     // What agents print goes to the standard error, so that the report alone is on the standard output.
     stdio: ["ignore", stderr.fd, "inherit", "ipc"],
@@ -108,13 +112,13 @@ function replayed(file: string, told: Told): Promise<Ended> {
       timer = setTimeout(() => {
         child.kill("SIGKILL");
         end({ is: "silent", isLoaded, last });
-      }, SILENT_MS);
+      }, isLoaded ? held : SILENT_MS);
     };
     listen();
     child.on("message", (said: Said) => {
+      if (said === "loaded") isLoaded = true;
       listen();
       if (said === "failed") end({ is: "failed" });
-      else if (said === "loaded") isLoaded = true;
       else if (typeof said === "object" && "begun" in said) last = said.begun;
       else if (typeof said === "object" && "report" in said) end({ is: "over", ...said });
     });
