@@ -64,28 +64,32 @@ function valuesOf(text: string, field: number): ReadonlySet<number> {
   return values;
 }
 
+const DAY = 1_440;
+
 /** Whether an expression of five fields has a minute, which is given in minutes since 1970. */
 function matcherOf(expression: string): (minute: number) => boolean {
   const fields = expression.split(" ");
   const [minutes, hours, days, months, weekdays] = fields.map(valuesOf);
   const isAnyDay = fields[2]?.startsWith("*") === true;
   const isAnyWeekday = fields[4]?.startsWith("*") === true;
-  const dates = new Map<number, boolean>();
   const hasDate = (day: number): boolean => {
-    const date = new Date(day * 86_400_000);
+    const date = new Date(day * DAY * MINUTE_MS);
     if (months?.has(date.getUTCMonth() + 1) !== true) return false;
     const byDay = days?.has(date.getUTCDate()) === true;
     const byWeekday = weekdays?.has(date.getUTCDay()) === true;
     return isAnyDay || isAnyWeekday ? byDay && byWeekday : byDay || byWeekday;
   };
+  // All minutes of years are asked for: those of a day are told once, and each day when it begins.
+  const ofDay = Array.from(
+    { length: DAY },
+    (_, minute) => minutes?.has(minute % 60) === true && hours?.has(Math.floor(minute / 60)) === true,
+  );
+  let [day, isDay] = [Number.NaN, false];
   return (minute) => {
-    if (minutes?.has(minute % 60) !== true || hours?.has(Math.floor(minute / 60) % 24) !== true) return false;
-    const day = Math.floor(minute / 1_440);
-    const known = dates.get(day);
-    if (known !== undefined) return known;
-    const has = hasDate(day);
-    dates.set(day, has);
-    return has;
+    if (ofDay[minute % DAY] !== true) return false;
+    const asked = Math.floor(minute / DAY);
+    if (asked !== day) [day, isDay] = [asked, hasDate(asked)];
+    return isDay;
   };
 }
 
