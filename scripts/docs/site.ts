@@ -77,7 +77,7 @@ function optionsOf(folder: string): TypeDocOptions & { readonly internalModule: 
   return {
     name: "Cadenza",
     out: folder,
-    tsconfig: join(ROOT, "tsconfig.json"),
+    tsconfig: join(ROOT, "scripts/docs/tsconfig.json"),
     basePath: ROOT,
     entryPoints: entryNames.map((name) => join(ROOT, "src", `${name}.ts`)),
     projectDocuments: [join(ROOT, "docs/*/*.md")],
