@@ -22,10 +22,9 @@ export class Zone {
   /** The wall time at a moment. */
   wallAt(at: number): number {
     const second = Math.floor(at / SECOND_MS) * SECOND_MS;
-    const shown: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {};
-    for (const { type, value } of this.#format.formatToParts(second)) shown[type] = Number(value);
-    const { year = 0, month = 1 } = shown;
-    return Date.UTC(year, month - 1, shown.day, shown.hour, shown.minute, shown.second) + at - second;
+    // As in 12/31/2029, 23:59:59.
+    const [month = 1, day, year = 0, ...time] = this.#format.format(second).split(/\D+/).map(Number);
+    return Date.UTC(year, month - 1, day, ...time) + at - second;
   }
 
   /** The first moment at which the clocks show a wall time; where they skip it, the first one after it. */
