@@ -65,7 +65,9 @@ export class Operator {
 
   /** What axe would mend in the page. */
   async violations(): Promise<readonly string[]> {
-    return (await this.page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] }).then(
+    // It is half a megabyte, which a page keeps until it is loaded again.
+    if (await this.page.evaluate("globalThis.axe === undefined")) await this.page.evaluate(axe);
+    return (await this.page.evaluate(`axe.run(document, { resultTypes: ["violations"] }).then(
       ({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" | ")))`)) as string[];
   }
 }
