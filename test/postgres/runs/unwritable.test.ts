@@ -27,14 +27,22 @@ describe.skipIf(missing !== undefined)(`what PostgreSQL cannot hold${missing ? `
     return { real, pool, schema, store, runtime };
   };
 
-  it("twenty parts of ten megabytes of one turn are written", async () => {
-    const { runtime } = await setUp();
+  it("twenty parts of two megabytes of one turn are written, each by a statement of its own", async () => {
+    const { runtime, pool } = await setUp();
     runtime.register("large", { durable: true }, (_input, { emit }) => {
-      for (let n = 0; n < 20; n++) void emit("x".repeat(10_000_000));
+      for (let n = 0; n < 20; n++) void emit("x".repeat(2 * MIB));
       return "done";
     });
+    const long: number[] = [];
+    pool.hook = (run, _sql, parameter) => {
+      const { length } = String(parameter);
+      if (length > MIB) long.push(length);
+      return run();
+    };
     const run = await runtime.createRun({ agent_name: "large", input: "" });
     expect(run.status).toBe("completed");
+    expect(long).toHaveLength(20);
+    expect(Math.max(...long)).toBeLessThan(3 * MIB);
   });
 
   it("an entry of 300 megabytes fails its run, and other runs go on", async () => {
