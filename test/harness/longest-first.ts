@@ -8,12 +8,22 @@ import { BaseSequencer } from "vitest/node";
 
 /** The files that take longest, the longest first. */
 const LONGEST: readonly string[] = [
+  // Of the first stage.
+  "test/durable/trials/trials.test.ts",
+  "test/durable/trials/isolation.test.ts",
+  "test/schedules/times.test.ts",
+  "test/durable/trials/crash-points.test.ts",
+  "test/docs/snippets.test.ts",
+  "test/api.test.ts",
+  // Of the second.
   "test/postgres/contract/contract.test.ts",
-  "test/postgres/statements/bounded.test.ts",
+  "test/cli/command-line.system.test.ts",
+  "test/docs/programs.system.test.ts",
   "test/browser/deployment.system.test.ts",
+  "test/browser/inspector.system.test.ts",
+  "test/docs/site.system.test.ts",
   "test/browser/chat-matrix.system.test.ts",
   "test/durable/trials/faults.system.test.ts",
-  "test/docs/programs.system.test.ts",
   "test/postgres/runs/killed-processes.test.ts",
   "test/postgres/contract/pglite.test.ts",
 ];
