@@ -101,7 +101,7 @@ describe("cadenza check", () => {
     write(cwd, "ends.mjs", `let runs = 0; ${agents(ends)}`);
     const command = start("check", "ends.mjs", "--store", file);
     expect(await command.ended(), command.output).toBe(1);
-    expect(command.output.match(/its code ends the process/g)).toHaveLength(2);
+    expect(command.output.match(/its code ends the process/g), command.output).toHaveLength(2);
     write(cwd, "fails.mjs", agents('setImmediate(() => { throw new Error("It broke."); }); await ask("Ship it?");'));
     const other = start("check", "fails.mjs", "--store", file);
     expect(await other.ended(), other.output).toBe(1);
