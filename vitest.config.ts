@@ -69,6 +69,7 @@ export default defineConfig({
           name: "system",
           include: system,
           globalSetup: "test/harness/installed.ts",
+          isolate: false,
           ...secondStage,
           maxConcurrency: 2,
         },
