@@ -109,10 +109,13 @@ function replayed(file: string, told: Told): Promise<Ended> {
     };
     const listen = (): void => {
       clearTimeout(timer);
-      timer = setTimeout(() => {
-        child.kill("SIGKILL");
-        end({ is: "silent", isLoaded, last });
-      }, isLoaded ? held : SILENT_MS);
+      timer = setTimeout(
+        () => {
+          child.kill("SIGKILL");
+          end({ is: "silent", isLoaded, last });
+        },
+        isLoaded ? held : SILENT_MS,
+      );
     };
     listen();
     child.on("message", (said: Said) => {
