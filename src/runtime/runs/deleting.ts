@@ -141,6 +141,10 @@ export class Pruning {
   readonly #perTenant: { readonly maxRuns: number; readonly maxSessions: number };
   /** How many runs may end before the next pruning. */
   readonly #maxEnded: number;
+  /** Whether anything but a number of ended runs makes it prune. */
+  readonly #isTimed: boolean;
+  /** The longest pause between two prunings, in milliseconds. */
+  readonly #pauseMs: number;
   /** How many runs have ended since the last pruning. */
   #ended = 0;
   /** The tenants to look at. */
@@ -158,6 +162,8 @@ export class Pruning {
     this.#perTenant = { maxRuns: perTenant.storedRuns, maxSessions: perTenant.sessions };
     const numbers = [retention.maxRuns, ...retention.rules.map(({ maxRuns }) => maxRuns)];
     this.#maxEnded = Math.min(...numbers, ...(store.persistent ? [] : [this.#fewest])) / EXCESS;
+    this.#isTimed = timeBringsMore(retention, store, this.#fewest);
+    this.#pauseMs = pauseOf(retention);
   }
 
   start(): void {
@@ -203,28 +209,14 @@ export class Pruning {
   }
 
   #pruneLater(): void {
-    const { maxAgeMs, maxIdleSessionMs, rules } = this.#retention;
-    const shortest = Math.min(maxAgeMs, maxIdleSessionMs, ...rules.map((rule) => rule.maxAgeMs));
-    this.#pruneIn(Math.max(MIN_PAUSE_MS, Math.min(MAX_PAUSE_MS, shortest / 10)));
+    this.#pruneIn(this.#pauseMs);
   }
 
   /** Not all at once, where many processes have started together. */
   #pruneIn(atMostMs: number): void {
-    if (this.#next !== undefined || !this.#isLimited) return;
+    if (this.#next !== undefined || !this.#isTimed) return;
     const pauseMs = atMostMs * (1 - systemChance() / 4);
     this.#next = this.#clock.setTimeout(() => this.#prune(), pauseMs);
-  }
-
-  /**
-   * Whether time alone may bring something to delete: a store in memory is within its numbers after each run, and deletes
-   * the old events of its feed by itself.
-   */
-  get #isLimited(): boolean {
-    const { maxRuns, maxAgeMs, maxIdleSessionMs, rules } = this.#retention;
-    const { persistent, readFeed } = this.#store;
-    if ([maxAgeMs, maxIdleSessionMs, ...rules.map((rule) => rule.maxAgeMs)].some(Number.isFinite)) return true;
-    const numbers = [maxRuns, this.#fewest, ...rules.map((rule) => rule.maxRuns)];
-    return persistent && (readFeed !== undefined || numbers.some(Number.isFinite));
   }
 
   #prune(): void {
@@ -274,4 +266,23 @@ export class Pruning {
       error,
     });
   }
+}
+
+/** The shortest of the times after which something is deleted. */
+function shortestAge({ maxAgeMs, maxIdleSessionMs, rules }: Settings["retention"]): number {
+  return Math.min(maxAgeMs, maxIdleSessionMs, ...rules.map((rule) => rule.maxAgeMs));
+}
+
+function pauseOf(retention: Settings["retention"]): number {
+  return Math.max(MIN_PAUSE_MS, Math.min(MAX_PAUSE_MS, shortestAge(retention) / 10));
+}
+
+/**
+ * Whether time alone may bring something to delete: a store in memory is within its numbers after each run, and deletes
+ * the old events of its feed by itself. `fewest`: the lower limit of a tenant.
+ */
+function timeBringsMore(retention: Settings["retention"], { persistent, readFeed }: Store, fewest: number): boolean {
+  if (shortestAge(retention) < Number.POSITIVE_INFINITY) return true;
+  const numbers = [retention.maxRuns, fewest, ...retention.rules.map((rule) => rule.maxRuns)];
+  return persistent && (readFeed !== undefined || numbers.some(Number.isFinite));
 }
