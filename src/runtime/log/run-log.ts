@@ -9,8 +9,9 @@ import { CadenzaError, unwritableError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import type { NewLog } from "../../core/fork.ts";
 import { checkFormat, newerPart } from "../../core/format.ts";
+import { grown } from "../../core/grown.ts";
 import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
-import type { Entry } from "../../core/log.ts";
+import type { ContinuedEntry, Entry } from "../../core/log.ts";
 import type {
   Arrived,
   Logger,
@@ -166,7 +167,7 @@ export class RunLog {
     this.decide({ type: "create", entry });
     for (const other of others) {
       if (this.#run.shared.store.persistent) this.#seal();
-      this.#append(other);
+      this.#append([other]);
     }
   }
 
@@ -206,27 +207,26 @@ export class RunLog {
     if (carried !== undefined && decision[0] !== undefined && decision[0] !== carried)
       this.#setStanding(carried, decision[0]);
     if (this.#run.shared.store.persistent) this.#seal();
-    for (const entry of decision) this.#add(entry);
+    this.#append(decision);
     return decision;
   }
 
-  #add(entry: Entry): void {
-    if (entry.type === "continued") {
-      const due = this.#next;
-      due.said = [...(due.said ?? []), ...saidUntil(this.#state, entry)];
-      if (this.#storing !== undefined) this.#storing.size = 0;
+  #append(entries: readonly Entry[]): void {
+    const due = this.#next;
+    due.entries = grown(due.entries, entries);
+    for (const entry of entries) {
+      if (entry.type === "continued") this.#endGeneration(due, entry);
+      evolve(this.#state, entry);
+      if (!this.#run.shared.store.persistent) continue;
+      const size = roughLength(entry);
+      due.size += size;
+      this.#stored.size += size;
     }
-    this.#append(entry);
   }
 
-  #append(entry: Entry): void {
-    const due = this.#next;
-    evolve(this.#state, entry);
-    due.entries.push(entry);
-    if (!this.#run.shared.store.persistent) return;
-    const size = roughLength(entry);
-    due.size += size;
-    this.#stored.size += size;
+  #endGeneration(due: Due, entry: ContinuedEntry): void {
+    due.said = [...(due.said ?? []), ...saidUntil(this.#state, entry)];
+    if (this.#storing !== undefined) this.#storing.size = 0;
   }
 
   /** Fails the run, once. */
@@ -480,7 +480,7 @@ export class RunLog {
         this.#onUnread(error);
         return;
       }
-      for (const entry of entries) for (const decided of decideArrived(this.#state, entry)) this.#add(decided);
+      for (const entry of entries) this.#append(decideArrived(this.#state, entry));
       this.#next.takes ??= [];
       this.#next.takes.push(id);
     }
@@ -504,7 +504,7 @@ export class RunLog {
     trouble.lost = reason;
     trouble.outage?.end();
     this.#dropSealed();
-    if (this.#due !== undefined) this.#due.entries = [];
+    if (this.#due !== undefined) this.#due.entries = noEntries;
     this.refuse(reason);
     this.#waiters = undefined;
     this.tellReaders();
@@ -802,7 +802,7 @@ export class RunLog {
     this.#unseal();
     const decided = this.#entries;
     this.#state = state;
-    this.#next.entries = [];
+    this.#next.entries = noEntries;
     this.#next.size = 0;
     this.#next.said = undefined;
     for (const entry of decided) {
@@ -894,7 +894,7 @@ export class RunLog {
 
 function newDue(): Due {
   return {
-    entries: [],
+    entries: noEntries,
     size: 0,
     takes: undefined,
     session: undefined,
@@ -927,7 +927,7 @@ interface Sealed {
 /** What goes with the next write. */
 interface Due {
   /** What has been decided and is not handed to the store yet. */
-  entries: Entry[];
+  entries: readonly Entry[];
   /** About how many characters they have as JSON; 0 in a store that is not persistent. */
   size: number;
   /** What of the inbox was decided with them. Undefined: nothing. */
