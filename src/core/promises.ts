@@ -16,6 +16,24 @@ export function ignore(): void {
   // Handled elsewhere.
 }
 
+type Resolve<T> = (value: MaybePromise<T>) => void;
+type Reject = (error: unknown) => void;
+
+/** What settles the promise that is being made. */
+let resolveLast: Resolve<never> = ignore;
+let rejectLast: Reject = ignore;
+const takeLast = (resolve: Resolve<never>, reject: Reject): void => {
+  resolveLast = resolve;
+  rejectLast = reject;
+};
+
+/** A promise, and what settles it. One function makes them all, so that none has a closure of its own. */
+export class Deferred<T> {
+  readonly promise: Promise<T> = new Promise(takeLast);
+  readonly resolve = resolveLast as Resolve<T>;
+  readonly reject = rejectLast;
+}
+
 /**
  * Calls a function after a promise has resolved. Most callers have no promise to wait for: all of them would pay for a
  * closure, since what it captures is allocated with each call.

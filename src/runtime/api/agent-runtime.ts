@@ -349,18 +349,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkKeys("options", options, ["drainMs"]);
     const { drainMs = DRAIN_MS } = options;
     checkAmount("options.drainMs", drainMs);
-    this.#closing ??= this.#closeHeld(drainMs);
+    this.#closing ??= this.#runs.shared.holdFor(this.#closeInTime(drainMs));
     return this.#closing;
-  }
-
-  /** The process stays open until then. */
-  async #closeHeld(drainMs: number): Promise<CloseReport> {
-    this.#runs.shared.hold();
-    try {
-      return await this.#closeInTime(drainMs);
-    } finally {
-      this.#runs.shared.letGo();
-    }
   }
 
   /** Closes, and waits no longer for a store that does not answer. Its runs are left as they are. */

@@ -209,12 +209,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
       endOfCancel,
     );
     if (!wait || isFinal(run.status)) return run;
-    this.#runs.shared.hold();
-    try {
-      return await unlessAborted(this.#reader.end(key), signal);
-    } finally {
-      this.#runs.shared.letGo();
-    }
+    return this.#held(this.#reader.end(key), signal);
   }
 
   /**
@@ -322,17 +317,20 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   // How runs are started.
 
-  /** In mode `sync` or `async`. */
-  async #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
-    const mode = readGiven("request", readMode, request);
-    const creating = this.#accept(request, options);
-    const created = isPromise(creating) ? await creating : creating;
-    this.#runs.shared.hold();
+  /** In mode `sync` or `async`. No async function, which would take as much memory as the log of a small run. */
+  #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
     try {
-      return await this.#begin(created, beginRun, mode, options.signal);
-    } finally {
-      this.#runs.shared.letGo();
+      const mode = readGiven("request", readMode, request);
+      const created = this.#accept(request, options);
+      if (isPromise(created)) return this.#beginLater(created, mode, options.signal);
+      return this.#begin(created, beginRun, mode, options.signal);
+    } catch (error) {
+      return Promise.reject(error);
     }
+  }
+
+  async #beginLater(created: Promise<Created>, mode: RunMode, signal: AbortSignal | undefined): Promise<Run> {
+    return this.#begin(await created, beginRun, mode, signal);
   }
 
   /** In mode `stream`. */
@@ -369,14 +367,19 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     begin: (accepted: Accepted) => void,
     mode: RunMode | null | undefined,
     signal: AbortSignal | undefined,
-  ): MaybePromise<Run> {
+  ): Promise<Run> {
     if ("elsewhere" in accepted) {
-      if (mode === "async") return this.#reader.recordOf(accepted.elsewhere);
-      return unlessAborted(this.#reader.rest(accepted.elsewhere), signal);
+      if (mode === "async") return this.#held(this.#reader.recordOf(accepted.elsewhere));
+      return this.#held(this.#reader.rest(accepted.elsewhere), signal);
     }
-    if (mode === "async") return this.#acknowledge(accepted, begin);
+    if (mode === "async") return this.#held(this.#acknowledge(accepted, begin));
     begin(accepted);
-    return unlessAborted(this.#reader.restOf(accepted.run), signal);
+    return this.#held(accepted.run.rest(this.#reader), signal);
+  }
+
+  /** The process stays open while a caller waits for a run. */
+  #held(run: MaybePromise<Run>, signal?: AbortSignal): Promise<Run> {
+    return isPromise(run) ? this.#runs.shared.holdFor(unlessAborted(run, signal)) : Promise.resolve(run);
   }
 
   /** Accepts a run and says so, before its agent begins. */
@@ -403,18 +406,24 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   // How they are answered.
 
   /** In mode `sync` or `async`. */
-  async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
-    const mode = readGiven("request", readMode, request);
-    const answering = this.#answer(request, options);
-    this.#runs.shared.hold();
+  #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
     try {
-      const { run, key, record } = isPromise(answering) ? await answering : answering;
-      if (mode === "async") return record ?? (await this.#reader.current(key));
-      const rest = run === undefined ? this.#reader.rest(key) : this.#reader.restOf(run);
-      return await unlessAborted(rest, options.signal);
-    } finally {
-      this.#runs.shared.letGo();
+      const mode = readGiven("request", readMode, request);
+      const answered = this.#answer(request, options);
+      if (isPromise(answered)) return this.#restLater(answered, mode, options.signal);
+      return this.#restAfter(answered, mode, options.signal);
+    } catch (error) {
+      return Promise.reject(error);
     }
+  }
+
+  async #restLater(answered: Promise<Answered>, mode: RunMode, signal: AbortSignal | undefined): Promise<Run> {
+    return this.#restAfter(await this.#runs.shared.holdFor(answered), mode, signal);
+  }
+
+  #restAfter({ run, key, record }: Answered, mode: RunMode, signal: AbortSignal | undefined): Promise<Run> {
+    if (mode === "async") return this.#held(record ?? this.#reader.current(key));
+    return this.#held(run === undefined ? this.#reader.rest(key) : run.rest(this.#reader), signal);
   }
 
   /** In mode `stream`. */

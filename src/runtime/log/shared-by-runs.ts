@@ -67,6 +67,15 @@ export class SharedByRuns {
   readonly #onTurn: Contained<unknown>;
   #holds = 0;
   #endHold: (() => void) | undefined;
+  /** The end of what the process is kept open for. Made once for all callers that wait. */
+  readonly #onDone = <T>(value: T): T => {
+    this.letGo();
+    return value;
+  };
+  readonly #onFailed = (error: unknown): never => {
+    this.letGo();
+    throw error;
+  };
 
   constructor(store: Store, clock: StoreClock, logger: Logger, settings: ExecutionSettings) {
     this.store = store;
@@ -103,6 +112,12 @@ export class SharedByRuns {
     if (this.#holds > 0) return;
     this.#endHold?.();
     this.#endHold = undefined;
+  }
+
+  /** Keeps the process open until the promise is settled. */
+  holdFor<T>(work: Promise<T>): Promise<T> {
+    this.hold();
+    return work.then(this.#onDone, this.#onFailed);
   }
 
   /** The log has entries that no caller waits for. They are committed at the end of the turn. */

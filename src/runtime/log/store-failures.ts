@@ -182,15 +182,16 @@ export class Outage {
     this.#nextPauseMs = nextPauseMs(pauseMs);
     return new Promise((resolve) => {
       const letGo = holdOpen(this.#clock);
-      const clearTimer = this.#clock.setTimeout(() => {
+      const end = (): void => {
+        this.#endPause = undefined;
         letGo();
-        resolve();
-      }, pauseMs);
-      this.#endPause = () => {
-        letGo();
-        clearTimer();
         // A process that closes, or looks at the run once more, waits for the pause.
         resolve();
+      };
+      const clearTimer = this.#clock.setTimeout(end, pauseMs);
+      this.#endPause = () => {
+        clearTimer();
+        end();
       };
     });
   }

@@ -134,7 +134,7 @@ function startTimer(logger: Logger, callback: () => void, delayMs: number): () =
   return () => stopTimeout(timer);
 }
 
-/** Keeps the process open until the returned function is called: by the clock, if it is one that can. */
+/** Keeps the process open until the returned function is called, once: by the clock, if it is one that can. */
 export function holdOpen(clock: Clock): () => void {
   return clock.hold === undefined ? holdProcess() : clock.hold();
 }
@@ -142,13 +142,12 @@ export function holdOpen(clock: Clock): () => void {
 function holdProcess(): () => void {
   holds += 1;
   if (holds === 1) anchorProcess();
-  let isHeld = true;
-  return () => {
-    if (!isHeld) return;
-    isHeld = false;
-    holds -= 1;
-    if (holds === 0 && typeof anchor === "object") anchor.unref();
-  };
+  return letProcessGo;
+}
+
+function letProcessGo(): void {
+  holds -= 1;
+  if (holds === 0 && typeof anchor === "object") anchor.unref();
 }
 
 /** The timer is created with the first hold and kept. Creating one for each hold takes ten times as long. */

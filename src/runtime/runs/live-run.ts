@@ -9,7 +9,7 @@ import type { Entry, ParentRun } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { ignore } from "../../core/promises.ts";
+import { Deferred, ignore } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { Slot } from "../../core/slots.ts";
 import type { RunState } from "../../core/state.ts";
@@ -195,13 +195,17 @@ export class LiveRun implements LogRun, StepsRun {
   begin(): void {
     const wait = this.#untilStart;
     if (wait > 0) {
-      const begin = (): void => (this.log.lost ? undefined : this.begin());
-      this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
+      this.#beginIn(wait);
       return;
     }
     if (this.#isPaused) this.#beginLater();
     else if (this.#slot?.isQueued === true) this.#slot.take(() => this.#startAgent());
     else this.withSlot(() => this.#startAgent());
+  }
+
+  #beginIn(ms: number): void {
+    const begin = (): void => (this.log.lost ? undefined : this.begin());
+    this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), ms);
   }
 
   /** Calls back with the slot of a run that was at work before it was loaded. A run that waits takes it when it continues. */
@@ -375,17 +379,16 @@ export class LiveRun implements LogRun, StepsRun {
     this.settleHold();
   }
 
-  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. `elsewhere` gives it for a run that is lost here. */
-  rest(elsewhere: (error: CadenzaError) => MaybePromise<Run>): MaybePromise<Run> {
-    const { head, state, committed } = this.log;
+  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. The reader waits on for a run that is lost here. */
+  rest(reader: RestReader): MaybePromise<Run> {
+    const { head, state, committed, key, lostReason } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
     if (this.blocked !== undefined) return Promise.reject(this.blocked);
-    if (this.log.lostReason !== undefined) return elsewhere(this.log.lostReason);
-    return new Promise((resolve, reject) => {
-      const waiter = { resolve, reject, elsewhere };
-      if (this.#resting === undefined) this.#resting = [waiter];
-      else this.#resting.push(waiter);
-    });
+    if (lostReason !== undefined) return reader.restOfLost(key, lostReason);
+    const waiter = new RestWaiter(reader);
+    if (this.#resting === undefined) this.#resting = [waiter];
+    else this.#resting.push(waiter);
+    return waiter.promise;
   }
 
   /** The callers that wait for the run to rest, which do not wait any more. */
@@ -521,7 +524,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.residence?.note("gone");
     this.#clearStart?.();
     this.#slot?.give();
-    for (const { resolve, elsewhere } of this.#takeResting()) resolve(Promise.resolve(error).then(elsewhere));
+    for (const { resolve, reader } of this.#takeResting())
+      resolve(Promise.resolve().then(() => reader.restOfLost(this.log.key, error)));
     for (const child of this.children) child.follow(undefined);
     this.#tellParent();
     this.runs.onGone(this);
@@ -745,12 +749,20 @@ export class LiveRun implements LogRun, StepsRun {
 
 const noResting: readonly RestWaiter[] = [];
 
+/** What reads runs for callers. */
+interface RestReader {
+  /** The run when it rests, after it was lost here with an error. */
+  restOfLost(key: RunKey, error: CadenzaError): Promise<Run>;
+}
+
 /** A caller that waits for a run to rest. */
-interface RestWaiter {
-  readonly resolve: (run: MaybePromise<Run>) => void;
-  readonly reject: (error: CadenzaError) => void;
-  /** What is given for a run that is lost here. */
-  readonly elsewhere: (error: CadenzaError) => MaybePromise<Run>;
+class RestWaiter extends Deferred<Run> {
+  readonly reader: RestReader;
+
+  constructor(reader: RestReader) {
+    super();
+    this.reader = reader;
+  }
 }
 
 /** A sub-run that is not loaded in this process. */

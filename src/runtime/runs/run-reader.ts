@@ -190,14 +190,6 @@ export class RunReader {
     return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };
   }
 
-  /** The record of a live run when it rests. If another process claims the run, the wait continues there. */
-  restOf(run: LiveRun): MaybePromise<Run> {
-    return run.rest((error) => {
-      if (!isLost(error) || this.#runs.shared.isClosed) return Promise.reject(error);
-      return this.#restElsewhere(run.log.key);
-    });
-  }
-
   /** The record of a run that the store has found. The live run may be ahead of it. */
   async record(stored: StoredRun): Promise<Run> {
     const live = this.#runs.find(stored.key);
@@ -218,11 +210,12 @@ export class RunReader {
   /** The record of a run when it rests, in any process. */
   async rest(key: RunKey): Promise<Run> {
     const live = this.#runs.find(key);
-    return live === undefined ? this.#restElsewhere(key) : this.restOf(live);
+    return live === undefined ? this.#follow(key, "rest") : live.rest(this);
   }
 
-  #restElsewhere(key: RunKey): Promise<Run> {
-    return this.#follow(key, "rest");
+  /** The same of a run that was lost here. If another process has claimed it, the wait continues there. */
+  restOfLost(key: RunKey, error: CadenzaError): Promise<Run> {
+    return isLost(error) && !this.#runs.shared.isClosed ? this.#follow(key, "rest") : Promise.reject(error);
   }
 
   /** The record of a run when it has ended, in any process. */
