@@ -46,7 +46,7 @@ import {
   isOpen,
   latestTime,
   openQuestion,
-  replyKey,
+  repliedWithKey,
   replyTo,
 } from "./state.ts";
 import { verdict } from "./transitions.ts";
@@ -288,7 +288,7 @@ function decideSettle(state: RunState, entry: SettledEntry): readonly Entry[] {
  */
 function decideReply(state: RunState, command: ReplyCommand): Decision {
   const { reply } = command;
-  const byKey = state.exchanges === null ? undefined : repliedWithKey(state.exchanges, command);
+  const byKey = repliedWithKey(state, command.idempotency_key);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
   const open = command.await_id === null ? state.question : openQuestion(state, command.await_id);
   if (open === null || open === undefined) {
@@ -300,11 +300,6 @@ function decideReply(state: RunState, command: ReplyCommand): Decision {
   if (said === "not_awaiting" || said === "run_cancelling") return { refused: said };
   if (open === null || open === undefined || open.asked.of !== undefined) return { refused: "not_awaiting" };
   return [replyEntry(command, open.asked.await_id, reply)];
-}
-
-/** The question to which a reply with the same idempotency key was given. */
-function repliedWithKey(exchanges: readonly Question[], { idempotency_key }: ReplyCommand): Question | undefined {
-  return idempotency_key === null ? undefined : exchanges.findLast((one) => replyKey(one) === idempotency_key);
 }
 
 /** The question for which the reply is, or the last one, if it has a reply. */

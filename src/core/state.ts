@@ -284,12 +284,22 @@ const noQuestions: readonly Question[] = [];
 /** The open question with this id. Undefined: it is not open. */
 export function openQuestion({ question, more_questions }: RunState, awaitId: string): Question | undefined {
   if (question?.asked.await_id === awaitId) return question;
-  return more_questions?.find(({ asked }) => asked.await_id === awaitId);
+  return more_questions === null ? undefined : questionIn(more_questions, awaitId);
 }
 
 /** The question with this id that is not open any more. Undefined: there is none. */
 export function settledQuestion({ exchanges }: RunState, awaitId: string): Question | undefined {
-  return exchanges?.findLast(({ asked }) => asked.await_id === awaitId);
+  return exchanges === null ? undefined : questionIn(exchanges, awaitId);
+}
+
+/** The settled question to which a reply with this idempotency key was given. Undefined: there is none. */
+export function repliedWithKey({ exchanges }: RunState, key: string | null): Question | undefined {
+  return exchanges === null || key === null ? undefined : exchanges.findLast((one) => replyKey(one) === key);
+}
+
+/** A function of its own: what its closure captures is allocated with each call, and most runs ask one question. */
+function questionIn(questions: readonly Question[], awaitId: string): Question | undefined {
+  return questions.findLast(({ asked }) => asked.await_id === awaitId);
 }
 
 /** Whether an operation belongs to another generation than the one that is at work. */

@@ -25,7 +25,7 @@ import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { Execution } from "./execution.ts";
 import type { Committed } from "./operations.ts";
-import { onceInLog, unfit } from "./operations.ts";
+import { unfit } from "./operations.ts";
 import { checkWaitOptions, throwIfAborted, Wait } from "./wait.ts";
 
 const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
@@ -266,9 +266,7 @@ function decideOffer(execution: Execution, shared: SharedByRuns, offer: OfferedE
   const decision = log.decide(command);
   const entry = isRefusal(decision) ? undefined : decision[0];
   if (entry === undefined) return;
-  onceInLog(log, entry, (committed) => {
-    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
-  });
+  execution.deliverOnceLogged(entry, reading.value);
 }
 
 /** How a question is asked, as far as interceptors see it. */

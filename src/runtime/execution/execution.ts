@@ -12,7 +12,7 @@ import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { ignore, isPromise } from "../../core/promises.ts";
+import { ignore, isPromise, later } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, generationLength, generationNumber, isFinal, isOfAnother } from "../../core/state.ts";
 import { isOwn } from "../../core/tenants.ts";
@@ -43,8 +43,8 @@ import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise, isOfOperation, noteOperation, operationBehind } from "./agent-promise.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
-import type { Delivery, Journal, Operation, Residence, Unfit } from "./operations.ts";
-import { Operations, onceInLog, unfit as unfitCarry } from "./operations.ts";
+import type { Committed, Delivery, Journal, Operation, Residence, Unfit } from "./operations.ts";
+import { Operations, onceInLog, standingOf, unfit as unfitCarry } from "./operations.ts";
 import type { SpendingRun } from "./run-family.ts";
 import { checkSpending, Spending, tokensLeft } from "./run-family.ts";
 
@@ -448,6 +448,26 @@ export class Execution extends Operations {
       inBackground(this.logger, held);
     }
     callback();
+  }
+
+  /** Hands over a result when the run has its slot. */
+  deliverWithSlot(entry: Committed, live?: unknown): void {
+    this.withSlot(() => this.deliver(entry, live));
+  }
+
+  /** The same of a decided entry, when the log has it. An entry that the log does not get is dropped. */
+  deliverOnceLogged(entry: Entry, live: unknown): void {
+    const committed = this.log.commit();
+    if (committed === undefined) this.#deliverLogged(entry, live);
+    else inBackground(this.logger, later(committed, Execution.#deliverLoggedOf, this, entry, live));
+  }
+
+  static readonly #deliverLoggedOf = (one: Execution, entry: Entry, live: unknown): void =>
+    one.#deliverLogged(entry, live);
+
+  #deliverLogged(entry: Entry, live: unknown): void {
+    const logged = standingOf(this.log, entry);
+    if (logged !== undefined) this.deliverWithSlot(logged, live);
   }
 
   onExpired(): void {

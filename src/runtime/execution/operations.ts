@@ -24,7 +24,12 @@ export function onceCommitted(log: RunLog, callback: () => void): void {
  * Does not call back for a lost run.
  */
 export function onceInLog(log: RunLog, entry: Entry, callback: (committed: Committed | undefined) => void): void {
-  onceCommitted(log, () => callback(log.standingOf(entry) as Committed | undefined));
+  onceCommitted(log, () => callback(standingOf(log, entry)));
+}
+
+/** A decided entry whose turn has been committed, as the log holds it. Undefined: the log does not have it. */
+export function standingOf(log: RunLog, entry: Entry): Committed | undefined {
+  return log.standingOf(entry) as Committed | undefined;
 }
 
 /** The result of an operation that the log of a plain run does not hold. */

@@ -8,7 +8,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise, later } from "../../core/promises.ts";
 import { goingOn, runRecord } from "../../core/record.ts";
 import type { Question, RunState } from "../../core/state.ts";
-import { createdEntry, openQuestion, replyKey, replyTo, settledQuestion } from "../../core/state.ts";
+import { createdEntry, openQuestion, repliedWithKey, replyTo, settledQuestion } from "../../core/state.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Answer } from "../agent/answer.ts";
 import { admitAnswer, replyCommand } from "../agent/answer.ts";
@@ -16,7 +16,6 @@ import type { Validated } from "../agent/standard-schema.ts";
 import type { Ask } from "../execution/ask.ts";
 import { declined, questionOf } from "../execution/ask.ts";
 import type { Execution } from "../execution/execution.ts";
-import { onceInLog } from "../execution/operations.ts";
 import { committedRecord, foldAll, foldLog } from "../log/fold-log.ts";
 import { closedError, isLost, lostError, refusedAbove, rejectedError, replyRefusedError } from "../log/refusals.ts";
 import type { RunLog } from "../log/run-log.ts";
@@ -61,23 +60,29 @@ export class AnswerRouter {
     // The client may have seen a question that another process has written, and that this one has not read.
     const mayBeBehind = !isAsked(live.log.state, answer) && !live.log.isRetrying;
     const reading = mayBeBehind ? live.residence?.sync("after writing") : undefined;
-    return reading === undefined
-      ? this.#answerLoaded(live, key, answer)
-      : reading.then(() => {
-          const run = this.#runs.find(key);
-          return run === undefined ? this.#answerAnywhere(key, answer) : this.#answerLoaded(run, key, answer);
-        });
+    return reading === undefined ? this.#answerLoaded(live, key, answer) : this.#answerAfter(reading, key, answer);
+  }
+
+  async #answerAfter(reading: Promise<void>, key: RunKey, answer: Answer): Promise<Answered> {
+    await reading;
+    const run = this.#runs.find(key);
+    return run === undefined ? this.#answerAnywhere(key, answer) : this.#answerLoaded(run, key, answer);
   }
 
   #answerLoaded(live: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
     const below = belowOf(live.log.state, answer);
     if (below !== undefined) return this.#answerBelow(key, below, answer, live.log.state);
     const answering = this.#answerLive(live, key, answer);
-    if (!isPromise(answering)) return answering;
-    return answering.catch((error: unknown) => {
+    return isPromise(answering) ? this.#unlessLost(answering, key, answer) : answering;
+  }
+
+  async #unlessLost(answering: Promise<Answered>, key: RunKey, answer: Answer): Promise<Answered> {
+    try {
+      return await answering;
+    } catch (error) {
       if (isLost(error)) return this.#answerAnywhere(key, sameQuestion(answer, error));
       throw error;
-    });
+    }
   }
 
   /** A sub-run asks. Its answer is in its own log, and the runs above it learn of it before the caller does. */
@@ -130,9 +135,11 @@ export class AnswerRouter {
     const about = aboutAnswer(state, answer);
     const bound: Bound = { key, answer, await_id, shown, about };
     const record = answerRun(run, answer);
-    return isPromise(record)
-      ? record.then((given) => this.#answered(run, bound, given))
-      : this.#answered(run, bound, record);
+    return isPromise(record) ? this.#answeredLater(run, bound, record) : this.#answered(run, bound, record);
+  }
+
+  async #answeredLater(run: LiveRun, bound: Bound, record: Promise<Run | undefined>): Promise<Answered> {
+    return this.#answered(run, bound, await record);
   }
 
   #answered(
@@ -209,10 +216,9 @@ interface Below {
 
 /** The sub-run's question that an answer is for. Undefined: it is for a question of the run itself. */
 function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below | undefined {
-  const isRepeat = idempotency_key !== null && state.exchanges?.some((one) => replyKey(one) === idempotency_key);
   const question = await_id === null ? state.question : openQuestion(state, await_id);
   const of = question?.asked.of;
-  if (isRepeat === true || question == null || of === undefined) return undefined;
+  if (question == null || of === undefined || repliedWithKey(state, idempotency_key) !== undefined) return undefined;
   const shown = state.question?.event ?? question.event;
   return { of, awaitId: question.asked.await_id, shown };
 }
@@ -222,12 +228,10 @@ function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below 
  * a repeated answer, of the one that showed it then.
  */
 function askedAt(state: RunState, answer: Answer): number {
-  const before = exchangeOf(state, answer);
-  const isRepeat =
-    before !== undefined && answer.idempotency_key !== null && replyKey(before) === answer.idempotency_key;
+  const isRepeat = repliedWithKey(state, answer.idempotency_key) !== undefined;
   const isOpen = answer.await_id === null || openQuestion(state, answer.await_id) !== undefined;
   if (!isRepeat && isOpen && state.question !== null) return state.question.event;
-  return before?.event ?? state.events;
+  return exchangeOf(state, answer)?.event ?? state.events;
 }
 
 /** An answer to a live run. `shown`: the number of the event before the events of the answer, as far as it is known. */
@@ -243,11 +247,8 @@ type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated">;
 
 /** Which question an answer is for, and whether it had it before: by the state before the answer. */
 function aboutAnswer(state: RunState, answer: Answer): AboutAnswer {
-  const before = exchangeOf(state, answer);
-  const isKeyed =
-    before !== undefined && answer.idempotency_key !== null && replyKey(before) === answer.idempotency_key;
-  const repeated = isKeyed || !isAsked(state, answer);
-  const await_id = repeated ? (before?.asked.await_id ?? null) : (answer.await_id ?? idOf(state));
+  const repeated = repliedWithKey(state, answer.idempotency_key) !== undefined || !isAsked(state, answer);
+  const await_id = repeated ? (exchangeOf(state, answer)?.asked.await_id ?? null) : (answer.await_id ?? idOf(state));
   return { of: createdEntry(state), await_id, repeated };
 }
 
@@ -259,12 +260,11 @@ function aboutEnd(about: AboutAnswer, question: Question | undefined, { by = nul
 }
 
 /** The settled question that an answer was for, if it has been given: by its key, by its question, or the last one. */
-function exchangeOf({ exchanges }: RunState, { await_id, idempotency_key }: Answer): Question | undefined {
-  const byKey = exchanges?.find((one) => idempotency_key !== null && replyKey(one) === idempotency_key);
+function exchangeOf(state: RunState, { await_id, idempotency_key }: Answer): Question | undefined {
+  const byKey = repliedWithKey(state, idempotency_key);
   if (byKey !== undefined) return byKey;
-  return exchanges?.findLast((one) =>
-    await_id === null ? replyTo(one) !== undefined : one.asked.await_id === await_id,
-  );
+  if (await_id !== null) return settledQuestion(state, await_id);
+  return state.exchanges?.findLast((one) => replyTo(one) !== undefined);
 }
 
 /** The answer, given again because the run has left this process. It is bound to the same question as before. */
@@ -380,14 +380,19 @@ function take(
   const record = recordFor(run, answer);
   const acknowledged = log.acknowledge();
   // If the store fails, the caller gets an error. The agent still continues when a retry succeeds.
-  onceInLog(log, entry, (committed) => {
-    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
-  });
-  if (acknowledged === undefined) return after(committedAbove(run), record);
-  return acknowledged.then(() => {
-    confirm(log, command);
-    return after(committedAbove(run), record);
-  });
+  execution.deliverOnceLogged(entry, reading.value);
+  return acknowledged === undefined ? taken(run, record) : later(acknowledged, confirmed, run, record, command);
+}
+
+function confirmed(run: LiveRun, record: Run | undefined, command: ReplyCommand): MaybePromise<Run | undefined> {
+  confirm(run.log, command);
+  return taken(run, record);
+}
+
+/** The runs above learn of the answer before the caller does. */
+function taken(run: LiveRun, record: Run | undefined): MaybePromise<Run | undefined> {
+  const above = committedAbove(run);
+  return above === undefined ? record : above.then(() => record);
 }
 
 /** The same answer is in the log already. */
@@ -406,8 +411,4 @@ function confirm(log: RunLog, command: ReplyCommand): void {
 
 function recordFor({ log }: LiveRun, { mode }: Answer): Run | undefined {
   return mode === "async" ? goingOn(runRecord(log.state)) : undefined;
-}
-
-function after(wait: undefined | Promise<void>, record: Run | undefined): MaybePromise<Run | undefined> {
-  return wait === undefined ? record : wait.then(() => record);
 }

@@ -454,7 +454,7 @@ class SubRun {
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
-    else this.#execution.withSlot(() => this.#execution.deliver(notLogged(entry), run));
+    else this.#execution.deliverWithSlot(notLogged(entry), run);
   }
 
   /**
@@ -479,7 +479,7 @@ class SubRun {
     onceInLog(log, entry, (committed) => {
       const { execution } = this.#parent;
       // While it only waited for sub-runs that waited, the parent had no slot.
-      if (committed !== undefined) execution?.withSlot(() => execution.deliver(committed, live));
+      if (committed !== undefined) execution?.deliverWithSlot(committed, live);
       this.#note(undefined);
     });
   }
