@@ -826,7 +826,11 @@ function activeTimeOf(run: AgentRun): ActiveTime | undefined {
   const own = agent.options.timeoutMs ?? shared.settings.timeoutMs;
   const given = timeout_ms === undefined ? own : (timeout_ms ?? Number.POSITIVE_INFINITY);
   const limitMs = parent === undefined ? given : Math.min(given, own);
-  if (limitMs === Number.POSITIVE_INFINITY) return undefined;
+  return limitMs === Number.POSITIVE_INFINITY ? undefined : measured(run, limitMs);
+}
+
+function measured(run: AgentRun, limitMs: number): ActiveTime {
+  const { log, shared } = run;
   return new ActiveTime({
     clock: shared.clock,
     logger: shared.logger,

@@ -108,6 +108,7 @@ function finite(time: number): number {
 
 /** The number of holds on the process, and the timer that keeps it open while there are any. */
 let holds = 0;
+let isLettingGo = false;
 let anchor: ReturnType<typeof setInterval> | undefined;
 
 /** Random identifiers. */
@@ -145,9 +146,15 @@ function holdProcess(): () => void {
   return letProcessGo;
 }
 
+/** The timer holds the process for another turn, in which the next hold often begins: to change that takes longer than a hold. */
 function letProcessGo(): void {
   holds -= 1;
-  if (holds === 0 && typeof anchor === "object") anchor.unref();
+  if (holds > 0 || isLettingGo) return;
+  isLettingGo = true;
+  afterTurn(() => {
+    isLettingGo = false;
+    if (holds === 0 && typeof anchor === "object") anchor.unref();
+  });
 }
 
 /** The timer is created with the first hold and kept. Creating one for each hold takes ten times as long. */
@@ -158,10 +165,12 @@ function anchorProcess(): void {
 
 /** Resolves after a turn of the event loop. */
 export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => {
-    if (startImmediate === undefined) startTimeout(resolve, 0);
-    else startImmediate(resolve);
-  });
+  return new Promise(afterTurn);
+}
+
+function afterTurn(callback: () => void): void {
+  if (startImmediate === undefined) startTimeout(callback, 0);
+  else startImmediate(callback);
 }
 
 /** A random text of 32 bytes, as base64url: a secret for a URL. */

@@ -673,19 +673,22 @@ export class LiveRun implements LogRun, StepsRun {
 
   withSlot(callback: () => void): void {
     if (this.log.lost || isFinal(this.log.state.status)) return;
-    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) {
-      this.#waitForResume(() => this.withSlot(callback));
-      return;
-    }
+    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) this.#withSlotWhenResumed(callback);
     // What continues during a question needs no slot either.
-    if (this.#slot === undefined || isWaiting(this.log.state)) callback();
-    else {
-      this.#slot.take(() => {
-        this.settleActivity();
-        callback();
-      });
+    else if (this.#slot === undefined || isWaiting(this.log.state)) callback();
+    else this.#takeSlot(this.#slot, callback);
+  }
+
+  #withSlotWhenResumed(callback: () => void): void {
+    this.#waitForResume(() => this.withSlot(callback));
+  }
+
+  #takeSlot(slot: RunSlot, callback: () => void): void {
+    slot.take(() => {
       this.settleActivity();
-    }
+      callback();
+    });
+    this.settleActivity();
   }
 
   takeSlotForBody(): undefined | Promise<void> {
