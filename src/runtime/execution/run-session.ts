@@ -150,7 +150,8 @@ export function isSameSession(
 /** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */
 export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange | undefined {
   if (state.status !== "completed") return undefined;
+  const change = sessionWith(state, () => transcript(state));
   // What earlier generations have said is in a session.
-  const create = createdEntry(state).session_id !== state.run_id || isJoined || state.generation !== null;
-  return sessionWith(state, () => transcript(state), create);
+  change.create = createdEntry(state).session_id !== state.run_id || isJoined || state.generation !== null;
+  return change;
 }

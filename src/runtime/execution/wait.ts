@@ -78,7 +78,7 @@ export abstract class Wait implements Operation {
   protected abstract expiry(at: number): Command;
   /** The entry that ends it is committed. */
   protected onEnded(entry: Committed): void {
-    this.execution.deliverWithSlot(entry);
+    this.execution.withSlot(() => this.execution.deliver(entry));
   }
 
   abstract settle(entry: ResultEntry, live: unknown): unknown;

@@ -150,11 +150,11 @@ export function fed(
   return feed === undefined ? write : { ...write, feed };
 }
 
-/** What the end of a generation of a run changes in its session. `create`: whether the session is made for it. */
-export function sessionWith(state: RunState, messages: () => readonly Message[], create = true): SessionChange {
+/** What the end of a generation of a run changes in its session. */
+export function sessionWith(state: RunState, messages: () => readonly Message[]): Growing<SessionChange> {
   const { session_id, principal } = createdEntry(state);
   const at = latestTime(state);
-  const change: Growing<SessionChange> = { session_id, create, generation: state.run_id, messages, at };
+  const change: Growing<SessionChange> = { session_id, create: true, generation: state.run_id, messages, at };
   const creator = userOf(principal);
   if (creator !== undefined) change.creator = creator;
   return change;

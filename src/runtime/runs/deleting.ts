@@ -141,10 +141,8 @@ export class Pruning {
   readonly #perTenant: { readonly maxRuns: number; readonly maxSessions: number };
   /** How many runs may end before the next pruning. */
   readonly #maxEnded: number;
-  /** Whether anything but a number of ended runs makes it prune. */
-  readonly #isTimed: boolean;
-  /** The longest pause between two prunings, in milliseconds. */
-  readonly #pauseMs: number;
+  /** The longest pause between two prunings, in milliseconds. Undefined: only a number of ended runs makes it prune. */
+  readonly #pauseMs: number | undefined;
   /** How many runs have ended since the last pruning. */
   #ended = 0;
   /** The tenants to look at. */
@@ -162,8 +160,7 @@ export class Pruning {
     this.#perTenant = { maxRuns: perTenant.storedRuns, maxSessions: perTenant.sessions };
     const numbers = [retention.maxRuns, ...retention.rules.map(({ maxRuns }) => maxRuns)];
     this.#maxEnded = Math.min(...numbers, ...(store.persistent ? [] : [this.#fewest])) / EXCESS;
-    this.#isTimed = timeBringsMore(retention, store, this.#fewest);
-    this.#pauseMs = pauseOf(retention);
+    this.#pauseMs = timeBringsMore(retention, store, this.#fewest) ? pauseOf(retention) : undefined;
   }
 
   start(): void {
@@ -209,12 +206,12 @@ export class Pruning {
   }
 
   #pruneLater(): void {
-    this.#pruneIn(this.#pauseMs);
+    if (this.#pauseMs !== undefined) this.#pruneIn(this.#pauseMs);
   }
 
   /** Not all at once, where many processes have started together. */
   #pruneIn(atMostMs: number): void {
-    if (this.#next !== undefined || !this.#isTimed) return;
+    if (this.#next !== undefined || this.#pauseMs === undefined) return;
     const pauseMs = atMostMs * (1 - systemChance() / 4);
     this.#next = this.#clock.setTimeout(() => this.#prune(), pauseMs);
   }

@@ -673,18 +673,19 @@ export class LiveRun implements LogRun, StepsRun {
 
   withSlot(callback: () => void): void {
     if (this.log.lost || isFinal(this.log.state.status)) return;
-    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) this.#withSlotWhenResumed(callback);
+    const isHeld = this.shared.pauses.holds(this) && !isStopped(this.log.state);
     // What continues during a question needs no slot either.
-    else if (this.#slot === undefined || isWaiting(this.log.state)) callback();
-    else this.#takeSlot(this.#slot, callback);
+    const needsSlot = this.#slot !== undefined && !isWaiting(this.log.state);
+    if (isHeld || needsSlot) this.#withSlotLater(callback);
+    else callback();
   }
 
-  #withSlotWhenResumed(callback: () => void): void {
-    this.#waitForResume(() => this.withSlot(callback));
-  }
-
-  #takeSlot(slot: RunSlot, callback: () => void): void {
-    slot.take(() => {
+  #withSlotLater(callback: () => void): void {
+    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) {
+      this.#waitForResume(() => this.withSlot(callback));
+      return;
+    }
+    this.#slot?.take(() => {
       this.settleActivity();
       callback();
     });
