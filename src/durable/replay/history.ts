@@ -43,6 +43,8 @@ export class History {
   readonly subRuns = new Map<string, string>();
   /** The position of the next entry. */
   #position = 0;
+  /** The position of the last result. */
+  #lastEnd = -1;
   readonly #emissions: RecordedEmission[] = [];
   readonly #positions = new Map<ResultEntry, number>();
   /** The usage in the log, of which the replayed agent has reported the first again. */
@@ -121,8 +123,10 @@ export class History {
   #end(key: string, entry: ResultEntry, position: number): void {
     if (this.isStopped) return;
     this.#positions.set(entry, position);
-    this.results.push({ key, entry, live: undefined });
+    const isAfterLast = Number(this.begun.get(key)) > this.#lastEnd;
     this.ended.add(key);
+    this.results.push({ key, entry, live: undefined, wasAlone: isAfterLast && this.begun.size === this.ended.size });
+    this.#lastEnd = position;
   }
 
   /** The sub-runs that earlier generations have left are cancelled. */

@@ -3,6 +3,7 @@ import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import type { Delivery, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
 import { unfit } from "../../runtime/execution/operations.ts";
+import { afterReactions } from "../../runtime/log/system.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
 /** What becomes of a durable agent apart from its results. */
@@ -24,6 +25,9 @@ const STALL_TICKS = 5;
  * Hands a durable agent its results one at a time, in log order, each in its own turn of the event loop. Results from
  * the history and new results are one queue. A replayed agent therefore receives them in the same order, and
  * `Promise.race` has the same winner. Until the agent has caught up with its history, no new work begins.
+ *
+ * A result of the history takes no turn if its operation alone was open since the result before, and is alone now: the
+ * agent has no other branch that could come first.
  */
 export abstract class ResultQueue {
   protected readonly agent: JournaledAgent;
@@ -171,7 +175,8 @@ export abstract class ResultQueue {
    */
   async #deliverAll(): Promise<void> {
     for (;;) {
-      await this.agent.clock.turn();
+      const next = this.#queue?.[this.#next];
+      if (next?.wasAlone !== true || !(await this.#isAlone(next))) await this.agent.clock.turn();
       // An agent that keeps emitting new values may have caught up too.
       while (this.#held !== undefined && !this.isThrough) await this.#release(this.#held);
       if (this.agent.isClosed) return;
@@ -192,6 +197,12 @@ export abstract class ResultQueue {
     }
     this.#delivering = undefined;
     this.#tellIdle();
+  }
+
+  /** Whether the agent, once it has used what it received, waits for this result and for nothing else. */
+  async #isAlone(next: Delivery): Promise<boolean> {
+    await (this.agent.pace() ?? afterReactions());
+    return this.#held === undefined && next === this.#queue?.[this.#next] && this.agent.isAlone(next.key);
   }
 
   /** Whether a replayed agent has done everything in its history again. */
@@ -243,6 +254,8 @@ class Replaying {
   #held: Operation[] = [];
   /** Stops the timer of the stall time. `reported`: that time is over, and the stall was reported. */
   #stall: (() => void) | "reported" | undefined;
+  /** How many timers are left of the stall time. */
+  #ticks = STALL_TICKS;
 
   constructor(agent: JournaledAgent, events: JournalEvents, check: ReplayCheck, stallMs: number) {
     this.#agent = agent;
@@ -275,8 +288,9 @@ class Replaying {
 
   /** The replay makes progress. The stall time begins again. */
   watch(): void {
-    this.#endStall();
-    this.#stallAfter(STALL_TICKS);
+    this.#ticks = STALL_TICKS;
+    if (this.#stall === "reported") this.#endStall();
+    if (this.#stall === undefined) this.#watchTick();
   }
 
   #endStall(): void {
@@ -290,14 +304,14 @@ class Replaying {
    * While the process is suspended, as on a sleeping laptop, at most one of the timers fires. The suspended time hardly
    * counts.
    */
-  #stallAfter(ticks: number): void {
+  #watchTick(): void {
     this.#stall = this.#agent.clock.setTimeout(() => {
       const { missing } = this;
       if (missing === undefined) return;
       // While the store does not give the agent what it reads, the agent is not to blame.
-      const isWaiting = this.#agent.log.isFailing;
-      if (ticks > 1 || isWaiting) {
-        this.#stallAfter(isWaiting ? ticks : ticks - 1);
+      if (!this.#agent.log.isFailing) this.#ticks -= 1;
+      if (this.#ticks > 0) {
+        this.#watchTick();
         return;
       }
       this.#stall = "reported";

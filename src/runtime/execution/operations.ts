@@ -83,6 +83,8 @@ export interface Delivery {
   readonly key: string;
   readonly entry: ResultEntry;
   readonly live: unknown;
+  /** Whether no other operation was open since the result before. Undefined: the result is new. */
+  readonly wasAlone?: boolean;
 }
 
 /**
@@ -167,6 +169,10 @@ export interface JournaledAgent {
   /** The keys of the operations without a result. */
   readonly open: readonly string[];
   find(key: string): Operation | undefined;
+  /** Whether this operation has no result, and all others have theirs. */
+  isAlone(key: string): boolean;
+  /** See `Execution`. */
+  pace(): undefined | Promise<void>;
   /** See {@link Operations.handOver}. */
   handOver(delivery: Delivery): undefined | Promise<Unfit | undefined>;
 }
@@ -219,6 +225,12 @@ export abstract class Operations {
   /** The operation with this key, if it has no result. */
   find(key: string): Operation | undefined {
     return this.#only?.key === key ? this.#only : this.#more?.others.get(key);
+  }
+
+  /** Whether this operation has no result, and all others have theirs. */
+  isAlone(key: string): boolean {
+    const others = this.#more?.others.size ?? 0;
+    return this.find(key) !== undefined && others + Number(this.#only !== undefined) === 1;
   }
 
   /** Whether nothing is handed over any more. */
