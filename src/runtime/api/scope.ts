@@ -429,9 +429,10 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   /** In mode `stream`. */
   async #resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
     readGiven("request", readMode, request);
-    const { run, key, after } = await this.#answer(request, options);
+    const { run, key, after, before } = await this.#answer(request, options);
     const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
-    return { source, after, until: "next-rest" };
+    const state = before ?? (await this.#reader.stateBefore(source, after));
+    return { source, after, until: "next-rest", state };
   }
 
   /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */

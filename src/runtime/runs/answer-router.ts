@@ -1,4 +1,5 @@
 import type { ReplyCommand } from "../../core/commands.ts";
+import { copyState } from "../../core/copy-state.ts";
 import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, isNotFound } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
@@ -39,6 +40,8 @@ export interface Answered {
   readonly await_id: string | null;
   /** Whether the question had the answer before. */
   readonly repeated: boolean;
+  /** The state of the run at or before that event, in mode `stream` only. Undefined: it is not known. */
+  readonly before?: RunState | undefined;
 }
 
 /** Gives answers to runs. A run that is not loaded in this process is loaded first. */
@@ -129,11 +132,12 @@ export class AnswerRouter {
   }
 
   #answerLive(run: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
-    const { state } = run.log;
+    const { state, backlog } = run.log;
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
     const about = aboutAnswer(state, answer);
-    const bound: Bound = { key, answer, await_id, shown, about };
+    const before = answer.mode === "stream" && backlog === 0 ? copyState(state) : undefined;
+    const bound: Bound = { key, answer, await_id, shown, about, before };
     const record = answerRun(run, answer);
     return isPromise(record) ? this.#answeredLater(run, bound, record) : this.#answered(run, bound, record);
   }
@@ -144,7 +148,7 @@ export class AnswerRouter {
 
   #answered(
     run: LiveRun,
-    { key, answer, await_id, shown, about }: Bound,
+    { key, answer, await_id, shown, about, before: copied }: Bound,
     record: Run | undefined,
   ): MaybePromise<Answered> {
     const { state } = run.log;
@@ -152,7 +156,8 @@ export class AnswerRouter {
     const question = await_id === null ? undefined : settledQuestion(state, await_id);
     const after = question?.event ?? shown;
     const { of, repeated, await_id: settled } = aboutEnd(about, question, answer);
-    const result: Answered = { run, key, record, after, of, await_id: settled, repeated };
+    const before = copied !== undefined && copied.events <= after ? copied : undefined;
+    const result: Answered = { run, key, record, after, of, await_id: settled, repeated, before };
     const settling = this.#settleAbove(key, state, answer, await_id);
     return settling === undefined ? result : settling.then(() => result);
   }
@@ -241,6 +246,8 @@ interface Bound {
   readonly await_id: string | null;
   readonly shown: number;
   readonly about: AboutAnswer;
+  /** For a stream: the state before the answer, if that is committed. */
+  readonly before: RunState | undefined;
 }
 
 type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated">;

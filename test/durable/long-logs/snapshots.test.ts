@@ -203,6 +203,30 @@ it("a run that is loaded for few entries at a time keeps no snapshot each time",
   expect(kept).toBe(0);
 });
 
+it("the events after an answer begin at the end of the log, which is read once to load the run", async () => {
+  const store = withMembers(open(copied()), { snapshot: () => undefined });
+  let read = 0;
+  const runtime = runtimeOn(
+    withMembers(store, {
+      read(key, from, limit) {
+        const entries = store.read(key, from, limit);
+        read += entries?.length ?? 0;
+        return entries;
+      },
+    }),
+  );
+  const { last_event_id } = await runtime.details(run_id);
+  read = 0;
+  const events = await all(runtime.resume({ run_id, await_resume: ANSWER, mode: "stream" }));
+  expect(events.map(({ type, id }) => [type, id])).toEqual([
+    ["run.in-progress", last_event_id + 1],
+    ["run.awaiting", last_event_id + 2],
+  ]);
+  expect(read).toBeGreaterThan(2 * STEPS);
+  expect(read).toBeLessThan(3 * STEPS);
+  await runtime.close();
+});
+
 it("a run goes on while no snapshot can be kept", async () => {
   let asked = 0;
   const keepSnapshot = (): Promise<void> => {
