@@ -12,7 +12,7 @@ import type { RunState, WaitingMessages } from "../../core/state.ts";
 import { generationLength, initialState, isFinal, waitingMessages } from "../../core/state.ts";
 import { verdict } from "../../core/transitions.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import { findStored, foldAll, foldInbox, foldOn, READ_CHUNK, readGeneration } from "../../runtime/log/fold-log.ts";
+import { eachOfGeneration, findStored, foldAll, foldInbox, foldOn, READ_CHUNK } from "../../runtime/log/fold-log.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { refusalError, takenError } from "../../runtime/log/refusals.ts";
@@ -58,9 +58,9 @@ export class RemotePosts {
     if (conflict?.conflict === "full") throw fullError(agent, conflict.key);
   }
 
-  /** See {@link readGeneration}. */
-  read(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
-    return readGeneration(this.#store, key, length);
+  /** See {@link eachOfGeneration}. */
+  each(key: RunKey, length: number, callback: (entry: Entry) => void): Promise<number | undefined> {
+    return eachOfGeneration(this.#store, key, length, callback);
   }
 
   /**

@@ -6,17 +6,16 @@ import { evolve, foldEntries } from "../../core/evolve.ts";
 import { failureOf } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
 import { isFree } from "../../core/head.ts";
-import type { CreatedEntry, Entry } from "../../core/log.ts";
+import type { CreatedEntry } from "../../core/log.ts";
 import { ASIDE_MS } from "../../core/pauses.ts";
 import type { FoundRun, RunHead, RunKey, RunWrite, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
-import { roughLength } from "../../core/rough-length.ts";
 import { isSameRun, RunMap } from "../../core/run-map.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../../core/state.ts";
 import { countRun } from "../../core/statistics.ts";
 import type { Agent } from "../../runtime/agent/agent.ts";
-import { eachInTurns, lastGeneration } from "../../runtime/log/fold-log.ts";
+import { lastGeneration } from "../../runtime/log/fold-log.ts";
 import { isLogSizeError } from "../../runtime/log/part-size.ts";
 import type { Pauses } from "../../runtime/log/pauses.ts";
 import { fed } from "../../runtime/log/run-write.ts";
@@ -420,28 +419,26 @@ export class RunLoader {
     const failure = this.#failureAtLoad(key, created, head, agent);
     const isOwned = head.owner === this.#worker.name;
     if (isOwned && failure?.code === "crash_loop") return this.#failUnread({ ...stored, head }, failure);
-    let entries: readonly Entry[] | undefined;
+    const state = initialState(key.run_id);
+    const history = new History();
+    let size: number | undefined;
     try {
-      entries = await this.#logs.read(key, position);
+      size = await this.#logs.each(key, position, (entry) => {
+        evolve(state, entry);
+        history.add(entry);
+      });
     } catch (error) {
       if (!isOwned || !isLogSizeError(error)) throw error;
       return this.#failUnread({ ...stored, head }, error);
     }
-    const state = initialState(key.run_id);
-    const history = new History();
-    let size = 0;
-    await eachInTurns(this.#worker.store, entries ?? [], (entry) => {
-      evolve(state, entry);
-      history.add(entry);
-      size = (entry.type === "continued" ? 0 : size) + roughLength(entry);
-    });
     const ends = failure !== undefined || agent === undefined;
-    if (ends) for (const subRun of subRunsBegun(key, history)) await this.#worker.runs.cancelAnywhere(subRun);
+    if (ends && size !== undefined)
+      for (const subRun of subRunsBegun(key, history)) await this.#worker.runs.cancelAnywhere(subRun);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
     const live = this.#worker.runs.find(key);
     if (live === undefined && this.#worker.isClosed) await this.#giveBack({ ...stored, head });
-    if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
+    if (size === undefined || this.#worker.isClosed || live !== undefined) return live;
     const run = this.#admit(key, agent ?? withoutCode(created), state, size, head);
     this.damaged.forget(key);
     if (failure !== undefined) run.fail(failure);
@@ -553,9 +550,9 @@ export class RunLoader {
   }
 
   #admit(key: RunKey, agent: Agent, state: RunState, size: number, head: RunHead): LiveRun {
-    const { runs, store } = this.#worker;
+    const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
-    run.log.adopt(state, head, store.persistent ? size : 0);
+    run.log.adopt(state, head, size);
     const owned = leased(run);
     if (owned !== undefined) owned.residency.head.isTakenOver = true;
     runs.add(run);

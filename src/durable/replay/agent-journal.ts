@@ -1,19 +1,11 @@
 import type { Emission } from "../../core/commands.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { Usage } from "../../protocol/extensions.ts";
-import type {
-  Delivery,
-  Journal,
-  JournaledAgent,
-  Operation,
-  Patch,
-  Recalled,
-  Unfit,
-} from "../../runtime/execution/operations.ts";
+import type { Journal, JournaledAgent, Operation, Patch, Recalled, Unfit } from "../../runtime/execution/operations.ts";
 import { unfit } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import { ReplayCheck } from "./replay-check.ts";
-import type { JournalEvents } from "./result-queue.ts";
+import type { JournalEvents, QueuedResult } from "./result-queue.ts";
 import { ResultQueue } from "./result-queue.ts";
 
 /** How many items a durable agent emits before it waits a turn. */
@@ -53,12 +45,12 @@ export class AgentJournal extends ResultQueue implements Journal {
   protected override start(operation: Operation): void {
     const { run } = this.agent;
     if (run.isHeld) run.hold(() => this.agent.find(operation.key) === operation && this.start(operation));
-    else operation.start(this.check?.history.attempts.get(operation.key));
+    else operation.start(this.check?.history.find(operation.key)?.attempt);
   }
 
-  protected override handOver(delivery: Delivery): undefined | Promise<Unfit | undefined> {
-    const { entry } = delivery;
-    this.check?.history.passUsage(entry);
+  protected override handOver(delivery: QueuedResult): undefined | Promise<Unfit | undefined> {
+    const { entry, position } = delivery;
+    if (position !== undefined) this.check?.history.passUsage(position);
     if (entry.type !== "taken" || entry.position === null) return this.agent.handOver(delivery);
     // An earlier execution may have taken the message.
     return this.agent.handOver({ ...delivery, live: this.check?.history.received.get(entry.position) });

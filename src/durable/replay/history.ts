@@ -20,21 +20,11 @@ import type { Delivery } from "../../runtime/execution/operations.ts";
  */
 export class History {
   /** The results that the agent may have received, in log order. Results after a stop are left out. */
-  readonly results: Delivery[] = [];
-  /** The operations of these results. */
-  readonly ended = new Set<string>();
-  /** The operations that the agent has begun, with the positions of their first entries. */
-  readonly begun = new Map<string, number>();
-  /** The operations in the history that the replayed agent has not begun again. */
-  readonly missing = new Map<string, number>();
+  readonly results: RecordedResult[] = [];
   /** The time that the agent saw when it was first called, in milliseconds since 1970; undefined if it was not called. */
   startedAt: number | undefined;
   /** Whether the agent was stopped by a cancel, a time-out or its budget. */
   isStopped = false;
-  /** The questions that were ever shown. */
-  readonly awaited = new Map<string, AwaitedEntry>();
-  /** The last attempt at each operation, or that it has failed. */
-  readonly attempts = new Map<string, AttemptEntry>();
   /** The patches that the agent has. */
   readonly patches = new Set<string>();
   /** The messages, by their position. */
@@ -43,10 +33,14 @@ export class History {
   readonly subRuns = new Map<string, string>();
   /** The position of the next entry. */
   #position = 0;
-  /** The position of the last result. */
-  #lastEnd = -1;
+  readonly #operations = new Map<string, RecordedOperation>();
+  /** The operations that the agent has begun, in log order. */
+  readonly #begun: RecordedOperation[] = [];
+  /** How many of these have no result so far. */
+  #open = 0;
+  /** The first of these that the replayed agent may not have begun again. */
+  #nextBegun = 0;
   readonly #emissions: RecordedEmission[] = [];
-  readonly #positions = new Map<ResultEntry, number>();
   /** The usage in the log, of which the replayed agent has reported the first again. */
   readonly #usages: RecordedUsage[] = [];
   #nextUsage = 0;
@@ -64,14 +58,12 @@ export class History {
         break;
       case "awaited":
         if (entry.of !== undefined) break;
-        this.#begin(entry.await_id, position);
-        this.awaited.set(entry.await_id, entry);
+        this.#begin(entry.await_id, position).asked = entry;
         if (entry.usage !== undefined) this.#usages.push({ position, usage: entry.usage });
         break;
       case "intent":
       case "attempt-failed":
-        this.#begin(entry.key, position);
-        this.attempts.set(entry.key, entry);
+        this.#begin(entry.key, position).attempt = entry;
         if (entry.type === "intent" && entry.run_id !== null) this.subRuns.set(entry.key, entry.run_id);
         break;
       case "step":
@@ -114,28 +106,73 @@ export class History {
     }
   }
 
-  #begin(key: string, position: number): void {
-    if (this.isStopped || this.begun.has(key)) return;
-    this.begun.set(key, position);
-    this.missing.set(key, position);
+  /** What an agent begins after it was stopped is not missing if it does not begin it again. */
+  #begin(key: string, position: number): RecordedOperation {
+    const operation = this.#operationOf(key);
+    if (this.isStopped || operation.position !== undefined) return operation;
+    operation.position = position;
+    this.#begun.push(operation);
+    this.#open += 1;
+    return operation;
+  }
+
+  #operationOf(key: string): RecordedOperation {
+    let operation = this.#operations.get(key);
+    if (operation === undefined) {
+      operation = {
+        key,
+        position: undefined,
+        attempt: undefined,
+        asked: undefined,
+        hasEnded: false,
+        isBegunAgain: false,
+      };
+      this.#operations.set(key, operation);
+    }
+    return operation;
   }
 
   #end(key: string, entry: ResultEntry, position: number): void {
     if (this.isStopped) return;
-    this.#positions.set(entry, position);
-    const isAfterLast = Number(this.begun.get(key)) > this.#lastEnd;
-    this.ended.add(key);
-    this.results.push({ key, entry, live: undefined, wasAlone: isAfterLast && this.begun.size === this.ended.size });
-    this.#lastEnd = position;
+    const operation = this.#operationOf(key);
+    const { position: begun = -1, hasEnded } = operation;
+    if (begun >= 0 && !hasEnded) this.#open -= 1;
+    operation.hasEnded = true;
+    operation.attempt = undefined;
+    const wasAlone = this.#open === 0 && begun > (this.results.at(-1)?.position ?? -1);
+    this.results.push({ key, entry, live: undefined, position, wasAlone });
+  }
+
+  /** The operation with this key, in the last generation. Undefined: the history does not have it. */
+  find(key: string): Readonly<RecordedOperation> | undefined {
+    return this.#operations.get(key);
+  }
+
+  /** The replayed agent begins an operation. Gives what the history has of it. */
+  beginAgain(key: string): Readonly<RecordedOperation> | undefined {
+    // Most often it is the next one, which is found sooner in the list.
+    const next = this.#begun[this.#nextBegun];
+    const operation = next?.key === key ? next : this.#operations.get(key);
+    if (operation === undefined) return undefined;
+    operation.isBegunAgain = true;
+    if (operation === next) this.#nextBegun += 1;
+    return operation;
+  }
+
+  /** The first operation in the history that the replayed agent has not begun again. */
+  get missing(): { readonly key: string; readonly position: number } | undefined {
+    while (this.#begun[this.#nextBegun]?.isBegunAgain === true) this.#nextBegun += 1;
+    const { key, position } = this.#begun[this.#nextBegun] ?? {};
+    return key === undefined || position === undefined ? undefined : { key, position };
   }
 
   /** The sub-runs that earlier generations have left are cancelled. */
   #beginAgain({ position, at, messages = [] }: ContinuedEntry): void {
     this.#position = position + 1;
     this.startedAt = at;
-    const parts = [this.awaited, this.attempts, this.received, this.subRuns, this.#positions];
-    for (const part of [...parts, this.ended, this.begun, this.missing, this.patches]) part.clear();
-    for (const list of [this.results, this.#emissions, this.#usages]) list.length = 0;
+    for (const part of [this.#operations, this.received, this.subRuns, this.patches]) part.clear();
+    for (const list of [this.results, this.#begun, this.#emissions, this.#usages]) list.length = 0;
+    this.#open = 0;
     for (const message of messages) this.received.set(message.position, message.entry);
   }
 
@@ -149,9 +186,8 @@ export class History {
     this.#nextEmission += 1;
   }
 
-  /** The replayed agent has received a result. It has reported the usage before that entry. */
-  passUsage(result: ResultEntry): void {
-    const passed = this.#positions.get(result) ?? -1;
+  /** The replayed agent has received the result at this position. It has reported the usage before it. */
+  passUsage(passed: number): void {
     while (Number(this.#usages[this.#nextUsage]?.position) <= passed) this.#nextUsage += 1;
   }
 
@@ -173,6 +209,27 @@ export function historyOf(entries: readonly Entry[]): History {
   const history = new History();
   for (const entry of entries) history.add(entry);
   return history;
+}
+
+/** A result in the history. */
+export interface RecordedResult extends Delivery {
+  readonly position: number;
+  /** Whether no other operation was open since the result before. */
+  readonly wasAlone: boolean;
+}
+
+/** What the history has of an operation. */
+interface RecordedOperation {
+  readonly key: string;
+  /** The position of its first entry. Undefined: the agent had not begun it before it was stopped. */
+  position: number | undefined;
+  /** The last attempt at it, or that it has failed. Undefined where it has its result. */
+  attempt: AttemptEntry | undefined;
+  /** Of a question that was shown. */
+  asked: AwaitedEntry | undefined;
+  /** Whether it has one of the results. */
+  hasEnded: boolean;
+  isBegunAgain: boolean;
 }
 
 /** Something that the agent emitted. */

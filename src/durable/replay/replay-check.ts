@@ -86,7 +86,7 @@ export class ReplayCheck {
   askAgain(key: string, emitted: number, missing: Missing | undefined): Mismatch | undefined {
     // A question closes the open message.
     this.#hasClosed = true;
-    const before = this.history.awaited.get(key);
+    const before = this.history.find(key)?.asked;
     if (before === undefined || before.emitted === emitted) return undefined;
     const position = this.#positionOf(key);
     if (missing !== undefined && missing.position < position)
@@ -115,7 +115,7 @@ export class ReplayCheck {
   }
 
   #positionOf(key: string): number {
-    return this.history.begun.get(key) ?? 0;
+    return this.history.find(key)?.position ?? 0;
   }
 }
 

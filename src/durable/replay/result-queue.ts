@@ -4,6 +4,7 @@ import type { MaybePromise } from "../../core/promises.ts";
 import type { Delivery, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
 import { unfit } from "../../runtime/execution/operations.ts";
 import { afterReactions } from "../../runtime/log/system.ts";
+import type { RecordedResult } from "./history.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
 /** What becomes of a durable agent apart from its results. */
@@ -17,6 +18,9 @@ export interface JournalEvents {
   /** The agent emitted another value of the same kind than its history holds. The history counts. */
   onDifference(): void;
 }
+
+/** A result to hand over: one of the history, or a new one. */
+export type QueuedResult = Delivery & Partial<RecordedResult>;
 
 /** The number of timers that measure the stall time. */
 const STALL_TICKS = 5;
@@ -37,7 +41,7 @@ export abstract class ResultQueue {
   /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
   protected time: number | undefined;
   /** The results to hand over. The results of the history come first. */
-  #queue: Delivery[] | undefined;
+  #queue: QueuedResult[] | undefined;
   #next = 0;
   /** Hands over what is there. Undefined: nothing is being handed over. */
   #delivering: Promise<void> | undefined;
@@ -66,7 +70,7 @@ export abstract class ResultQueue {
   protected abstract start(operation: Operation): void;
 
   /** See {@link JournaledAgent.handOver}. */
-  protected abstract handOver(delivery: Delivery): undefined | Promise<Unfit | undefined>;
+  protected abstract handOver(delivery: QueuedResult): undefined | Promise<Unfit | undefined>;
 
   /** The answer in the log does not fit the question of the code. The agent receives nothing any more. */
   protected abstract onUnfit(key: string): void;
@@ -200,7 +204,7 @@ export abstract class ResultQueue {
   }
 
   /** Whether the agent, once it has used what it received, waits for this result and for nothing else. */
-  async #isAlone(next: Delivery): Promise<boolean> {
+  async #isAlone(next: QueuedResult): Promise<boolean> {
     await (this.agent.pace() ?? afterReactions());
     return this.#held === undefined && next === this.#queue?.[this.#next] && this.agent.isAlone(next.key);
   }
@@ -211,7 +215,7 @@ export abstract class ResultQueue {
   }
 
   /** The next result, if its operation has begun. A new result whose operation does not wait any more is skipped. */
-  #deliverable(): Delivery | undefined {
+  #deliverable(): QueuedResult | undefined {
     for (;;) {
       const delivery = this.#queue?.[this.#next];
       if (delivery === undefined) return undefined;
@@ -246,10 +250,6 @@ class Replaying {
   readonly #events: JournalEvents;
   readonly #check: ReplayCheck;
   readonly #stallMs: number;
-  /** The operations with results in the history. */
-  readonly #inHistory: ReadonlySet<string>;
-  /** The operations in the history that the replayed agent has not begun again, in log order. */
-  readonly #missing: Map<string, number>;
   /** The operations whose results the history does not hold. They begin after the replay. */
   #held: Operation[] = [];
   /** Stops the timer of the stall time. `reported`: that time is over, and the stall was reported. */
@@ -262,28 +262,24 @@ class Replaying {
     this.#events = events;
     this.#check = check;
     this.#stallMs = stallMs;
-    this.#inHistory = check.history.ended;
-    this.#missing = check.history.missing;
   }
 
   isInHistory(key: string): boolean {
-    return this.#inHistory.has(key);
+    return this.#check.history.find(key)?.hasEnded === true;
   }
 
   /** The first thing in the history that the agent has not done again. */
   get missing(): Missing | undefined {
-    const { notEmitted } = this.#check;
-    for (const [key, position] of this.#missing) {
-      if (notEmitted !== undefined && notEmitted.position < position) return notEmitted;
-      return { what: this.#inHistory.has(key) ? `the result of ${key}` : key, position };
-    }
-    return notEmitted;
+    const { notEmitted, history } = this.#check;
+    const { missing } = history;
+    if (missing === undefined || Number(notEmitted?.position) < missing.position) return notEmitted;
+    const { key, position } = missing;
+    return { what: this.isInHistory(key) ? `the result of ${key}` : key, position };
   }
 
   /** Notes an operation. Results in the history need no start, and the others begin after the replay. */
   takeUp(operation: Operation): void {
-    this.#missing.delete(operation.key);
-    if (!this.#inHistory.has(operation.key)) this.#held.push(operation);
+    if (this.#check.history.beginAgain(operation.key)?.hasEnded !== true) this.#held.push(operation);
   }
 
   /** The replay makes progress. The stall time begins again. */

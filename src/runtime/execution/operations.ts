@@ -83,8 +83,6 @@ export interface Delivery {
   readonly key: string;
   readonly entry: ResultEntry;
   readonly live: unknown;
-  /** Whether no other operation was open since the result before. Undefined: the result is new. */
-  readonly wasAlone?: boolean;
 }
 
 /**

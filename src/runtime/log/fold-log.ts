@@ -60,12 +60,15 @@ export function turnOf(store: Store): Promise<void> {
   return readingOf(store).clock.turn();
 }
 
-/** Counts what is read of a log of a persistent store, anew for each generation of the run. Throws `limit_reached` if it is too much. */
-function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined): number {
+/**
+ * Counts what is read of a log of a persistent store, anew for each generation of the run. `kept`: what comes behind it and
+ * is counted already. Throws `limit_reached` if it is too much.
+ */
+function measure(store: Store, key: RunKey, size: number, entries: readonly Entry[] | undefined, kept = 0): number {
   if (!store.persistent || entries === undefined) return 0;
   const most = readingOf(store).maxLogBytes;
   const begin = entries.findLastIndex(({ type }) => type === "continued");
-  const measured = begin === -1 ? size + roughLengthOf(entries) : roughLengthOf(entries.slice(begin));
+  const measured = begin === -1 ? size + roughLengthOf(entries) : kept + roughLengthOf(entries.slice(begin));
   if (measured > most) throw logSizeError(key.run_id, most);
   return measured;
 }
@@ -129,6 +132,9 @@ interface Tail {
   readonly entries: readonly Entry[];
   readonly isGeneration: boolean;
 }
+
+/** Of a log that is short. */
+const noTail: Omit<Tail, "from"> = { size: 0, entries: [], isGeneration: false };
 
 /** Looks back from the end of a log for the beginning of its last generation. Undefined: the store has fewer entries. */
 async function tailOf(store: Store, key: RunKey, until: number): Promise<Tail | undefined> {
@@ -285,53 +291,65 @@ export function readLog(store: Store, key: RunKey, length: number): Promise<read
 }
 
 /** As {@link readRange}. Undefined: the log ends before. */
-async function readWhole(
+async function readWhole(store: Store, key: RunKey, from: number, to: number): Promise<readonly Entry[] | undefined> {
+  const entries: Entry[] = [];
+  const part = await eachOfPart(store, key, from, to, (entry) => entries.push(entry));
+  return part?.end === to ? entries : undefined;
+}
+
+/** What {@link eachOfGeneration} reads. */
+export async function readGeneration(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+  const entries: Entry[] = [];
+  const size = await eachOfGeneration(store, key, length, (entry) => entries.push(entry));
+  return size === undefined ? undefined : entries;
+}
+
+/**
+ * Calls back for what a run does again, up to this length of its log: its first entry, and its last generation if that is not
+ * long. The entries say where they are. Resolves with about how many characters of JSON the generation has, 0 in a store
+ * that is not persistent. Undefined: the store has fewer entries.
+ */
+export async function eachOfGeneration(
   store: Store,
   key: RunKey,
-  from: number,
-  to: number,
-  before?: number,
-): Promise<readonly Entry[] | undefined> {
-  const part = await readPart(store, key, from, to, before);
-  return part?.end === to ? part.entries : undefined;
+  length: number,
+  callback: (entry: Entry) => void,
+): Promise<number | undefined> {
+  const isLong = length > LONG_CHUNK;
+  const tail = isLong ? await tailOf(store, key, length) : { ...noTail, from: length };
+  if (tail === undefined) return undefined;
+  const first = tail.isGeneration ? 1 : tail.from;
+  const part = await eachOfPart(store, key, 0, first, callback, store.persistent ? tail.size : 0);
+  if (part?.end !== first) return undefined;
+  await eachInTurns(store, tail.entries, callback);
+  return tail.isGeneration ? tail.size : part.size;
 }
 
-/**
- * What a run does again, up to this length of its log: its first entry, and its last generation if that is not long.
- * The entries say where they are. Undefined: the store has fewer.
- */
-export async function readGeneration(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
-  if (length <= LONG_CHUNK) return readLog(store, key, length);
-  const tail = await tailOf(store, key, length);
-  const first = tail?.isGeneration === true ? 1 : (tail?.from ?? 0);
-  const begin = await readWhole(store, key, 0, first, store.persistent ? tail?.size : 0);
-  return tail === undefined || begin === undefined ? undefined : [...begin, ...tail.entries];
-}
-
-/**
- * The entries of a log between two positions, as far as the store has them. Undefined: it does not have the run. `before`:
- * how many characters are kept already.
- */
+/** The entries of a log between two positions, as far as the store has them. Undefined: it does not have the run. */
 export async function readRange(
   store: Store,
   key: RunKey,
   from: number,
   to: number,
-  before?: number,
 ): Promise<readonly Entry[] | undefined> {
-  return (await readPart(store, key, from, to, before))?.entries;
+  const entries: Entry[] = [];
+  const part = await eachOfPart(store, key, from, to, (entry) => entries.push(entry));
+  return part && entries;
 }
 
-/** As {@link readRange}, with the position behind the last entry. */
-async function readPart(
+/**
+ * Calls back for the entries of {@link readRange}. Resolves with the position behind the last one. `kept`: how many
+ * characters of what follows are kept already.
+ */
+async function eachOfPart(
   store: Store,
   key: RunKey,
   from: number,
   to: number,
-  before = 0,
-): Promise<{ readonly entries: readonly Entry[]; readonly end: number } | undefined> {
-  const all: Entry[] = [];
-  let size = before;
+  callback: (entry: Entry) => void,
+  kept = 0,
+): Promise<{ readonly size: number; readonly end: number } | undefined> {
+  let size = kept;
   let most = READ_CHUNK;
   let at = from;
   while (at < to) {
@@ -341,16 +359,16 @@ async function readPart(
     if (chunk === undefined) return undefined;
     if (chunk.length === 0) break;
     const had = size;
-    size = measure(store, key, size, chunk);
+    size = measure(store, key, size, chunk, kept);
     for (const entry of chunk) {
-      all.push(entry);
+      callback(entry);
       at = behind(at, entry);
     }
     if (at < to) await turnOf(store);
     // Several logs may be read at once, of which none is to take the memory that it could.
     if (had <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, at, to, size);
   }
-  return { entries: all, end: at };
+  return { size, end: at };
 }
 
 /** Reads the rest of a log and keeps nothing. Throws `limit_reached` if the log is too long. */
