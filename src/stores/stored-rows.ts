@@ -61,14 +61,18 @@ export function toLines(entries: readonly Entry[]): string {
 
 /** The entries of the lines in a range; the first line is 0. Throws a `LineError` for a line that holds no entry. */
 function fromLines(lines: string, from: number, to: number): Entry[] {
-  const wanted = lines.split("\n").slice(0, -1).slice(from, to);
-  return wanted.map((line, index) => {
+  const entries: Entry[] = [];
+  for (let line = 0, at = 0; line < to; line++) {
+    const end = lines.indexOf("\n", at);
+    if (end === -1) break;
     try {
-      return JSON.parse(line) as Entry;
+      if (line >= from) entries.push(JSON.parse(lines.slice(at, end)) as Entry);
     } catch (cause) {
-      throw new LineError(from + index, cause);
+      throw new LineError(line, cause);
     }
-  });
+    at = end + 1;
+  }
+  return entries;
 }
 
 /** How many bytes the lines have that a store reads at once, unless one write has more. */

@@ -39,9 +39,9 @@ const selectNext = `
   SELECT e.position, e.lines FROM cadenza_entries e
   WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT ?`;
 /** How many batches are read at once, at most. */
-const MANY = 16;
-/** How many characters a batch has that is read with others. */
-const SMALL = 8_192;
+const MANY = 64;
+/** About how many characters they have together, if there are several. */
+const MANY_CHARACTERS = 131_072;
 const selectBatch = `
   SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.id = ${idOf("r.id", "?")} WHERE r.tenant = ? AND r.run_id = ?`;
@@ -123,7 +123,7 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
       const [{ run = 0, length: all } = batch] = batches;
       if (isCut || count === 0 || next >= Math.min(end, Number(all))) return batches;
       expected = next;
-      rest ??= batchesBehind(connection, Number(run));
+      rest ??= batchesBehind(connection, Number(run), lines.length);
       batch = rest(next, Math.ceil((end - next) / count));
     }
     // Another process may have deleted the run meanwhile.
@@ -136,18 +136,22 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
 
 /**
  * Gives the next batch of a run from a position on, call by call: one of several that were read at once, while they are
- * small. `most`: about how many are wanted.
+ * small. `most`: about how many are wanted. `length`: about how many characters a batch has.
  */
-function batchesBehind(connection: Connection, run: number): (position: number, most: number) => SqliteRow | undefined {
+function batchesBehind(
+  connection: Connection,
+  run: number,
+  length: number,
+): (position: number, most: number) => SqliteRow | undefined {
   let several: readonly SqliteRow[] = [];
   let index = 0;
-  let many = 1;
+  let many = Math.min(MANY, MANY_CHARACTERS / length);
   return (position, most) => {
     if (index === several.length) {
-      const length = several.reduce((sum, { lines }) => sum + String(lines).length, 0);
-      many = length > several.length * SMALL ? 1 : Math.min(2 * many, MANY);
-      several = connection.all(selectNext, run, position, run, Math.min(many, most));
+      several = connection.all(selectNext, run, position, run, Math.max(1, Math.floor(Math.min(many, most))));
       index = 0;
+      const read = several.reduce((sum, { lines }) => sum + String(lines).length, 0);
+      many = Math.min(MANY, (MANY_CHARACTERS * several.length) / read);
     }
     return several[index++];
   };
