@@ -123,8 +123,9 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
       const [{ run = 0, length: all } = batch] = batches;
       if (isCut || count === 0 || next >= Math.min(end, Number(all))) return batches;
       expected = next;
-      rest ??= batchesBehind(connection, Number(run), lines.length);
-      batch = rest(next, Math.ceil((end - next) / count));
+      rest ??= batchesBehind(connection, Number(run));
+      // The next ones are taken to be as large as this one.
+      batch = rest(next, Math.min((end - next) / count, MANY_CHARACTERS / lines.length));
     }
     // Another process may have deleted the run meanwhile.
     return first() === undefined ? [] : batches;
@@ -135,23 +136,16 @@ function batchesOf(connection: Connection, key: RunKey, from: number, to: number
 }
 
 /**
- * Gives the next batch of a run from a position on, call by call: one of several that were read at once, while they are
- * small. `most`: about how many are wanted. `length`: about how many characters a batch has.
+ * Gives the next batch of a run from a position on, call by call: one of several that were read at once. `most`: how many
+ * are wanted.
  */
-function batchesBehind(
-  connection: Connection,
-  run: number,
-  length: number,
-): (position: number, most: number) => SqliteRow | undefined {
+function batchesBehind(connection: Connection, run: number): (position: number, most: number) => SqliteRow | undefined {
   let several: readonly SqliteRow[] = [];
   let index = 0;
-  let many = Math.min(MANY, MANY_CHARACTERS / length);
   return (position, most) => {
     if (index === several.length) {
-      several = connection.all(selectNext, run, position, run, Math.max(1, Math.floor(Math.min(many, most))));
+      several = connection.all(selectNext, run, position, run, Math.max(1, Math.min(Math.ceil(most), MANY)));
       index = 0;
-      const read = several.reduce((sum, { lines }) => sum + String(lines).length, 0);
-      many = Math.min(MANY, (MANY_CHARACTERS * several.length) / read);
     }
     return several[index++];
   };
