@@ -36,8 +36,6 @@ export class History {
   readonly #operations = new Map<string, RecordedOperation>();
   /** The operations that the agent has begun, in log order. */
   readonly #begun: RecordedOperation[] = [];
-  /** How many of these have no result so far. */
-  #open = 0;
   /** The first of these that the replayed agent may not have begun again. */
   #nextBegun = 0;
   readonly #emissions: RecordedEmission[] = [];
@@ -112,34 +110,24 @@ export class History {
     if (this.isStopped || operation.position !== undefined) return operation;
     operation.position = position;
     this.#begun.push(operation);
-    this.#open += 1;
     return operation;
   }
 
   #operationOf(key: string): RecordedOperation {
-    let operation = this.#operations.get(key);
-    if (operation === undefined) {
-      operation = {
-        key,
-        position: undefined,
-        attempt: undefined,
-        asked: undefined,
-        hasEnded: false,
-        isBegunAgain: false,
-      };
-      this.#operations.set(key, operation);
-    }
-    return operation;
+    const known = this.#operations.get(key);
+    if (known !== undefined) return known;
+    const made = new RecordedOperation(key);
+    this.#operations.set(key, made);
+    return made;
   }
 
   #end(key: string, entry: ResultEntry, position: number): void {
     if (this.isStopped) return;
     const operation = this.#operationOf(key);
-    const { position: begun = -1, hasEnded } = operation;
-    if (begun >= 0 && !hasEnded) this.#open -= 1;
     operation.hasEnded = true;
     operation.attempt = undefined;
-    const wasAlone = this.#open === 0 && begun > (this.results.at(-1)?.position ?? -1);
+    const before = this.results.at(-1)?.position ?? -1;
+    const wasAlone = Number(operation.position) > before && this.#begun.length === this.results.length + 1;
     this.results.push({ key, entry, live: undefined, position, wasAlone });
   }
 
@@ -150,20 +138,15 @@ export class History {
 
   /** The replayed agent begins an operation. Gives what the history has of it. */
   beginAgain(key: string): Readonly<RecordedOperation> | undefined {
-    // Most often it is the next one, which is found sooner in the list.
-    const next = this.#begun[this.#nextBegun];
-    const operation = next?.key === key ? next : this.#operations.get(key);
-    if (operation === undefined) return undefined;
-    operation.isBegunAgain = true;
-    if (operation === next) this.#nextBegun += 1;
+    const operation = this.#operations.get(key);
+    if (operation !== undefined) operation.isBegunAgain = true;
     return operation;
   }
 
   /** The first operation in the history that the replayed agent has not begun again. */
-  get missing(): { readonly key: string; readonly position: number } | undefined {
+  get missing(): Readonly<RecordedOperation> | undefined {
     while (this.#begun[this.#nextBegun]?.isBegunAgain === true) this.#nextBegun += 1;
-    const { key, position } = this.#begun[this.#nextBegun] ?? {};
-    return key === undefined || position === undefined ? undefined : { key, position };
+    return this.#begun[this.#nextBegun];
   }
 
   /** The sub-runs that earlier generations have left are cancelled. */
@@ -172,7 +155,6 @@ export class History {
     this.startedAt = at;
     for (const part of [this.#operations, this.received, this.subRuns, this.patches]) part.clear();
     for (const list of [this.results, this.#begun, this.#emissions, this.#usages]) list.length = 0;
-    this.#open = 0;
     for (const message of messages) this.received.set(message.position, message.entry);
   }
 
@@ -219,7 +201,7 @@ export interface RecordedResult extends Delivery {
 }
 
 /** What the history has of an operation. */
-interface RecordedOperation {
+class RecordedOperation {
   readonly key: string;
   /** The position of its first entry. Undefined: the agent had not begun it before it was stopped. */
   position: number | undefined;
@@ -228,8 +210,12 @@ interface RecordedOperation {
   /** Of a question that was shown. */
   asked: AwaitedEntry | undefined;
   /** Whether it has one of the results. */
-  hasEnded: boolean;
-  isBegunAgain: boolean;
+  hasEnded = false;
+  isBegunAgain = false;
+
+  constructor(key: string) {
+    this.key = key;
+  }
 }
 
 /** Something that the agent emitted. */

@@ -30,8 +30,8 @@ const STALL_TICKS = 5;
  * the history and new results are one queue. A replayed agent therefore receives them in the same order, and
  * `Promise.race` has the same winner. Until the agent has caught up with its history, no new work begins.
  *
- * A result of the history takes no turn if its operation alone was open since the result before, and is alone now: the
- * agent has no other branch that could come first.
+ * A result of the history takes no turn if its operation alone was open since the result before: the agent has no other
+ * branch that could come first.
  */
 export abstract class ResultQueue {
   protected readonly agent: JournaledAgent;
@@ -130,7 +130,7 @@ export abstract class ResultQueue {
   }
 
   deliver(delivery: Delivery): void {
-    if (this.#replaying?.isInHistory(delivery.key) === true) return;
+    if (this.isCatchingUp && this.check?.history.find(delivery.key)?.hasEnded === true) return;
     this.#queue ??= [];
     this.#queue.push(delivery);
     this.#deliverSoon();
@@ -179,8 +179,10 @@ export abstract class ResultQueue {
    */
   async #deliverAll(): Promise<void> {
     for (;;) {
-      const next = this.#queue?.[this.#next];
-      if (next?.wasAlone !== true || !(await this.#isAlone(next))) await this.agent.clock.turn();
+      const isAlone = this.#queue?.[this.#next]?.wasAlone === true;
+      // The agent uses what it has received, and begins the operation.
+      if (isAlone) await (this.agent.pace() ?? afterReactions());
+      if (!isAlone || this.#held !== undefined || this.#deliverable() === undefined) await this.agent.clock.turn();
       // An agent that keeps emitting new values may have caught up too.
       while (this.#held !== undefined && !this.isThrough) await this.#release(this.#held);
       if (this.agent.isClosed) return;
@@ -201,12 +203,6 @@ export abstract class ResultQueue {
     }
     this.#delivering = undefined;
     this.#tellIdle();
-  }
-
-  /** Whether the agent, once it has used what it received, waits for this result and for nothing else. */
-  async #isAlone(next: QueuedResult): Promise<boolean> {
-    await (this.agent.pace() ?? afterReactions());
-    return this.#held === undefined && next === this.#queue?.[this.#next] && this.agent.isAlone(next.key);
   }
 
   /** Whether a replayed agent has done everything in its history again. */
@@ -264,17 +260,12 @@ class Replaying {
     this.#stallMs = stallMs;
   }
 
-  isInHistory(key: string): boolean {
-    return this.#check.history.find(key)?.hasEnded === true;
-  }
-
   /** The first thing in the history that the agent has not done again. */
   get missing(): Missing | undefined {
     const { notEmitted, history } = this.#check;
-    const { missing } = history;
-    if (missing === undefined || Number(notEmitted?.position) < missing.position) return notEmitted;
-    const { key, position } = missing;
-    return { what: this.isInHistory(key) ? `the result of ${key}` : key, position };
+    const { key, position, hasEnded } = history.missing ?? {};
+    if (key === undefined || position === undefined || Number(notEmitted?.position) < position) return notEmitted;
+    return { what: hasEnded === true ? `the result of ${key}` : key, position };
   }
 
   /** Notes an operation. Results in the history need no start, and the others begin after the replay. */

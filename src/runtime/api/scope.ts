@@ -431,7 +431,8 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     readGiven("request", readMode, request);
     const { run, key, after, before } = await this.#answer(request, options);
     const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
-    const state = before ?? (await this.#reader.stateBefore(source, after));
+    const isBefore = before !== undefined && before.events <= after;
+    const state = isBefore ? before : await this.#reader.stateBefore(source, after);
     return { source, after, until: "next-rest", state };
   }
 

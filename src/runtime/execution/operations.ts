@@ -167,8 +167,6 @@ export interface JournaledAgent {
   /** The keys of the operations without a result. */
   readonly open: readonly string[];
   find(key: string): Operation | undefined;
-  /** Whether this operation has no result, and all others have theirs. */
-  isAlone(key: string): boolean;
   /** See `Execution`. */
   pace(): undefined | Promise<void>;
   /** See {@link Operations.handOver}. */
@@ -223,12 +221,6 @@ export abstract class Operations {
   /** The operation with this key, if it has no result. */
   find(key: string): Operation | undefined {
     return this.#only?.key === key ? this.#only : this.#more?.others.get(key);
-  }
-
-  /** Whether this operation has no result, and all others have theirs. */
-  isAlone(key: string): boolean {
-    const others = this.#more?.others.size ?? 0;
-    return this.find(key) !== undefined && others + Number(this.#only !== undefined) === 1;
   }
 
   /** Whether nothing is handed over any more. */

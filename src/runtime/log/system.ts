@@ -12,7 +12,7 @@ const startTimeout = setTimeout;
 const stopTimeout = clearTimeout;
 const startInterval = typeof setInterval === "function" ? setInterval : undefined;
 const startImmediate = typeof setImmediate === "function" ? setImmediate : undefined;
-const startTick = typeof process === "object" && typeof process.nextTick === "function" ? process.nextTick : undefined;
+const startTick = typeof process === "object" ? process.nextTick : undefined;
 
 /** The longest delay of `setTimeout`, in milliseconds. A longer one fires at once. */
 const MAX_DELAY_MS = 2 ** 31 - 1;

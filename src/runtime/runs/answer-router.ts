@@ -40,7 +40,7 @@ export interface Answered {
   readonly await_id: string | null;
   /** Whether the question had the answer before. */
   readonly repeated: boolean;
-  /** The state of the run at or before that event, in mode `stream` only. Undefined: it is not known. */
+  /** In mode `stream`: the state before the answer. Undefined: it is not known, or not committed. */
   readonly before?: RunState | undefined;
 }
 
@@ -135,9 +135,9 @@ export class AnswerRouter {
     const { state, backlog } = run.log;
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
-    const about = aboutAnswer(state, answer);
     const before = answer.mode === "stream" && backlog === 0 ? copyState(state) : undefined;
-    const bound: Bound = { key, answer, await_id, shown, about, before };
+    const about = { ...aboutAnswer(state, answer), before };
+    const bound: Bound = { key, answer, await_id, shown, about };
     const record = answerRun(run, answer);
     return isPromise(record) ? this.#answeredLater(run, bound, record) : this.#answered(run, bound, record);
   }
@@ -148,16 +148,14 @@ export class AnswerRouter {
 
   #answered(
     run: LiveRun,
-    { key, answer, await_id, shown, about, before: copied }: Bound,
+    { key, answer, await_id, shown, about }: Bound,
     record: Run | undefined,
   ): MaybePromise<Answered> {
     const { state } = run.log;
     // Meanwhile other questions may have been settled.
     const question = await_id === null ? undefined : settledQuestion(state, await_id);
     const after = question?.event ?? shown;
-    const { of, repeated, await_id: settled } = aboutEnd(about, question, answer);
-    const before = copied !== undefined && copied.events <= after ? copied : undefined;
-    const result: Answered = { run, key, record, after, of, await_id: settled, repeated, before };
+    const result: Answered = { run, key, record, after, ...aboutEnd(about, question, answer) };
     const settling = this.#settleAbove(key, state, answer, await_id);
     return settling === undefined ? result : settling.then(() => result);
   }
@@ -246,11 +244,9 @@ interface Bound {
   readonly await_id: string | null;
   readonly shown: number;
   readonly about: AboutAnswer;
-  /** For a stream: the state before the answer, if that is committed. */
-  readonly before: RunState | undefined;
 }
 
-type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated">;
+type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated" | "before">;
 
 /** Which question an answer is for, and whether it had it before: by the state before the answer. */
 function aboutAnswer(state: RunState, answer: Answer): AboutAnswer {
