@@ -311,7 +311,7 @@ it.each([
     const handler = wire.handler(runtime);
     const known = new Known(random);
     const reached = new Set<unknown>();
-    for (let serial = 1; serial <= amount(500_000, share); serial++) {
+    for (let serial = 1; serial <= amount(1_000_000, share); serial++) {
       const sent = wire.request(random, known, serial);
       const { method, path, headers, body } = sent;
       const written = body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body);

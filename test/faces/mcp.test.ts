@@ -313,6 +313,67 @@ describe("a run as a task", () => {
   });
 });
 
+describe("how an agent is called as a task", () => {
+  const ask = { name: "desk", arguments: { message: "ask" } };
+  const elicitation = { form: {} };
+  const accepting = (approved: unknown) => ({ approval: { action: "accept", content: { approved } } });
+
+  it("required: a client without the extension is refused, and begins no run", async () => {
+    const desk = new Desk();
+    const options = { secret: SECRET, tasks: { desk: "required" } } as const;
+    expect((await new RawMcp(desk.runtime, options, { elicitation }).ask("tools/call", ask)).error).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { extensions: { "io.modelcontextprotocol/tasks": {} } } },
+    });
+    const handler = createMcpHandler(desk.runtime, { basePath: "/mcp", ...options });
+    const older = await new McpVisitor(() => handler, "by default", accept({ approved: true })).connect();
+    expect(await older.call("ask")).toMatchObject({ isError: true, content: [{ text: /as a task/ }] });
+    expect(await desk.runtime.listRuns()).toEqual([]);
+    const { result } = await new RawMcp(desk.runtime, options).ask("tools/call", ask);
+    expect(result).toMatchObject({ resultType: "task" });
+  });
+
+  it("answered: the call asks the first questions, and is a task once they are answered", async () => {
+    const desk = new Desk();
+    const options = { secret: SECRET, tasks: { desk: "answered" } } as const;
+    const raw = new RawMcp(desk.runtime, options);
+    const { result } = await raw.ask("tools/call", ask);
+    expect(result).toMatchObject({ resultType: "input_required" });
+    const { requestState } = result ?? {};
+    const refused = await raw.ask("tools/call", { ...ask, inputResponses: accepting(1), requestState });
+    expect(refused.result).toMatchObject({ resultType: "input_required" });
+    const answered = await raw.ask("tools/call", { ...ask, inputResponses: accepting(true), requestState });
+    expect(answered.result).toMatchObject({ resultType: "task", taskId: expect.any(String) });
+    expect(answered.result).not.toHaveProperty("requestState");
+    await desk.clock.settle();
+    const { result: task } = await raw.ask("tasks/get", { taskId: answered.result?.["taskId"] });
+    expect(task).toMatchObject({ status: "completed", result: { content: [{ text: "Looking. Refunded." }] } });
+  });
+
+  it("answered: a client without the extension gets the result of the call", async () => {
+    const { runtime } = new Desk();
+    const raw = new RawMcp(runtime, { tasks: { desk: "answered" } }, { elicitation });
+    const { result } = await raw.ask("tools/call", ask);
+    const { requestState } = result ?? {};
+    const done = await raw.ask("tools/call", { ...ask, inputResponses: accepting(true), requestState });
+    expect(done.result).toMatchObject({ content: [{ text: "Looking. Refunded." }] });
+  });
+
+  it.each<[string, object | undefined, string]>([
+    ["optional", { desk: "optional" }, "task"],
+    ["one of a list", ["desk"] as never, "task"],
+    ["one that an object does not name", { other: "optional" }, "input_required"],
+    ["one with the name of a method of objects", { toString: "optional" }, "input_required"],
+  ])("%s", async (_title, tasks, resultType) => {
+    const raw = new RawMcp(new Desk().runtime, { tasks: tasks as never });
+    expect((await raw.ask("tools/call", ask)).result).toMatchObject({ resultType });
+  });
+
+  it.each([["yes"], [1], [null], [{ desk: "always" }], [{ desk: true }], [["desk", 1]]])("refuses %j", (tasks) => {
+    expect(() => createMcpHandler(new Desk().runtime, { tasks: tasks as never })).toThrow(/^tasks: expected/);
+  });
+});
+
 /** A token with one character changed, or one more or less: all of them. */
 function changesOf(token: string): readonly string[] {
   const changed = Array.from(token, (character, at) => {
@@ -356,6 +417,40 @@ describe("a call that waits for an answer", () => {
       expect(again.result).toMatchObject({ resultType: "input_required", inputRequests: { approval: {} } });
     }
     expect(await desk.runtime.listRuns()).toHaveLength(1);
+  });
+
+  it("takes answers without its state for the questions that the run asks first, and leaves out others", async () => {
+    const { runtime } = new Desk();
+    const raw = new RawMcp(runtime, { tasks: false });
+    const inputResponses = { ...answer.inputResponses, other: { action: "accept", content: {} } };
+    const { result } = await raw.ask("tools/call", { ...ask, inputResponses });
+    expect(result).toMatchObject({ content: [{ text: "Looking. Refunded." }] });
+    const wrong = { approval: { action: "accept", content: { approved: "maybe" } } };
+    const again = await raw.ask("tools/call", { ...ask, inputResponses: wrong });
+    expect(again.result).toMatchObject({ resultType: "input_required", inputRequests: { approval: {} } });
+    const { result: stream } = await raw.ask("tools/call", {
+      ...{ name: "desk", arguments: { message: "stream" } },
+      inputResponses,
+    });
+    expect(stream).toMatchObject({ resultType: "complete", content: [{ text: "One two three." }] });
+  });
+
+  it("asks questions by names that are numbers, each under its own", async () => {
+    const { runtime } = setUp();
+    runtime.register("desk", async function* (_input, { ask }) {
+      const asked = ["2", "1"].map((name) => ask(`No. ${name}?`, { name, schema: z.object({ n: z.number() }) }));
+      for (const { n } of await Promise.all(asked)) yield `${n} `;
+    });
+    const raw = new RawMcp(runtime);
+    const call = { name: "desk", arguments: { message: "" } };
+    const { result } = await raw.ask("tools/call", call);
+    expect(result?.["inputRequests"]).toMatchObject({
+      1: { params: { message: "No. 1?" } },
+      2: { params: { message: "No. 2?" } },
+    });
+    const inputResponses = { 1: { action: "accept", content: { n: 1 } }, 2: { action: "accept", content: { n: 2 } } };
+    const done = await raw.ask("tools/call", { ...call, inputResponses, requestState: result?.["requestState"] });
+    expect(done.result).toMatchObject({ content: [{ text: "2 1 " }] });
   });
 
   it("is refused with a state that was changed, has expired, or was made for another tool or user", async () => {
@@ -491,6 +586,25 @@ it("progress is told for a token that is a text or a number", async () => {
     );
     expect(messages.filter(({ method }) => method === "notifications/progress")).toHaveLength(told);
   }
+});
+
+it("progress begins with 0 where the agent does, and rises", async () => {
+  const { runtime } = setUp();
+  runtime.register("desk", async function* (_input, { emit }) {
+    for (const progress of [0, 1, 1, 0]) await emit({ progress, total: 2 } as never);
+    yield "Done.";
+  });
+  const raw = new RawMcp(runtime);
+  const { body, headers } = raw.request("tools/call", { name: "desk", arguments: { message: "" } });
+  const { params } = body as { params: { _meta: object } };
+  const { messages } = await raw.post(
+    { ...body, params: { ...params, _meta: { ...params._meta, progressToken: 1 } } },
+    headers,
+  );
+  const told = messages.filter(({ method }) => method === "notifications/progress");
+  const [zero, one, text] = told.map(({ params }) => (params as { readonly progress: number }).progress);
+  expect([told.length, zero, one]).toEqual([3, 0, 1]);
+  expect(text).toBeGreaterThan(1);
 });
 
 it("over standard input a line that is no message is refused, and a notification gets no response", async () => {

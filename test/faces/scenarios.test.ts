@@ -90,7 +90,7 @@ const scenarios: readonly Scenario[] = [
       agUi: null,
       acp: [3, 10],
       a2a: [3, 10],
-      mcpCall: [3, 4],
+      mcpCall: [3, 3],
       mcpTask: [6, 9],
     },
   },

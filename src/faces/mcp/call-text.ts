@@ -35,7 +35,8 @@ export class CallText extends RpcText {
   readonly #cancel: () => void;
   readonly #reasons = new Map<string, string>();
   readonly #timesAsked = new Map<string, number>();
-  #progress = 0;
+  /** What was told last. The first text is 0, as the first number of an agent may be. */
+  #progress = -TEXT_PROGRESS;
 
   /**
    * `asks`: whether questions are asked within the response, as before `2026-07-28`; false: its client shows none. Undefined:

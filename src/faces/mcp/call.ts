@@ -6,38 +6,43 @@ import { Interjected } from "../../http/interjected.ts";
 import type { RpcRequest } from "../../http/json-rpc.ts";
 import { answered, RpcError } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
-import { checkAgent, checkVisibleRun } from "../../http/visibility.ts";
+import { checkAgent } from "../../http/visibility.ts";
 import type { WireResponse, WireStream } from "../../http/wire.ts";
 import { beginningWith } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
-import { keyOf } from "../chat/chat.ts";
+import { forEachEvent, keyOf } from "../chat/chat.ts";
 import { respond } from "../chat/run-response.ts";
 import { CallText } from "./call-text.ts";
 import { failure, resultOf } from "./content.ts";
-import { elicitationOf } from "./elicitation.ts";
+import { elicitationOf, refusedAnswer, responsesIn } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
-import { checkArguments, holderOf, needsCapability, objectIn, textIn } from "./peer.ts";
-import { refusedAnswer, responsesIn } from "./replies.ts";
-import { complete, unfit } from "./responses.ts";
-import { cancelRun, createdTask } from "./tasks.ts";
+import { checkArguments, holderOf, needsCapability, objectIn, tasksExtension } from "./peer.ts";
+import { respondWith, resultFor, unfit } from "./responses.ts";
+import { admitToRun, cancelRun, createdTask, taskModeOf } from "./tasks.ts";
 import { inputOf, inputSchemaOf } from "./tools.ts";
 
 /** `tools/call`: begins a run, or gives the answers to its questions, and answers with what comes of it. */
 export async function callTool(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
   const { params, id } = request;
-  const name = textIn(params, "name");
+  const { name } = params;
+  if (typeof name !== "string") throw unfit("name: expected a string.");
   checkAgent(given.caller, name);
   const agent = await given.caller.scope.getAgent(name);
   const values = objectIn({ arguments: {}, ...params }, "arguments");
   if (peer.isModern) checkArguments(given, inputSchemaOf(agent), values);
-  const state = peer.isModern ? params["requestState"] : undefined;
-  if (state !== undefined) return goOn(given, peer, request, typeof state === "string" ? state : "");
+  const { requestState, inputResponses } = peer.isModern ? params : {};
+  if (requestState !== undefined) return goOn(given, peer, request, name);
   const call = await askAbout(given, { action: "create", agent_name: name });
   checkAgent(call.caller, name);
+  const failed = (text: string): WireResponse => respondWith(call, peer, request, failure(text));
+  if (!peer.hasTasks && taskModeOf(call, name) === "required") {
+    if (peer.isModern) throw needsCapability(tasksExtension);
+    return failed("The tool can only be called as a task.");
+  }
   const options = { idempotencyKey: callKey(peer, id) };
   let run_id: string;
   try {
@@ -46,23 +51,56 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
   } catch (error) {
     if (!CadenzaError.is(error) || error.code !== "invalid_input") throw error;
     // A model that reads why may call again with others.
-    return answered(
-      request,
-      resultFor(call, peer, failure(`${error.message} ${issuesText(error.issues ?? [])}`.trim())),
-    );
+    return failed(`${error.message} ${issuesText(error.issues ?? [])}`.trim());
   }
-  const task = peer.hasTasks ? await createdTask(call, run_id) : undefined;
-  return task === undefined ? follow(call, peer, request, run_id, 0) : answered(request, task);
-}
-
-/** A result, as the revision of the client has it. */
-function resultFor(call: McpCall, { isModern }: Peer, result: JsonObject): JsonObject {
-  return isModern ? complete(call, result) : result;
+  const task = await createdTask(call, peer, request, run_id, false);
+  if (task !== undefined) return task;
+  if (inputResponses === undefined) return follow(call, peer, request, run_id, 0);
+  // The client has kept no state: its answers are to what the run asks first.
+  await forEachEvent(call, run_id, () => undefined, "rest");
+  return giveAnswers(call, peer, request, run_id);
 }
 
 /** Under which key a client from before `2026-07-28` finds the run of its call again, to cancel it. */
 export function callKey({ session }: Peer, id: unknown): string | undefined {
   return session === undefined ? undefined : keyOf(session, "call", JSON.stringify(id));
+}
+
+/** Gives the answers of a repeated call to the run of the first one. */
+async function goOn(given: McpCall, peer: Peer, request: RpcRequest, tool: string): Promise<WireResponse> {
+  const { run_id, questions } = await readState(given, tool, request.params["requestState"]);
+  const call = await admitToRun(given, { action: "read", run_id, agent_name: tool });
+  return giveAnswers(call, peer, request, run_id, Object.entries(questions));
+}
+
+/**
+ * Gives the answers of a call to the questions of a run, and answers with what comes of it. `asked`: the ids of the questions
+ * that the client was asked, with their keys. Default: the open ones.
+ */
+async function giveAnswers(
+  call: McpCall,
+  peer: Peer,
+  request: RpcRequest,
+  run_id: string,
+  asked?: readonly Keyed[],
+): Promise<WireResponse> {
+  const { scope } = call.caller;
+  const { await_requests, last_event_id } = await scope.details(run_id);
+  const responses = responsesIn(request.params);
+  /** The questions that stay open, and why their answers were refused. */
+  const open = new Map<string, string | undefined>();
+  for (const [key, await_id] of asked ?? withKeys(await_requests)) {
+    const question = await_requests.find((one) => one.await_id === await_id);
+    if (question === undefined) continue;
+    const isGiven = Object.hasOwn(responses, key);
+    const reason = isGiven ? await refusedAnswer(call, run_id, question, responses[key]) : undefined;
+    if (!isGiven || reason !== undefined) open.set(question.await_id, reason);
+  }
+  const details = await scope.details(run_id);
+  if (open.size > 0 && details.status === "awaiting")
+    return answered(request, await inputRequired(call, peer, details, open));
+  const task = await createdTask(call, peer, request, run_id, true);
+  return task ?? follow(call, peer, request, run_id, last_event_id);
 }
 
 /** What a client from `2026-07-28` on keeps of a call that waits for answers. */
@@ -72,31 +110,9 @@ interface CallState {
   readonly questions: JsonObject;
 }
 
-/** Gives the answers of a repeated call to the run of the first one. */
-async function goOn(given: McpCall, peer: Peer, request: RpcRequest, token: string): Promise<WireResponse> {
-  const { params } = request;
-  const tool = textIn(params, "name");
-  const { run_id, questions } = await readState(given, tool, token);
-  const call = await askAbout(given, { action: "read", run_id, agent_name: tool });
-  const { caller } = call;
-  const details = await caller.scope.details(run_id);
-  checkVisibleRun(caller, await caller.scope.getRun(run_id));
-  const responses = responsesIn(params);
-  const reasons = new Map<string, string>();
-  for (const [key, await_id] of Object.entries(questions)) {
-    const question = details.await_requests.find((one) => one.await_id === await_id);
-    if (question === undefined || !Object.hasOwn(responses, key)) continue;
-    const reason = await refusedAnswer(call, run_id, question, responses[key]);
-    if (reason !== undefined) reasons.set(question.await_id, reason);
-  }
-  if (reasons.size === 0) return follow(call, peer, request, run_id, details.last_event_id);
-  const open = await caller.scope.details(run_id);
-  return answered(request, await inputRequired(call, open, reasons));
-}
-
-async function readState(call: McpCall, tool: string, token: string): Promise<CallState> {
+async function readState(call: McpCall, tool: string, token: JsonValue | undefined): Promise<CallState> {
   const { seal } = call.service.settings;
-  const state = await seal.open("state", [holderOf(call), tool], token);
+  const state = await seal.open("state", [holderOf(call), tool], typeof token === "string" ? token : "");
   const { run_id, questions, expires } = state ?? {};
   if (typeof run_id === "string" && isJsonObject(questions) && Number(expires) > call.service.clock.now())
     return { run_id, questions };
@@ -106,28 +122,32 @@ async function readState(call: McpCall, tool: string, token: string): Promise<Ca
 /** The result of a call whose run waits for answers. `reasons`: why the last answers were refused. */
 async function inputRequired(
   call: McpCall,
+  peer: Peer,
   { run_id, agent_name, await_requests }: RunDetails,
-  reasons: ReadonlyMap<string, string> = new Map(),
+  reasons?: ReadonlyMap<string, string | undefined>,
 ): Promise<JsonObject> {
   const { seal, stateTtlMs } = call.service.settings;
-  const keys = keysOf(await_requests);
-  const questions = Object.fromEntries(await_requests.map(({ await_id }, index) => [keys[index], await_id]));
+  const asked = withKeys(await_requests);
+  const questions = Object.fromEntries(asked);
   const expires = Math.min(call.service.clock.now() + stateTtlMs, Number.MAX_SAFE_INTEGER);
-  return complete(call, {
+  return resultFor(call, peer, {
     resultType: "input_required",
     inputRequests: Object.fromEntries(
-      await_requests.map((question, index) => [keys[index], elicitationOf(question, reasons.get(question.await_id))]),
+      await_requests.map((question, at) => [asked[at]?.[0], elicitationOf(question, reasons?.get(question.await_id))]),
     ),
     requestState: await seal.seal("state", [holderOf(call), agent_name], { run_id, questions, expires }),
   });
 }
 
-/** The key of each question: the name that the agent gave it, if no other open one has that, else its id. */
-function keysOf(questions: readonly OpenQuestionDetails[]): readonly string[] {
+/** The key under which a client is asked, and the id of the question. */
+type Keyed = readonly [key: string, await_id: JsonValue];
+
+/** The ids of questions with their keys: the name that the agent gave it, if no other open one has that, else the id. */
+function withKeys(questions: readonly OpenQuestionDetails[]): readonly Keyed[] {
   const names = questions.map(({ name }) => name);
-  return questions.map(({ name, await_id }) =>
-    name !== null && names.indexOf(name) === names.lastIndexOf(name) ? name : await_id,
-  );
+  return questions.map(({ name, await_id }) => {
+    return [name !== null && names.indexOf(name) === names.lastIndexOf(name) ? name : await_id, await_id];
+  });
 }
 
 /** Answers with what happens in a run after an event, and with the result of the call. */
@@ -188,7 +208,7 @@ async function resultNow(call: McpCall, peer: Peer, run_id: string, text: CallTe
     const result = text.unasked === undefined ? resultOf(run, peer) : failure(text.unasked);
     return resultFor(call, peer, result);
   }
-  if (peer.elicits) return inputRequired(call, details);
+  if (peer.elicits) return inputRequired(call, peer, details);
   await giveUp(call, run_id);
   return needsCapability({ elicitation: {} });
 }

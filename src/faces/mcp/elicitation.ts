@@ -1,9 +1,16 @@
+import { CadenzaError } from "../../core/errors.ts";
+import { resumeFor } from "../../http/claims.ts";
+import { RpcError } from "../../http/json-rpc.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Reply } from "../chat/questions.ts";
 import { declined, replyOf, schemaOf, wordsOf } from "../chat/questions.ts";
+import type { McpCall } from "./options.ts";
+import { objectIn } from "./peer.ts";
 import { unfit } from "./responses.ts";
+
+/* Questions as forms, and their answers. */
 
 /** The field that holds an answer which is no object. */
 const ANSWER = "answer";
@@ -15,8 +22,48 @@ export function elicitationOf(question: OpenQuestionDetails, reason?: string): J
   return { method: "elicitation/create", params: { mode: "form", message, requestedSchema: formOf(question) } };
 }
 
+/** Gives an answer, unless its question has been settled. The result says why it was refused; undefined: it was not. */
+export async function refusedAnswer(
+  call: McpCall,
+  run_id: string,
+  question: OpenQuestionDetails,
+  result: JsonValue | undefined,
+): Promise<string | undefined> {
+  try {
+    await reply(call, run_id, question, result);
+  } catch (error) {
+    if (error instanceof RpcError) return error.message;
+    if (CadenzaError.is(error) && error.code === "answer_rejected") return error.message;
+    throw error;
+  }
+  return undefined;
+}
+
+/** Answers a question with the result of an elicitation. A question that is not open any more changes nothing. */
+export async function reply(
+  { caller }: McpCall,
+  run_id: string,
+  question: OpenQuestionDetails,
+  result: JsonValue | undefined,
+): Promise<void> {
+  const { await_id } = question;
+  try {
+    await resumeFor(caller, { ...replyIn(question, result), run_id, await_id, mode: "async" });
+  } catch (error) {
+    if (!CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
+  }
+}
+
+/** Why a question is not open any more. */
+const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting", "run_cancelling", "run_finished"]);
+
+/** The answers of a client, by the ids of their questions. */
+export function responsesIn(params: JsonObject): JsonObject {
+  return objectIn({ inputResponses: {}, ...params }, "inputResponses");
+}
+
 /** The reply in the result of an elicitation. */
-export function replyIn(question: OpenQuestionDetails, result: JsonValue | undefined): Reply {
+function replyIn(question: OpenQuestionDetails, result: JsonValue | undefined): Reply {
   const { action = null, content = {} } = isJsonObject(result) ? result : {};
   if (action === "decline" || action === "cancel") return declined();
   if (action !== "accept" || !isJsonObject(content)) throw unfit("The answer is no result of an elicitation.");

@@ -7,12 +7,12 @@ import { EventText } from "../../http/event-text.ts";
 import type { RpcRequest } from "../../http/json-rpc.ts";
 import { RpcText } from "../../http/rpc-text.ts";
 import type { WireResponse } from "../../http/wire.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { DetailedEvent, EventStream } from "../../runtime/log/event-stream.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
 import { objectIn } from "./peer.ts";
-import { complete, unfit } from "./responses.ts";
+import { resultFor, unfit } from "./responses.ts";
 import { admitTask, taskNow } from "./tasks.ts";
 
 /** How many tasks one subscription may name. */
@@ -22,10 +22,10 @@ const MAX_TASKS = 100;
 export async function listen(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
   const { taskIds } = objectIn(request.params, "notifications");
   const asked = taskIds ?? [];
-  if (!Array.isArray(asked) || asked.length > MAX_TASKS || !asked.every((id) => typeof id === "string"))
+  if (!Array.isArray(asked) || asked.length > MAX_TASKS)
     throw unfit(`notifications.taskIds: expected a list of at most ${MAX_TASKS} ids of tasks.`);
   const tasks: WatchedTask[] = [];
-  for (const id of new Set<string>(asked)) {
+  for (const id of new Set<JsonValue>(asked)) {
     const { call, run_id } = await admitTask(given, peer, id, "read");
     const { last_event_id } = await call.caller.scope.details(run_id);
     tasks.push({ call, run_id, after: last_event_id });
@@ -33,7 +33,7 @@ export async function listen(given: McpCall, peer: Peer, request: RpcRequest): P
   const { service, caller } = given;
   const reader = service.readers.enter(caller.tenant);
   const source = new TaskSource(service.logger, peer, tasks);
-  const text = new SubscriptionText(given, request, tasks);
+  const text = new SubscriptionText(given, peer, request, tasks);
   const body = new EventText(source, text, textOptions(service, reader, "", notCounted));
   return { status: 200, headers: streamHeaders, body };
 }
@@ -116,11 +116,11 @@ const changing = /^(run|question)\./;
 /** Writes the states of tasks as notifications, and at their end the response to the subscription. */
 class SubscriptionText extends RpcText {
   readonly begin: string;
-  readonly #call: McpCall;
+  readonly #result: JsonObject;
 
-  constructor(call: McpCall, request: RpcRequest, tasks: readonly WatchedTask[]) {
+  constructor(call: McpCall, peer: Peer, request: RpcRequest, tasks: readonly WatchedTask[]) {
     super(call.service.settings.frame, request);
-    this.#call = call;
+    this.#result = resultFor(call, peer, {});
     const notifications = tasks.length > 0 ? { taskIds: tasks.map(({ run_id }) => run_id) } : {};
     this.begin = this.text(this.#notification("subscriptions/acknowledged", { notifications }));
   }
@@ -130,7 +130,7 @@ class SubscriptionText extends RpcText {
   }
 
   end(): string {
-    return this.respond({ result: this.#ofSubscription(complete(this.#call, {})) });
+    return this.respond({ result: this.#ofSubscription(this.#result) });
   }
 
   #notification(name: string, params: JsonObject): JsonObject {

@@ -2,27 +2,27 @@ import { readJson } from "../../http/body.ts";
 import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
 import { answered, METHOD_NOT_FOUND, RpcError, readMessage } from "../../http/json-rpc.ts";
 import { askAbout, takeBody } from "../../http/service.ts";
-import { checkRun, runIdIn } from "../../http/visibility.ts";
+import { runIdIn } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { questionOfCall } from "../chat/call-ids.ts";
 import { callKey, callOf, callTool } from "./call.ts";
+import { refusedAnswer } from "./elicitation.ts";
 import { listen } from "./listen.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
-import { legacyVersion, modernVersions, peerOf, sessionToken, TASKS } from "./peer.ts";
-import { refusedAnswer } from "./replies.ts";
-import { complete, completed, noteRequest, unfit } from "./responses.ts";
-import { cancelRun, cancelTask, getTask, updateTask } from "./tasks.ts";
+import { legacyVersion, modernVersions, peerOf, sessionToken, tasksExtension } from "./peer.ts";
+import { noteRequest, respondWith, unfit } from "./responses.ts";
+import { admitToRun, cancelRun, cancelTask, getTask, updateTask } from "./tasks.ts";
 import { toolOf } from "./tools.ts";
 
 /** `POST`: a message of a client. */
 export async function postMessage(call: McpCall): Promise<WireResponse> {
   const message = readMessage(readJson(await takeBody(call), call.service.settings.limits));
-  const id = message.type === "request" ? message.id : null;
-  noteRequest(call.request, { id, isModern: false });
+  const read = { id: message.type === "request" ? message.id : null, isModern: false };
+  noteRequest(call.request, read);
   const peer = await peerOf(call, message);
-  noteRequest(call.request, { id, isModern: peer.isModern });
+  read.isModern = peer.isModern;
   if (message.type === "notification") return takeNotification(call, peer, message);
   if (message.type === "response") return takeAnswer(call, message);
   const methods = peer.isModern ? modern : legacy;
@@ -46,33 +46,29 @@ const modern: ReadonlyMap<string, Method> = new Map([
 
 const legacy: ReadonlyMap<string, Method> = new Map([
   ["initialize", initialize],
-  ["ping", async (_call: McpCall, _peer: Peer, request: RpcRequest) => answered(request, {})],
+  ["ping", async (call: McpCall, peer: Peer, request: RpcRequest) => respondWith(call, peer, request, {})],
   ["tools/list", listTools],
   ["tools/call", callTool],
 ]);
 
 /** `server/discover`: what the server is. */
-async function discover(call: McpCall, _peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { instructions } = call.service.settings;
-  const found = {
+async function discover(call: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
+  const { about } = call.service.settings;
+  const capabilities = { tools: {}, ...tasksExtension };
+  return respondWith(call, peer, request, {
     supportedVersions: modernVersions,
-    capabilities: { tools: {}, extensions: { [TASKS]: {} } },
-    ...(instructions !== undefined && { instructions }),
+    capabilities,
+    ...about,
     ...cacheOf(call),
-  };
-  return completed(call, request, found);
+  });
 }
 
 /** `initialize`: begins a session of a client from before `2026-07-28`. */
 async function initialize(call: McpCall, _peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { serverInfo, instructions } = call.service.settings;
+  const { serverInfo, about } = call.service.settings;
   const { params } = request;
-  const result = {
-    protocolVersion: legacyVersion(params["protocolVersion"]),
-    capabilities: { tools: {} },
-    serverInfo,
-    ...(instructions !== undefined && { instructions }),
-  };
+  const protocolVersion = legacyVersion(params["protocolVersion"]);
+  const result = { protocolVersion, capabilities: { tools: {} }, serverInfo, ...about };
   return answered(request, result, { "mcp-session-id": await sessionToken(call, params) });
 }
 
@@ -83,7 +79,7 @@ async function listTools(given: McpCall, peer: Peer, request: RpcRequest): Promi
   const { scope, sees } = call.caller;
   const agents = (await scope.listAgents()).filter(({ name }) => sees?.(name) ?? true);
   const tools = agents.map((agent) => toolOf(agent, peer.isModern));
-  return answered(request, peer.isModern ? complete(call, { tools, ...cacheOf(call) }) : { tools });
+  return respondWith(call, peer, request, { tools, ...(peer.isModern && cacheOf(call)) });
 }
 
 /** How long a client may keep a result, and whether others may have it too. */
@@ -117,8 +113,7 @@ async function takeAnswer(
   if (asked === undefined) throw unfit("id: expected the id of a question that was asked.");
   const { await_id } = asked;
   const run_id = runIdIn(asked.run_id);
-  const call = await askAbout(given, { action: "read", run_id });
-  await checkRun(call.caller, run_id);
+  const call = await admitToRun(given, { action: "read", run_id });
   const { await_requests } = await call.caller.scope.details(run_id);
   const question = await_requests.find((one) => one.await_id === await_id);
   if (question === undefined) return accepted;

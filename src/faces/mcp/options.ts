@@ -5,6 +5,7 @@ import { sseFrame } from "../../http/rpc-text.ts";
 import { Seal } from "../../http/seal.ts";
 import type { Call } from "../../http/service.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
+import { isJsonObject } from "../../protocol/json.ts";
 
 /** How agents are served as tools of MCP. Every property may be left out. */
 export interface McpOptions extends HttpOptions {
@@ -17,9 +18,17 @@ export interface McpOptions extends HttpOptions {
   readonly secret?: string | readonly string[] | undefined;
   /**
    * Which agents are called as tasks by clients that declare the tasks extension: all, none, or these. Default: those that
-   * are durable.
+   * are durable. An object says it of each agent by its name:
+   *
+   * - `optional`: other clients get the result of the call.
+   * - `required`: other clients are refused.
+   * - `answered`: as `optional`, but that the call asks the first questions itself. It becomes a task by their answers.
    */
-  readonly tasks?: boolean | readonly string[] | undefined;
+  readonly tasks?:
+    | boolean
+    | readonly string[]
+    | Readonly<Record<string, "optional" | "required" | "answered">>
+    | undefined;
   /** What the server says of itself. Default: the name `cadenza` and the version `1.0.0`. */
   readonly serverInfo?:
     | { readonly name: string; readonly version: string; readonly title?: string | undefined }
@@ -34,15 +43,19 @@ export interface McpOptions extends HttpOptions {
   readonly pollIntervalMs?: number | undefined;
 }
 
+const taskModes = ["optional", "required", "answered"] as const;
+type TaskMode = (typeof taskModes)[number];
+
 /** The options with their defaults. */
 export interface McpSettings extends HttpSettings {
   readonly seal: Seal;
   /** How the open streams of calls show a question again. A client from before `2026-07-28` answers in another request. */
   readonly asking: Map<string, (question: OpenQuestionDetails, reason: string) => void>;
-  /** Undefined: the durable agents. */
-  readonly tasks: boolean | readonly string[] | undefined;
+  /** How calls of an agent become tasks. Undefined: those of the durable agents do. */
+  readonly tasks: boolean | ReadonlyMap<string, TaskMode> | undefined;
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string };
-  readonly instructions: string | undefined;
+  /** What both eras are told of the server beside that. */
+  readonly about: { readonly instructions?: string };
   readonly ttlMs: number;
   readonly stateTtlMs: number;
   readonly pollIntervalMs: number;
@@ -67,8 +80,6 @@ export function readMcpOptions(options: McpOptions, frame = sseFrame): McpSettin
   const secrets = typeof secret === "string" ? [secret] : secret;
   if (!isTexts(secrets) || secrets.some(({ length }) => length < MIN_SECRET_LENGTH))
     throw bad("secret", `a text of at least ${MIN_SECRET_LENGTH} characters, or a list of them`);
-  if (tasks !== undefined && typeof tasks !== "boolean" && !isTexts(tasks))
-    throw bad("tasks", "true, false or a list of names of agents");
   checkKeys("options.serverInfo", serverInfo, ["name", "version", "title"]);
   const { name, version, title } = serverInfo;
   if (!isTexts([name, version, title ?? ""])) throw bad("serverInfo", "texts as name, version and title");
@@ -77,10 +88,18 @@ export function readMcpOptions(options: McpOptions, frame = sseFrame): McpSettin
     ...settings,
     seal: new Seal("mcp", secrets),
     asking: new Map(),
-    tasks,
+    tasks: readTasks(tasks),
     serverInfo: { name, version, ...(title !== undefined && { title }) },
-    instructions,
+    about: { ...(instructions !== undefined && { instructions }) },
     ...amounts("options", timeDefaults, { ttlMs, stateTtlMs, pollIntervalMs }),
     frame,
   };
+}
+
+function readTasks(tasks: McpOptions["tasks"]): McpSettings["tasks"] {
+  if (tasks === undefined || typeof tasks === "boolean") return tasks;
+  const named = isTexts(tasks) ? Object.fromEntries(tasks.map((name) => [name, "optional"] as const)) : tasks;
+  const modes = isJsonObject(named) ? Object.entries(named) : undefined;
+  if (modes?.every(([, mode]) => taskModes.includes(mode))) return new Map(modes);
+  throw bad("tasks", `true, false, a list of names of agents, or an object from names to ${taskModes.join(", ")}`);
 }

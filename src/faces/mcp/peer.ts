@@ -6,28 +6,28 @@ import { lineFrame } from "../../http/rpc-text.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { McpCall } from "./options.ts";
+import type { Era } from "./responses.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unfit } from "./responses.ts";
 
 /* The two eras of MCP: from 2026-07-28 on each request says all that is known of its client; before, `initialize` did. */
 
-const MODERN = ["2026-07-28"] as const;
+export const modernVersions: readonly string[] = ["2026-07-28"];
 /** The newest first. */
-const LEGACY = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
-
-export const modernVersions: readonly string[] = MODERN;
+const legacyVersions = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
 
 /** The revision that a client from before `2026-07-28` is served in: the one that it asks for, if that is known. */
 export function legacyVersion(asked: JsonValue | undefined): string {
-  return LEGACY.find((version) => version === asked) ?? LEGACY[0];
+  return legacyVersions.find((version) => version === asked) ?? legacyVersions[0];
 }
 
-export const TASKS = "io.modelcontextprotocol/tasks";
+const TASKS = "io.modelcontextprotocol/tasks";
+/** The tasks extension among capabilities. */
+export const tasksExtension = { extensions: { [TASKS]: {} } };
 const VERSION = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
 
 /** The client of a request, as far as the request or its session says. */
-export interface Peer {
-  readonly isModern: boolean;
+export interface Peer extends Era {
   /** Whether it shows forms to its user. */
   readonly elicits: boolean;
   readonly hasTasks: boolean;
@@ -124,8 +124,8 @@ function hasForms({ elicitation }: JsonObject): boolean {
 }
 
 async function legacyPeer(call: McpCall, version: string | undefined): Promise<Peer> {
-  if (version !== undefined && !LEGACY.some((known) => known === version))
-    throw unserved(INVALID_REQUEST, LEGACY, version);
+  if (version !== undefined && legacyVersion(version) !== version)
+    throw unserved(INVALID_REQUEST, legacyVersions, version);
   const token = call.request.header("mcp-session-id");
   if (token === undefined) return undeclared;
   const session = await call.service.settings.seal.open("session", holderOf(call), token);
@@ -148,13 +148,6 @@ export function holderOf({ caller: { tenant, principal } }: McpCall): JsonValue 
 export function needsCapability(capabilities: JsonObject): RpcError {
   const message = "The client has to declare a capability for this.";
   return new RpcError(MISSING_CAPABILITY, message, { requiredCapabilities: capabilities }, 400);
-}
-
-/** Text of params. */
-export function textIn(params: JsonObject, name: string): string {
-  const value = params[name];
-  if (typeof value !== "string") throw unfit(`${name}: expected a string.`);
-  return value;
 }
 
 /** An object of params. */

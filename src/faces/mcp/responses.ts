@@ -16,15 +16,20 @@ import type { McpCall } from "./options.ts";
 
 /* The responses of MCP: results, and refusals. */
 
-/** A result with what each result has from `2026-07-28` on. */
-export function complete({ service }: McpCall, result: JsonObject): JsonObject {
+/** Who gets a response: a client of `2026-07-28` and later, or one from before. */
+export interface Era {
+  readonly isModern: boolean;
+}
+
+/** A result as clients of its era have it: from `2026-07-28` on each says what it is, and who gives it. */
+export function resultFor({ service }: McpCall, { isModern }: Era, result: JsonObject): JsonObject {
   const meta = { "io.modelcontextprotocol/serverInfo": service.settings.serverInfo };
-  return { resultType: "complete", ...result, _meta: meta };
+  return isModern ? { resultType: "complete", ...result, _meta: meta } : result;
 }
 
 /** The response with such a result. */
-export function completed(call: McpCall, request: RpcRequest, result: JsonObject): WireResponse {
-  return answered(request, complete(call, result));
+export function respondWith(call: McpCall, era: Era, request: RpcRequest, result: JsonObject): WireResponse {
+  return answered(request, resultFor(call, era, result));
 }
 
 export const HEADER_MISMATCH = -32020;
@@ -37,10 +42,9 @@ export function unfit(message: string, data?: JsonObject): RpcError {
 }
 
 /** What is known of a message once it was read, for the response to an error. */
-interface Read {
+interface Read extends Era {
   /** Null: it is no request. */
   readonly id: RpcId | null;
-  readonly isModern: boolean;
 }
 
 const requests = new WeakMap<WireRequest, Read>();

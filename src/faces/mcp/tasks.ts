@@ -1,54 +1,67 @@
+import type { About } from "../../http/caller.ts";
 import { isLibraryCode } from "../../http/errors.ts";
 import type { RpcRequest } from "../../http/json-rpc.ts";
 import { INTERNAL_ERROR } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
-import { checkChange, checkVisibleRun, runIdIn } from "../../http/visibility.ts";
+import { checkChange, checkRun, runIdIn } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
 import { cancelRuns } from "../chat/chat.ts";
-import { failure, resultOf } from "./content.ts";
-import { elicitationOf } from "./elicitation.ts";
+import { resultOf } from "./content.ts";
+import { elicitationOf, reply, responsesIn } from "./elicitation.ts";
 import type { McpCall } from "./options.ts";
 import type { Peer } from "./peer.ts";
-import { needsCapability, TASKS, textIn } from "./peer.ts";
-import { reply, responsesIn } from "./replies.ts";
-import { complete, completed } from "./responses.ts";
+import { needsCapability, tasksExtension } from "./peer.ts";
+import { respondWith, resultFor } from "./responses.ts";
 
 /* A run is a task: any process of its store knows it by its id. */
 
-/** The result of a call that has become a task. Undefined: calls of this agent become none. */
-export async function createdTask(call: McpCall, run_id: string): Promise<JsonObject | undefined> {
-  const { tasks } = call.service.settings;
+/** The response to a call that becomes a task. `isAnswered`: whether it has asked its first questions. */
+export async function createdTask(
+  call: McpCall,
+  peer: Peer,
+  request: RpcRequest,
+  run_id: string,
+  isAnswered: boolean,
+): Promise<WireResponse | undefined> {
+  if (!peer.hasTasks) return undefined;
   const details = await call.caller.scope.details(run_id);
-  const isTask = typeof tasks === "object" ? tasks.includes(details.agent_name) : (tasks ?? details.durable);
-  return isTask ? complete(call, { resultType: "task", ...taskFields(call, details) }) : undefined;
+  const mode = taskModeOf(call, details.agent_name) ?? details.durable;
+  if (!mode || (mode === "answered" && !isAnswered)) return undefined;
+  return respondWith(call, peer, request, { resultType: "task", ...taskFields(call, details) });
+}
+
+/** How calls of an agent become tasks, as far as the options say. */
+export function taskModeOf({ service }: McpCall, name: string) {
+  const { tasks } = service.settings;
+  return typeof tasks === "object" ? (tasks.get(name) ?? false) : tasks;
 }
 
 /** `tasks/get`: a task as it is now. */
 export async function getTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "read");
-  return completed(call, request, await taskNow(call, peer, run_id));
+  const { call, run_id } = await admitTask(given, peer, request.params["taskId"], "read");
+  return respondWith(call, peer, request, await taskNow(call, peer, run_id));
 }
 
 /** `tasks/update`: answers questions of a task. Ids of no open question are left out. */
 export async function updateTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "read");
+  const { call, run_id } = await admitTask(given, peer, request.params["taskId"], "read");
   const responses = responsesIn(request.params);
   const { await_requests } = await call.caller.scope.details(run_id);
   for (const question of await_requests) {
     const { await_id } = question;
     if (Object.hasOwn(responses, await_id)) await reply(call, run_id, question, responses[await_id]);
   }
-  return completed(call, request, {});
+  return respondWith(call, peer, request, {});
 }
 
 /** `tasks/cancel`: cancels a task. One that has ended stays as it is. */
 export async function cancelTask(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { call, run_id } = await admitTask(given, peer, textIn(request.params, "taskId"), "cancel");
+  const { call, run_id } = await admitTask(given, peer, request.params["taskId"], "cancel");
   await cancelRun(call, run_id);
-  return completed(call, request, {});
+  return respondWith(call, peer, request, {});
 }
 
 /** Cancels a run for a client that may do so, unless it has ended. */
@@ -64,24 +77,29 @@ export async function cancelRun(call: McpCall, run_id: string): Promise<void> {
 export async function admitTask(
   given: McpCall,
   peer: Peer,
-  taskId: string,
+  taskId: JsonValue | undefined,
   action: "read" | "cancel",
 ): Promise<{ readonly call: McpCall; readonly run_id: string }> {
-  if (!peer.hasTasks) throw needsCapability({ extensions: { [TASKS]: {} } });
+  if (!peer.hasTasks) throw needsCapability(tasksExtension);
   const run_id = runIdIn(taskId);
-  const call = await askAbout(given, { action, run_id });
-  checkVisibleRun(call.caller, await call.caller.scope.getRun(run_id));
-  return { call, run_id };
+  return { call: await admitToRun(given, { action, run_id }), run_id };
+}
+
+/** The call with the rights for a run. Refuses a run that does not exist for the client. */
+export async function admitToRun(given: McpCall, about: About & { readonly run_id: string }): Promise<McpCall> {
+  const call = await askAbout(given, about);
+  await checkRun(call.caller, about.run_id);
+  return call;
 }
 
 /** A task with what it asks for, and what has come of it. */
-export async function taskNow(call: McpCall, { elicits }: Pick<Peer, "elicits">, run_id: string): Promise<JsonObject> {
+export async function taskNow(call: McpCall, peer: Peer, run_id: string): Promise<JsonObject> {
   const { scope } = call.caller;
   const details = await scope.details(run_id);
   const fields = taskFields(call, details);
   if (details.status === "awaiting") {
     // A client that shows no forms leaves the questions to others.
-    const shown = elicits ? details.await_requests : [];
+    const shown = peer.elicits ? details.await_requests : [];
     return {
       ...fields,
       inputRequests: Object.fromEntries(shown.map((question) => [question.await_id, elicitationOf(question)])),
@@ -91,8 +109,7 @@ export async function taskNow(call: McpCall, { elicits }: Pick<Peer, "elicits">,
   const run = await scope.getRun(run_id);
   const error = run.status === "failed" ? errorIn(run) : undefined;
   if (error !== undefined) return { ...fields, status: "failed", statusMessage: String(error["message"]), error };
-  const result = run.status === "failed" ? failure(run.error.message) : resultOf(run, { isModern: true });
-  return { ...fields, status: "completed", result: complete(call, result) };
+  return { ...fields, status: "completed", result: resultFor(call, peer, resultOf(run, peer)) };
 }
 
 const statuses: Readonly<Record<RunDetails["status"], string>> = {

@@ -201,7 +201,14 @@ runtime.register(
 const listener = createMcpNodeListener(runtime, {
   basePath: "/mcp",
   allowedHosts: ["localhost", "127.0.0.1"],
-  tasks: ["slow_compute", "failing_job", "protocol_error_job", "confirm_delete", "multi_input", "test_tool_with_task"],
+  tasks: {
+    slow_compute: "optional",
+    failing_job: "required",
+    protocol_error_job: "optional",
+    confirm_delete: "optional",
+    multi_input: "optional",
+    test_tool_with_task: "answered",
+  },
   pollIntervalMs: 100,
 });
 const server = createServer(listener);
