@@ -13,6 +13,11 @@ export const acpClient: FaceUnderTest = {
   visit: (desk, chat) => new AcpVisitor(desk, chat),
 };
 
+/** Whether a chat is named by the id of its session. */
+function isUuid(chat: string): boolean {
+  return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/.test(chat);
+}
+
 class AcpVisitor implements Visitor {
   readonly #desk: Desk;
   readonly #session: string;
@@ -23,7 +28,7 @@ class AcpVisitor implements Visitor {
 
   constructor(desk: Desk, chat: string) {
     this.#desk = desk;
-    this.#session = desk.runtime.sessionId(chat);
+    this.#session = isUuid(chat) ? chat : desk.runtime.sessionId(chat);
     this.connection = new Connection(HOST, () =>
       createAcpHandler(desk.runtime, { basePath: "/acp", extensions: true, ...desk.host }),
     );

@@ -1,5 +1,6 @@
 import * as six from "ai";
 import { describe, expect, it } from "vitest";
+import { nextTurn } from "../harness/promises.ts";
 import { a2aClients } from "./a2a-visitor.ts";
 import { acpClient } from "./acp-visitor.ts";
 import { agUiHost } from "./ag-ui-visitor.ts";
@@ -7,7 +8,7 @@ import { loadSdk, versions } from "./ai-sdk/versions.ts";
 import type { ChatModule } from "./chat-visitor.ts";
 import { chatPage } from "./chat-visitor.ts";
 import { Desk } from "./desk.ts";
-import { mcpCalls, mcpTasks } from "./mcp-chat-visitor.ts";
+import { mcpCalls, mcpSessions, mcpTasks } from "./mcp-chat-visitor.ts";
 import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
 
 /** What happens in a chat, on one device unless the scenario opens more. */
@@ -19,7 +20,8 @@ interface Scenario {
   readonly seesInSilence?: Partial<View>;
   /**
    * What all devices together send and get: so many requests, and so many parts or events in their responses. Null: the
-   * protocol has no words for it.
+   * protocol has no words for it. A call of MCP from 2026-07-28 on is known by its response alone until it asks: to lose that
+   * is to cancel it, and no other device and no other process can follow it before.
    */
   readonly traffic: Readonly<Record<FaceUnderTest["kind"], readonly [requests: number, items: number] | null>>;
 }
@@ -36,6 +38,7 @@ const scenarios: readonly Scenario[] = [
       acp: [1, 8],
       a2a: [1, 6],
       mcpCall: [1, 4],
+      mcpSession: [2, 4],
       mcpTask: [2, 4],
     },
   },
@@ -51,6 +54,7 @@ const scenarios: readonly Scenario[] = [
       acp: [1, 6],
       a2a: [1, 4],
       mcpCall: [1, 2],
+      mcpSession: [2, 2],
       mcpTask: [2, 3],
     },
   },
@@ -69,6 +73,7 @@ const scenarios: readonly Scenario[] = [
       acp: [2, 11],
       a2a: [2, 8],
       mcpCall: [2, 4],
+      mcpSession: [3, 4],
       mcpTask: [4, 7],
     },
   },
@@ -91,6 +96,7 @@ const scenarios: readonly Scenario[] = [
       acp: [3, 10],
       a2a: [3, 10],
       mcpCall: [3, 3],
+      mcpSession: [4, 4],
       mcpTask: [6, 9],
     },
   },
@@ -113,7 +119,8 @@ const scenarios: readonly Scenario[] = [
       agUi: [4, 19],
       acp: [6, 28],
       a2a: [4, 8],
-      mcpCall: null,
+      mcpCall: [4, 5],
+      mcpSession: [5, 11],
       mcpTask: [6, 7],
     },
   },
@@ -135,6 +142,7 @@ const scenarios: readonly Scenario[] = [
       acp: [3, 11],
       a2a: [3, 8],
       mcpCall: [3, 4],
+      mcpSession: [4, 5],
       mcpTask: [5, 7],
     },
   },
@@ -153,6 +161,7 @@ const scenarios: readonly Scenario[] = [
       acp: [2, 8],
       a2a: [2, 7],
       mcpCall: [2, 3],
+      mcpSession: [3, 3],
       mcpTask: [4, 7],
     },
   },
@@ -172,6 +181,7 @@ const scenarios: readonly Scenario[] = [
       acp: [2, 8],
       a2a: [2, 7],
       mcpCall: [2, 3],
+      mcpSession: [3, 3],
       mcpTask: [4, 7],
     },
   },
@@ -191,6 +201,7 @@ const scenarios: readonly Scenario[] = [
       acp: [3, 11],
       a2a: [2, 3],
       mcpCall: [2, 2],
+      mcpSession: [3, 5],
       mcpTask: [3, 3],
     },
   },
@@ -206,6 +217,7 @@ const scenarios: readonly Scenario[] = [
       acp: [1, 5],
       a2a: [1, 4],
       mcpCall: [1, 2],
+      mcpSession: [2, 2],
       mcpTask: [2, 4],
     },
   },
@@ -213,8 +225,7 @@ const scenarios: readonly Scenario[] = [
     name: "a stop",
     play: async (user, desk) => {
       const said = user.say("slow");
-      await desk.clock.settle();
-      expectSoFar(user, "One ");
+      await untilSeen(desk, user, "One ");
       await user.stop();
       await said;
       return undefined;
@@ -228,6 +239,7 @@ const scenarios: readonly Scenario[] = [
       acp: [2, 5],
       a2a: [2, 4],
       mcpCall: [1, 1],
+      mcpSession: [3, 1],
       mcpTask: [3, 4],
     },
   },
@@ -235,10 +247,10 @@ const scenarios: readonly Scenario[] = [
     name: "a lost connection",
     play: async (user, desk) => {
       const said = user.say("slow");
-      await desk.clock.settle();
+      await untilSeen(desk, user, "One ");
       await user.disconnect();
       const again = user.open();
-      await desk.clock.settle();
+      await untilSeen(desk, user, "One ");
       desk.gate.open();
       await Promise.all([said, again]);
       return undefined;
@@ -251,6 +263,7 @@ const scenarios: readonly Scenario[] = [
       acp: [3, 11],
       a2a: [3, 6],
       mcpCall: null,
+      mcpSession: [3, 4],
       mcpTask: [4, 6],
     },
   },
@@ -271,7 +284,8 @@ const scenarios: readonly Scenario[] = [
       agUi: [3, 16],
       acp: [4, 17],
       a2a: [3, 8],
-      mcpCall: null,
+      mcpCall: [3, 4],
+      mcpSession: [4, 8],
       mcpTask: [5, 7],
     },
   },
@@ -279,11 +293,10 @@ const scenarios: readonly Scenario[] = [
     name: "a second device",
     play: async (user, desk, visit) => {
       const said = user.say("slow");
-      await desk.clock.settle();
+      await untilSeen(desk, user, "One ");
       const phone = visit();
       const followed = phone.open();
-      await desk.clock.settle();
-      expectSoFar(phone, "One ");
+      await untilSeen(desk, phone, "One ");
       desk.gate.open();
       await Promise.all([said, followed]);
       expect(user.view).toEqual(phone.view);
@@ -297,20 +310,44 @@ const scenarios: readonly Scenario[] = [
       acp: [3, 14],
       a2a: [3, 8],
       mcpCall: null,
+      mcpSession: [3, 6],
       mcpTask: [4, 8],
+    },
+  },
+  {
+    name: "a restart of the server while it waits",
+    play: async (user, desk, visit) => {
+      await user.say("ask");
+      await desk.restart();
+      await desk.clock.advance(1_000);
+      const page = visit();
+      await page.open();
+      expectSoFar(page, "Looking. ", "Refund 40 €?");
+      await page.answer({ approved: true });
+      return page;
+    },
+    sees: { text: "Looking. Refunded." },
+    traffic: {
+      page: [4, 24],
+      chatOptions: [4, 24],
+      agUi: [3, 16],
+      acp: [4, 17],
+      a2a: [3, 8],
+      mcpCall: [3, 4],
+      mcpSession: [4, 7],
+      mcpTask: [5, 7],
     },
   },
   {
     name: "a restart of the server in the middle",
     play: async (user, desk, visit) => {
       void user.say("slow").catch(() => {});
-      await desk.clock.settle();
+      await untilSeen(desk, user, "One ");
       await desk.restart();
       await desk.clock.advance(1_000);
       const page = visit();
       const followed = page.open();
-      await desk.clock.settle();
-      expectSoFar(page, "One ");
+      await untilSeen(desk, page, "One ");
       desk.gate.open();
       await followed;
       return page;
@@ -323,6 +360,7 @@ const scenarios: readonly Scenario[] = [
       acp: [3, 12],
       a2a: [3, 7],
       mcpCall: null,
+      mcpSession: [3, 5],
       mcpTask: [4, 7],
     },
   },
@@ -335,12 +373,20 @@ const faces: readonly FaceUnderTest[] = [
   acpClient,
   ...a2aClients,
   mcpCalls,
+  mcpSessions,
   mcpTasks,
 ];
 
 /** What a visitor sees while the run is open. */
 function expectSoFar({ view, isSilent = false }: Visitor, text: string, question: string | null = null): void {
   expect(view).toEqual({ text: isSilent ? "" : text, question, error: null });
+}
+
+/** Waits until a visitor sees a text, which may take the cryptography of the machine, and no question or error. */
+async function untilSeen(desk: Desk, visitor: Visitor, text: string): Promise<void> {
+  while (visitor.isSilent !== true && visitor.view.text !== text) await nextTurn();
+  await desk.clock.settle();
+  expectSoFar(visitor, text);
 }
 
 function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
@@ -375,7 +421,7 @@ describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name
 const pageOf6 = chatPage("a chat page of ai 6", six as unknown as ChatModule);
 /** Those that find a run by its chat. */
 const inChats = [pageOf6, agUiHost, acpClient, ...a2aClients];
-/** A task is found by its id. The run of a call of MCP is in no chat. */
+/** A task is found by its id. The run of a call of MCP is in no chat, and only its client knows the call. */
 const apart = [...inChats, mcpTasks];
 
 const pairs = inChats.flatMap((begins) =>
@@ -422,20 +468,29 @@ it.each(pairs)("a run at work that was begun over %s is stopped over %s", async 
   expect([first.view.question, other.view.question]).toEqual([null, null]);
 });
 
-it.each(a2aClients)("a run begun as a task of MCP is answered over $name", async (face) => {
-  const desk = new Desk();
-  const first = mcpTasks.visit(desk, "");
-  await first.say("ask");
-  const [run] = await desk.runtime.listRuns();
-  // The context is the session that the call has begun.
-  const other = face.visit(desk, run?.session_id ?? "");
-  await other.open();
-  expectSoFar(other, "Looking. ", "Refund 40 €?");
-  await other.answer({ approved: true });
-  await first.open();
-  for (const { view } of [first, other])
-    expect(view).toEqual({ text: "Looking. Refunded.", question: null, error: null });
-});
+/** Those that find a run by the id of its session, and by its own. */
+const byId = [acpClient, ...a2aClients, mcpTasks];
+const calls = [mcpCalls, mcpSessions, mcpTasks].flatMap((begins) =>
+  byId.filter((face) => face !== begins).map((other) => [begins.name, other.name, begins, other] as const),
+);
+
+it.each(calls)(
+  "a run begun over %s, and answered over %s, is watched over both",
+  async (_begins, _answers, ...pair) => {
+    const [begins, answers] = pair;
+    const desk = new Desk();
+    const first = begins.visit(desk, "");
+    await first.say("ask");
+    const [run] = await desk.runtime.listRuns();
+    const other = answers.visit(desk, run?.session_id ?? "");
+    await other.open();
+    expectSoFar(other, "Looking. ", "Refund 40 €?");
+    await other.answer({ approved: true });
+    await first.open();
+    for (const { view } of [first, other])
+      expect(view).toEqual({ text: "Looking. Refunded.", question: null, error: null });
+  },
+);
 
 /** How many requests the visitors have sent, and how many parts or events they have got. */
 function trafficOf(visits: readonly Visitor[]): readonly [requests: number, items: number] {

@@ -35,7 +35,7 @@ export interface Visitor {
 /** A way to reach agents. */
 export interface FaceUnderTest {
   /** Faces of one kind send and get the same. */
-  readonly kind: "page" | "chatOptions" | "agUi" | "acp" | "a2a" | "mcpCall" | "mcpTask";
+  readonly kind: "page" | "chatOptions" | "agUi" | "acp" | "a2a" | "mcpCall" | "mcpSession" | "mcpTask";
   readonly name: string;
   visit(desk: Desk, chat: string): Visitor;
 }

@@ -8,6 +8,7 @@ import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import type { DetailedEvent } from "../../runtime/log/event-stream.ts";
+import type { RunDetails } from "../../runtime/runs/requests.ts";
 import { questionCallId } from "../chat/call-ids.ts";
 import { shownText } from "../chat/parts.ts";
 import { elicitationOf } from "./elicitation.ts";
@@ -30,11 +31,14 @@ export class CallText extends RpcText {
   isAlone = true;
   /** Why a question was not shown, and the run therefore cancelled. Undefined: all were shown. */
   unasked: string | undefined;
-  readonly #runId: string;
+  /** The run as it was when the response began. */
+  readonly #run: RunDetails;
   readonly #asks: boolean | undefined;
   readonly #cancel: () => void;
   readonly #reasons = new Map<string, string>();
   readonly #timesAsked = new Map<string, number>();
+  /** The number of the last event. */
+  #number = 0;
   /** What was told last. The first text is 0, as the first number of an agent may be. */
   #progress = -TEXT_PROGRESS;
 
@@ -42,9 +46,9 @@ export class CallText extends RpcText {
    * `asks`: whether questions are asked within the response, as before `2026-07-28`; false: its client shows none. Undefined:
    * the response says what is asked. `cancel`: cancels the run.
    */
-  constructor(frame: Frame, request: RpcRequest, runId: string, asks: boolean | undefined, cancel: () => void) {
+  constructor(frame: Frame, request: RpcRequest, run: RunDetails, asks: boolean | undefined, cancel: () => void) {
     super(frame, request);
-    this.#runId = runId;
+    this.#run = run;
     this.#asks = asks;
     this.#cancel = cancel;
   }
@@ -56,13 +60,16 @@ export class CallText extends RpcText {
   }
 
   write(event: DetailedEvent, out: EventText): void {
+    if ("id" in event && event.id !== undefined) this.#number = event.id;
     if (event.type === "question.asked") this.#ask(event.question, out);
     else this.#tell(event, out);
   }
 
   #ask(question: OpenQuestionDetails, out: EventText): void {
-    if (this.#asks === undefined) return;
+    const { run_id, last_event_id, await_requests } = this.#run;
     const { await_id } = question;
+    const isOpen = this.#number >= last_event_id || await_requests.some((one) => one.await_id === await_id);
+    if (this.#asks === undefined || !isOpen) return;
     const times = (this.#timesAsked.get(await_id) ?? 0) + 1;
     this.#timesAsked.set(await_id, times);
     if (!this.#asks || times > MAX_TIMES_ASKED) {
@@ -70,7 +77,7 @@ export class CallText extends RpcText {
       this.#cancel();
       return;
     }
-    const id = questionCallId(this.#runId, await_id);
+    const id = questionCallId(run_id, await_id);
     this.isAlone = false;
     this.put(out, { id, ...elicitationOf(question, this.#reasons.get(await_id)) });
   }

@@ -162,7 +162,7 @@ async function follow(
   const { asking, frame } = service.settings;
   const cancel = (): void => inBackground(service.logger, giveUp(call, run_id));
   const asks = peer.isModern ? undefined : peer.elicits;
-  const text = new CallText(frame, request, run_id, asks, cancel);
+  const text = new CallText(frame, request, await caller.scope.details(run_id), asks, cancel);
   const key = callOf(call, run_id);
   const response = await respond(call, async () => ({
     ...{ run_id, after, format: text, headers: {}, isMine: true, until: peer.isModern ? "rest" : "end" },

@@ -3,8 +3,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as after } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { Place } from "../crash/place.ts";
-import { newFile } from "../crash/place.ts";
+import type { NewPlace, Place } from "../crash/place.ts";
 import type { Random } from "../random.ts";
 
 const SERVER = fileURLToPath(new URL("./server.ts", import.meta.url));
@@ -27,8 +26,7 @@ export interface Polled {
  * Clients poll tasks and answer their questions at one address, behind which are processes that are killed and started
  * again. `kills`: after so many, the clients finish their tasks.
  */
-export async function pollThroughKills(kills: number, random: Random): Promise<Polled> {
-  const place = newFile();
+export async function pollThroughKills(place: NewPlace, kills: number, random: Random): Promise<Polled> {
   const members = new Members(place.place, random);
   const polled = { kills: 0, tasks: 0, states: 0, wrong: [] as string[] };
   let isOver = false;
