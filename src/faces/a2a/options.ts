@@ -1,7 +1,8 @@
+import { exactJson } from "../../core/exact-json.ts";
 import type { HttpOptions, HttpSettings } from "../../http/options.ts";
-import { bad, MIB, readHttpOptions } from "../../http/options.ts";
+import { bad, checkKeys, MIB, readHttpOptions } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 
 /** How agents are served over A2A. Every property may be left out. */
@@ -12,8 +13,8 @@ export interface A2aOptions extends HttpOptions {
    */
   readonly root?: string | undefined;
   /**
-   * Fields of all agent cards, in addition to the fields that the agents give: for example `version`, `provider`, `iconUrl`,
-   * `securitySchemes` and `securityRequirements`. Default: none.
+   * Fields of all agent cards, in addition to the fields that the agents give and instead of those of the same name: for
+   * example `version`, `provider`, `iconUrl`, `securitySchemes` and `securityRequirements`. Default: none.
    *
    * @example
    * ```ts
@@ -46,6 +47,27 @@ export function readA2aOptions(options: A2aOptions): A2aSettings {
   const settings = readHttpOptions(options, ["root", "card"], limits);
   const { root, card = {} } = options;
   if (root !== undefined && (typeof root !== "string" || root === "")) throw bad("root", "the name of an agent");
+  return { ...settings, root, card: readCard(card) };
+}
+
+/** The fields that a card may have, each with a value of its type. */
+const cardFields: JsonObject = {
+  ...{ name: "", description: "", version: "", documentationUrl: "", iconUrl: "" },
+  ...{ supportedInterfaces: [], defaultInputModes: [], defaultOutputModes: [], skills: [] },
+  ...{ securityRequirements: [], signatures: [], capabilities: {}, provider: {}, securitySchemes: {} },
+};
+
+function readCard(card: JsonObject): JsonObject {
   if (!isJsonObject(card)) throw bad("card", "an object");
-  return { ...settings, root, card };
+  checkKeys("options.card", card, Object.keys(cardFields));
+  const fields = exactJson(card, ({ path }) => bad(["card", ...path].join("."), "a value of JSON")) as JsonObject;
+  for (const [name, value] of Object.entries(fields)) {
+    const type = typeOf(cardFields[name]);
+    if (typeOf(value) !== type) throw bad(`card.${name}`, `a value of type ${type}`);
+  }
+  return fields;
+}
+
+function typeOf(value: JsonValue | undefined): string {
+  return Array.isArray(value) ? "array" : value === null ? "null" : typeof value;
 }

@@ -53,7 +53,7 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
     ...withId(read as [MessagePart, ...MessagePart[]], id),
     role: role === "ROLE_USER" ? "user" : "agent",
   } as const;
-  const isDeclined = isJsonObject(messageMetadata) && Boolean(messageMetadata[DECLINING]);
+  const isDeclined = isJsonObject(messageMetadata) && messageMetadata[DECLINING] === true;
   const answer = (data?.["data"] as JsonObject | undefined) ?? { type: "message", message: said };
   return {
     ...{ messageId: id, said, handed },

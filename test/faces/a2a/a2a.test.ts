@@ -315,11 +315,13 @@ describe.each(["JSONRPC", "HTTP+JSON"] as const)("over %s", (binding) => {
       expect(history?.at(-1)).toMatchObject({ role: "ROLE_USER", parts: [{ text: "Too much." }], metadata });
       expect(headers.get("a2a-extensions")).toBe(named === undefined ? null : DECLINING);
     }
-    const { id } = await client.send("40 €");
-    const parts = [{ data: { approved: true } }];
-    const { artifacts, history } = await client.send(parts, { taskId: id, metadata: { [DECLINING]: false } });
-    expect(artifacts?.[0]?.parts[0]).toMatchObject({ text: "Approved." });
-    expect(history?.at(-1)).not.toHaveProperty("metadata");
+    for (const value of [false, "true", 1]) {
+      const { id } = await client.send("40 €");
+      const parts = [{ data: { approved: true } }];
+      const { artifacts, history } = await client.send(parts, { taskId: id, metadata: { [DECLINING]: value } });
+      expect(artifacts?.[0]?.parts[0]).toMatchObject({ text: "Approved." });
+      expect(history?.at(-1)).not.toHaveProperty("metadata");
+    }
   });
 
   it("a context is any text, and is given back as it came", async () => {
@@ -650,7 +652,31 @@ it("each agent has a card, and the root has one of them", async () => {
     404,
   );
   expect(() => createA2aHandler(runtime, { root: 1 } as never)).toThrow("root");
-  expect(() => createA2aHandler(runtime, { card: [] } as never)).toThrow("card");
+});
+
+it.each<[card: unknown, message: string]>([
+  [[], "card"],
+  ["Desk", "card"],
+  [{ versoin: "2.0" }, "card.versoin"],
+  [{ version: 2 }, "card.version"],
+  [{ version: null }, "card.version"],
+  [{ provider: ["Example"] }, "card.provider"],
+  [{ securityRequirements: { token: [] } }, "card.securityRequirements"],
+  [{ provider: { since: new Date(0) } }, "card.provider.since"],
+  [{ skills: [1n] }, "card.skills.0"],
+])("refuses the card %o, where it is wrong", (card, message) => {
+  expect(() => createA2aHandler(new AgentRuntime(), { card } as never)).toThrow(message);
+});
+
+it("a field of a card without a value is that of the agent, and later changes of the object change nothing", async () => {
+  const card = { version: undefined, iconUrl: "https://example.com/icon.png" };
+  const handler = createA2aHandler(
+    new AgentRuntime().register("desk", () => ""),
+    { card } as never,
+  );
+  card.iconUrl = "https://example.com/other.png";
+  const response = await handler(new Request("http://a/desk/.well-known/agent-card.json"));
+  expect(await response.json()).toMatchObject({ version: "1.0.0", iconUrl: "https://example.com/icon.png" });
 });
 
 it("pages of other origins may send the headers of A2A", async () => {
