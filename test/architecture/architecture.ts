@@ -85,7 +85,15 @@ const RULES: readonly Rule[] = [
   },
   {
     place: "faces/a2a/",
-    imports: ["faces/chat/", "http/", "core/background", "core/error", "protocol/", "runtime/agent/uuid"],
+    imports: [
+      "faces/chat/",
+      "http/",
+      "core/background",
+      "core/error",
+      "core/exact-json",
+      "protocol/",
+      "runtime/agent/uuid",
+    ],
     types: ["core/", "runtime/"],
   },
   {

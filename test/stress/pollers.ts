@@ -20,9 +20,9 @@ export const trial = command({
   async run({ seed, kills, store }, report) {
     const server = store === "postgres" ? await startServer(18) : undefined;
     const place = server === undefined ? newFile() : newSchemaOn(server.address);
-    const { tasks, states, wrong, kills: done } = await pollThroughKills(place, kills, new Random(seed));
+    const { tasks, states, refusals, wrong, kills: done } = await pollThroughKills(place, kills, new Random(seed));
     await server?.stop();
     for (const line of wrong) report.wrong(line);
-    return `${done} kills, ${tasks} tasks, ${states} states`;
+    return `${done} kills, ${tasks} tasks, ${states} states, ${refusals} refusals of a store that failed`;
   },
 });

@@ -19,6 +19,8 @@ export interface Polled {
   readonly kills: number;
   readonly tasks: number;
   readonly states: number;
+  /** How often a process could not answer, since its store did not in time. */
+  readonly refusals: number;
   readonly wrong: readonly string[];
 }
 
@@ -50,7 +52,7 @@ export async function pollThroughKills(place: NewPlace, kills: number, random: R
     await members.stopAll();
     place.remove();
   }
-  return polled;
+  return { ...polled, refusals: members.refusals };
 }
 
 interface Member {
@@ -63,6 +65,8 @@ class Members {
   readonly #place: Place;
   readonly #random: Random;
   readonly #members: Member[] = [];
+  /** How often a process could not answer. */
+  refusals = 0;
 
   constructor(place: Place, random: Random) {
     this.#place = place;
@@ -98,7 +102,10 @@ class Members {
       try {
         const { result, error } = await send(port, method, params);
         if (result !== undefined) return result;
-        throw new Error(`${method}: ${JSON.stringify(error)}`);
+        // A server that did not get an answer of its database in time is asked again, as its Retry-After says.
+        if (error?.data?.reason !== "store_failed") throw new Error(`${method}: ${JSON.stringify(error)}`);
+        this.refusals += 1;
+        await after(POLL_MS);
       } catch (error) {
         if (!isLost(error)) throw error;
         await after(POLL_MS);
@@ -114,7 +121,7 @@ function isLost(error: unknown): boolean {
 
 interface Answer {
   readonly result?: Record<string, unknown>;
-  readonly error?: unknown;
+  readonly error?: { readonly data?: { readonly reason?: string } };
 }
 
 async function send(port: number, method: string, params: Record<string, unknown>): Promise<Answer> {
