@@ -44,13 +44,13 @@ export function boundOf(run: string): string {
 export function gates(schema: string): string {
   return [
     `
-CREATE FUNCTION ${schema}.gate_lock_v1(run bigint, gate bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $function$
+CREATE OR REPLACE FUNCTION ${schema}.gate_lock_v1(run bigint, gate bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $function$
   SELECT hashtextextended('${schema.replaceAll("'", "''")} gate ' || run || ' ' || gate, 0);
 $function$;`,
     // Lets a post through the gate of its run, and answers the id of its row. Null: it needs the lock of the row. The owner may
     // make another gate meanwhile: then the post locks the row.
     `
-CREATE FUNCTION ${schema}.enter_v1(w jsonb) RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = off AS $function$
+CREATE OR REPLACE FUNCTION ${schema}.enter_v1(w jsonb) RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = off AS $function$
 DECLARE
   run record;
 BEGIN
@@ -64,7 +64,7 @@ END $function$;`,
     // Takes the gates of a locked row for this transaction, and answers whether it has them. The former gate comes first: a
     // post that is in there enters the present one, too.
     `
-CREATE FUNCTION ${schema}.shut_v1(run ${schema}.runs, waits boolean) RETURNS boolean LANGUAGE plpgsql AS $function$
+CREATE OR REPLACE FUNCTION ${schema}.shut_v1(run ${schema}.runs, waits boolean) RETURNS boolean LANGUAGE plpgsql AS $function$
 DECLARE
   gate bigint;
 BEGIN

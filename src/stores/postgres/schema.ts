@@ -20,7 +20,10 @@ import { freePermits, plainRuns, reservedRuns, takeDue, takeFunctions } from "./
 import { tryWriteFunctions, tryWritesInOrder, tryWritesWithGates } from "./try-write-sql.ts";
 import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesWithInbox } from "./write-sql.ts";
 
-/** What the last step makes again, so that the steps before it need not make it as it was then. */
+/**
+ * What the last step makes again, so that the steps before it need not make it as it was then. Who changes one of them moves
+ * all of them to a step of their own at the end: schemas that have taken the step before keep what it made.
+ */
 const functions: readonly ((schema: string) => string)[] = [
   lineFunctions,
   limitFunctions,
@@ -58,8 +61,9 @@ const migrations: readonly ((schema: string) => string)[] = [
   failedRuns,
   stepLimits,
   (schema) => [priorities, gatesOfCustomers, limits].map((part) => part(schema)).join("\n"),
-  (schema) => [retention, ...functions].map((part) => part(schema)).join("\n"),
+  retention,
   snapshots,
+  (schema) => functions.map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

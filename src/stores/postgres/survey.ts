@@ -50,7 +50,7 @@ export function linesFunction(schema: string): string {
   return `
 DROP FUNCTION IF EXISTS ${schema}.lines_v1(text, bigint);
 DROP FUNCTION IF EXISTS ${schema}.lines_v1(text, bigint, float8);
-CREATE FUNCTION ${schema}.lines_v1(after_key text, most bigint, given_time float8 DEFAULT NULL) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION ${schema}.lines_v1(after_key text, most bigint, given_time float8 DEFAULT NULL) RETURNS TABLE (
   key text, held integer, slot_max float8, tenant text, run_id text, agent_name text, version text, due_at float8, waiting bigint,
   its_limit jsonb, next_at float8
 ) LANGUAGE sql STABLE ${BY_INDEX} AS $function$

@@ -213,7 +213,7 @@ export function takeDue(schema: string): string {
   return `
 DROP FUNCTION IF EXISTS ${schema}.take_v2(text, jsonb, integer, float8, float8, float8, float8, float8, float8);
 DROP FUNCTION IF EXISTS ${schema}.take_v2(text, jsonb, integer, float8, float8, float8, float8, float8, float8, boolean);
-CREATE FUNCTION ${schema}.take_v2(
+CREATE OR REPLACE FUNCTION ${schema}.take_v2(
   taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
   cancelled_from float8, not_after float8, given_time float8, with_plain boolean DEFAULT false, more jsonb DEFAULT NULL
 ) RETURNS SETOF text LANGUAGE plpgsql

@@ -150,6 +150,22 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     await store.close();
   });
 
+  it("has the functions of this version, whatever an earlier one has left in their place", async () => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await pool.query(postgresSchemaSql(schema));
+    const { rows } = await pool.query(
+      `SELECT pg_get_functiondef(p.oid) AS made FROM pg_proc p WHERE pronamespace = $1::regnamespace AND proname = 'try_write_v1'`,
+      [name],
+    );
+    await pool.query(`${rows[0].made.replace("BEGIN", "BEGIN RAISE EXCEPTION 'of an earlier version';")};
+      DROP FUNCTION ${name}.lock_runs_v1; DELETE FROM ${name}.migrations WHERE number = 18`);
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    await Promise.all([1, 2].map((n) => create(store, n)));
+    expect(await store.find(runKey(1))).toBeDefined();
+    await store.close();
+  });
+
   async function insert(schema: string, n: number, row: Row): Promise<void> {
     const status = row.ended === true ? "completed" : row.blocked === true ? "awaiting" : "in-progress";
     await pool.query(
