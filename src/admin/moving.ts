@@ -1,10 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Growing, MovedEntry } from "../core/log.ts";
 import { matchingCode } from "../core/matching-code.ts";
-import type { PausedRuns } from "../core/pauses.ts";
-import { pauseKey } from "../core/pauses.ts";
 import type { RunKey, StoredRun } from "../core/ports.ts";
-import type { MaybePromise } from "../core/promises.ts";
 import { DryReplay } from "../durable/replay/dry-replay.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent } from "../runtime/agent/agent.ts";
@@ -37,8 +34,6 @@ export class Moving {
   readonly #replay: DryReplay;
   /** Of the pauses that this move makes, in whichever process: their `by`. */
   readonly #pauser: string;
-  /** The agents and versions that this move has paused. */
-  readonly #paused = new Map<string, MaybePromise<boolean>>();
 
   /** `attempt`: at the page. An earlier one may have moved some of its runs. */
   constructor(inside: Inside, { run_id, version, principal, beganAt }: Move, attempt: number) {
@@ -132,8 +127,8 @@ export class Moving {
       await this.#wait(LOOK_MS);
       return undefined;
     }
-    await this.#pause({ agent_name: created.agent_name, version: created.version ?? null });
     for (let waited = 0; waited < RELEASE_MS; waited += LOOK_MS) {
+      await this.#pause(created.agent_name, created.version ?? null);
       await this.#wait(LOOK_MS);
       const found = await store.find(key);
       if (found === undefined || found.head.owner === null) return found;
@@ -141,16 +136,12 @@ export class Moving {
     return undefined;
   }
 
-  /**
-   * Has the processes give back what they execute, unless it is paused already: that pause may end before this move, which
-   * then pauses again.
-   */
-  async #pause(runs: PausedRuns): Promise<void> {
+  /** Has the processes give back what they execute, also where a pause of the same runs was ended since. */
+  async #pause(agent_name: string, version: string | null): Promise<void> {
     const { store, pauses } = this.#inside;
-    const name = pauseKey(runs);
-    const pausing = this.#paused.get(name) ?? store.pause({ ...runs, now: true }, this.#pauser);
-    this.#paused.set(name, pausing);
-    if (!(await pausing)) this.#paused.delete(name);
+    await pauses.read();
+    if (pauses.cover({ agent_name, version }, undefined, "now")) return;
+    await store.pause({ agent_name, version, now: true }, this.#pauser);
     await pauses.read();
   }
 

@@ -1,10 +1,11 @@
-import type { AuditRecord, DurableContext, Run } from "cadenza";
+import type { AuditRecord, Clock, DurableContext, Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Entry, Store } from "cadenza/store";
 import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
+import { FakeClock } from "../harness/clock.ts";
 import { refusal, textsOf } from "../harness/runtimes.ts";
 import { openDatabase, withFile } from "../harness/sqlite-files.ts";
 import { persistent } from "../harness/store-proxy.ts";
@@ -28,12 +29,19 @@ function register(runtime: AgentRuntime<string>, version: string, code: Code, cu
   runtime.register("order", { durable: true, version, current }, async (_input, context) => `${await code(context)}`);
 }
 
-const stores: Readonly<Record<string, (act: (open: () => Store) => Promise<void>) => Promise<void>>> = {
+/** Opens a store on data that outlive it. */
+type Open = (clock?: Clock) => Store;
+
+const stores: Readonly<Record<string, (act: (open: Open) => Promise<void>) => Promise<void>>> = {
   memory: async (act) => {
-    const store = durable(persistent(new MemoryStore()));
-    await act(() => store);
+    let store: Store | undefined;
+    await act((clock) => {
+      store ??= durable(persistent(new MemoryStore({ clock })));
+      return store;
+    });
   },
-  SQLite: (act) => withFile((file) => act(() => new SqliteStore(openDatabase(file), { closeDatabase: true }))),
+  SQLite: (act) =>
+    withFile((file) => act((clock) => new SqliteStore(openDatabase(file), { clock, closeDatabase: true }))),
 };
 
 describe.each(Object.entries(stores))("on %s, a move to another version", (_name, on) => {
@@ -166,6 +174,58 @@ describe.each(Object.entries(stores))("on %s, a move to another version", (_name
       expect(textsOf(await runtime.getRun(run_id))).toEqual(["ended by 2"]);
       expect(steps).toBe(seen);
       expect(await admin.pauses()).toMatchObject([others]);
+      await runtime.close();
+    }),
+  );
+
+  it.each(["an operator", "the move"])("pauses again what it waits for, where the pause of %s is ended", (whose) =>
+    on(async (open) => {
+      const clock = new FakeClock();
+      const runtime: AgentRuntime<string> = new AgentRuntime({ store: open(clock), clock });
+      const steps: ((result: string) => void)[] = [];
+      register(runtime, "1", async ({ step }) => {
+        for (;;) await step("work", () => new Promise<string>((resolve) => steps.push(resolve)));
+      });
+      register(
+        runtime,
+        "2",
+        async ({ step }) => `${await step("work", () => "2")} and ${await step("work", () => "2")}`,
+        false,
+      );
+      const until = async (holds: () => Promise<boolean> | boolean, ms = 60_000): Promise<void> => {
+        for (let waited = 0; !(await holds()) && waited < ms; waited += 50) await clock.advance(50);
+      };
+      const { run_id } = await runtime.createRun({ agent_name: "order", input: "", mode: "async" });
+      await until(() => steps.length > 0);
+      const admin = createAdmin(runtime);
+      // The first move of a process loads its code, which takes real time.
+      const other = (version: string): unknown =>
+        runtime.register("other", { durable: true, version }, (_input, { ask }) => ask("?"));
+      other("1");
+      await runtime.createRun({ agent_name: "other", input: "" });
+      other("2");
+      const first = await admin.moveToVersion({ agent_name: "other" }, "2");
+      while ((await admin.act(first)).finished_at === null) await clock.advance(1);
+      const runs = { agent_name: "order", version: "1" };
+      const isByMove = async (): Promise<boolean> =>
+        (await admin.pauses()).some(({ by }) => `${by}`.startsWith("cadenza:move:"));
+
+      if (whose === "an operator") await admin.pause(runs, { now: true });
+      const act = await admin.moveToVersion({ agent_name: "order" }, "2");
+      if (whose === "the move") await until(isByMove);
+      else await clock.advance(5_000);
+      expect(await admin.pauses()).toMatchObject([runs]);
+      await admin.resume(runs);
+      await until(isByMove, 1_000);
+      expect(await admin.pauses()).toMatchObject([runs]);
+      steps[0]?.("1");
+
+      await until(async () => (await admin.act(act)).finished_at !== null);
+      expect(await admin.act(act)).toMatchObject({ status: "completed", done: 1, refused: 0 });
+      await until(async () => (await runtime.getRun(run_id)).status === "completed");
+      expect(textsOf(await runtime.getRun(run_id))).toEqual(["1 and 2"]);
+      expect(steps).toHaveLength(1);
+      expect(await admin.pauses()).toEqual([]);
       await runtime.close();
     }),
   );
