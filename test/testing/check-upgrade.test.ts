@@ -107,6 +107,36 @@ describe("a run that waits for an answer", () => {
   });
 });
 
+describe("a run with two open questions", () => {
+  const asks =
+    (...texts: readonly string[]): Code =>
+    (_input, { ask }) =>
+      Promise.all(texts.map((text) => ask(text)));
+  const [swapped, swap] = [
+    ["ask#2", "ask#2 asking ask#1"],
+    ["Refund it?", "Ship it?"],
+  ];
+
+  it.each([
+    { name: "the same questions", texts: ["Ship it?", "Refund it?"] },
+    { name: "another text of one", texts: ["Ship all?", "Refund it?"] },
+    { name: "the text of one in both", texts: ["Refund it?", "Refund it?"] },
+    { name: "other texts of both", texts: ["Refund it?", "Ship all?"] },
+    { name: "questions that have changed places", texts: swap, found: swapped },
+    { name: "one more between those that have", texts: ["Refund it?", "Ship it?", "Keep it?"], found: swapped },
+  ])("meets code with $name as the check says", async ({ texts, found }) => {
+    const { store, run_id } = await storeWith(asks("Ship it?", "Refund it?"));
+    const agent = agentOf(asks(...texts));
+    const check = await checkUpgrade({ agents: [agent], store, patienceMs: PATIENCE_MS });
+    expect(check.blocked.map(({ expected, asked }) => [expected, asked])).toEqual(found === undefined ? [] : [found]);
+
+    const runtime = new AgentRuntime({ store: durable(store) }).register(agent);
+    const answering = runtime.resume({ run_id, await_id: "ask#1", await_resume: { ok: true } });
+    if (found === undefined) expect((await answering).status).toBe("awaiting");
+    else expect(await refusal(answering)).toMatchObject({ code: "run_blocked" });
+  });
+});
+
 describe("a check", () => {
   it("begins nothing that the history does not hold, and runs no body", async () => {
     const seen: string[] = [];

@@ -35,8 +35,8 @@ export class AgentJournal extends ResultQueue implements Journal {
   }
 
   begin(operation?: Operation): void {
-    if (operation?.emitted !== undefined)
-      this.#mayMismatch(this.check?.askAgain(operation.key, operation.emitted, this.missing));
+    if (operation?.asking !== undefined)
+      this.#mayMismatch(this.check?.askAgain(operation.key, operation.asking, this.missing));
     if (this.agent.isClosed) return;
     if (operation !== undefined && this.takesUp(operation)) this.start(operation);
     this.advance();

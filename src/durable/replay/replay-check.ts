@@ -1,7 +1,7 @@
 import type { Emission } from "../../core/commands.ts";
 import { messageOf } from "../../core/failure.ts";
 import { sameJson } from "../../core/json.ts";
-import type { EmittedEntry } from "../../core/log.ts";
+import type { AwaitedEntry, EmittedEntry } from "../../core/log.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { Patch } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
@@ -30,6 +30,8 @@ export class ReplayCheck {
   #early: (Emission | Patch)[] = [];
   /** Whether the agent itself has no open message. */
   #hasClosed = true;
+  /** The questions of the history that the agent has asked with other parts, by these parts as JSON. */
+  readonly #reworded = new Map<string, AwaitedEntry>();
 
   constructor(history: History) {
     this.history = history;
@@ -80,15 +82,27 @@ export class ReplayCheck {
   }
 
   /**
-   * Compares the place of a question in the agent's output with the history. `missing`: what the history holds next and
-   * the agent has not done again.
+   * Compares the place of a question in the agent's output with the history, and its parts with those of other questions:
+   * a question may get another text, but no two may change places, since the answer to one would reach the other. `missing`:
+   * what the history holds next and the agent has not done again.
    */
-  askAgain(key: string, emitted: number, missing: Missing | undefined): Mismatch | undefined {
+  askAgain(
+    key: string,
+    { emitted, parts }: Pick<AwaitedEntry, "emitted" | "parts">,
+    missing: Missing | undefined,
+  ): Mismatch | undefined {
     // A question closes the open message.
     this.#hasClosed = true;
     const before = this.history.find(key)?.asked;
-    if (before === undefined || before.emitted === emitted) return undefined;
+    if (before === undefined) return undefined;
     const position = this.#positionOf(key);
+    if (before.emitted === emitted) {
+      if (sameJson(before.parts, parts)) return undefined;
+      const other = this.#reworded.get(JSON.stringify(before.parts));
+      if (sameJson(other?.parts, parts)) return { expected: key, asked: `${key} asking ${other?.await_id}`, position };
+      this.#reworded.set(JSON.stringify(parts), before);
+      return undefined;
+    }
     if (missing !== undefined && missing.position < position)
       return { expected: missing.what, asked: key, position: missing.position };
     return { expected: `${key} after ${before.emitted} emitted values`, asked: `${key} after ${emitted}`, position };

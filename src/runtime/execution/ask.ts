@@ -57,8 +57,8 @@ export abstract class Ask extends Wait {
     this.#default = asking.default;
   }
 
-  get emitted(): number | undefined {
-    return this.#asking?.emitted;
+  get asking(): Asking | undefined {
+    return this.#asking;
   }
 
   protected get isLogged(): boolean {

@@ -1,6 +1,6 @@
 import { inBackground } from "../../core/background.ts";
 import type { Emission } from "../../core/commands.ts";
-import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
+import type { AttemptEntry, AwaitedEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -61,8 +61,8 @@ export type Committed = Entry & { readonly [inLog]: true };
  */
 export interface Operation {
   readonly key: string;
-  /** Of a question: how many values the agent had emitted when it asked. */
-  readonly emitted?: number | undefined;
+  /** Of a question: its parts, and how many values the agent had emitted when it asked. */
+  readonly asking?: Pick<AwaitedEntry, "parts" | "emitted"> | undefined;
   /** Begins the work. Called once, unless the log holds the result. `before`: the last attempt at it that the log holds. */
   start(before: AttemptEntry | undefined): void;
   /**
