@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "tsup";
 
 /** Under `node_modules`, so that the built worker finds its packages. */
-const CACHE = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
+export const CACHE = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
 
 /** A program that has been bundled into one JavaScript file, which starts several times as fast. */
 export interface BuiltProgram {
@@ -15,8 +15,8 @@ export interface BuiltProgram {
   remove(): void;
 }
 
-/** Builds a program from the sources as they are now. */
-export async function buildProgram(source: URL): Promise<BuiltProgram> {
+/** Builds a program from the sources as they are now. `instead`: the files of modules that it is built with in their place. */
+export async function buildProgram(source: URL, instead: Readonly<Record<string, string>> = {}): Promise<BuiltProgram> {
   const path = fileURLToPath(source);
   const { name } = parse(path);
   mkdirSync(CACHE, { recursive: true });
@@ -32,6 +32,9 @@ export async function buildProgram(source: URL): Promise<BuiltProgram> {
     splitting: false,
     noExternal: [/^(?!libsql|pg$)/],
     external: ["libsql", "pg"],
+    esbuildOptions: (options) => {
+      options.alias = { ...instead };
+    },
     dts: false,
     silent: true,
   });
