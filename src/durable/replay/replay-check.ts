@@ -82,7 +82,7 @@ export class ReplayCheck {
   }
 
   /**
-   * Compares the place of a question in the agent's output with the history, and its parts with those of other questions:
+   * Compares the place of a question in the agent's output with the history, and its parts with the parts of others:
    * a question may get another text, but no two may change places, since the answer to one would reach the other. `missing`:
    * what the history holds next and the agent has not done again.
    */
