@@ -144,6 +144,26 @@ export const priorityChecks: readonly StoreCheck[] = [
     expectSame([...order, ...(await holders(first, 4))], [1, 4, 3, 2], "who has held the slot, in order");
   }),
 
+  check(
+    "priorities: a run of a dead owner that gets its permits in front of others has the next epoch",
+    async ({ first }) => {
+      await first.renew(OWNER, LEASE_MS);
+      const [wide, other] = [
+        { key: "session 1", max: 2 },
+        { key: "session 2", max: 1 },
+      ];
+      await create(first, 1, { slot: wide, head: holding });
+      await create(first, 2, { slot: one, head: queued });
+      await create(first, 3, { slot: wide, head: head({ owner: "dead" }), priority: 1 });
+      expectSame(await take(first), ids(3), "taken");
+      await append(first, runKey(3), 1, write([ended()], { head: over(NOW, { epoch: 2 }) }), 2);
+      await create(first, 4, { slots: [wide, other], head: head({ owner: "dead" }), priority: 1 });
+      expectSame(await take(first), ids(4), "taken of those that need two permits");
+      const after = (await first.find(runKey(4)))?.head;
+      expectSame([after?.epoch, after?.takeovers], [2, 1], "its epoch, and how often it was taken over");
+    },
+  ),
+
   check("priorities: the backlog tells since when a run is due, whatever its priority", async ({ first, clock }) => {
     await first.renew(OWNER, LEASE_MS);
     await create(first, 1, { head: queuedAt(NOW - 400), priority: -10 });

@@ -440,7 +440,7 @@ export class MemoryWork {
   /** Whether a run that needs work can begin now. If it lacks permits, it waits for them from now on, and has no owner. */
   #begins(run: MemoryRun, now: number): boolean {
     const { head, needs } = run;
-    if (needs === null || onlyEnds(run) || this.hasPermitFor(run)) return true;
+    if (needs === null || onlyEnds(run) || this.#refusing(run, needs) === undefined) return true;
     if (head.owner === null) {
       // One of another agent is still among those that have a due time.
       remove(this.#dueOf(run), run);

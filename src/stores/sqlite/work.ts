@@ -84,11 +84,10 @@ const updateTaken = `
     holds_slot = holds_slot OR (slot IS NOT NULL AND NOT look AND NOT ${onlyEnds}), turn = CASE WHEN look THEN turn END, since = NULL, came_at = NULL, line = NULL,
     takeovers = takeovers + (owner IS NOT NULL)
   WHERE id = ?`;
+const updatePlace = "UPDATE cadenza_runs SET line = ?, turn = ? WHERE id = ?";
 /** A run that waits for a permit has no owner. What a dead owner still writes is refused by the epoch. */
 const updateWaiting = `
-  UPDATE cadenza_runs SET line = ?, turn = ?, owner = NULL, epoch = epoch + (owner IS NOT NULL),
-    takeovers = takeovers + (owner IS NOT NULL), due_at = iif(owner IS NULL, due_at, ?), blocked = iif(owner IS NULL, blocked, NULL),
-    wakes = iif(owner IS NULL, wakes, 0)
+  UPDATE cadenza_runs SET owner = NULL, epoch = epoch + 1, takeovers = takeovers + 1, due_at = ?, blocked = NULL, wakes = 0
   WHERE id = ?`;
 /** A run that no process executes gives its permit back, and needs one when it is taken. */
 const updateUnused = `
@@ -207,13 +206,17 @@ export function takeRuns(
     letIn(connection, key, 0, clock);
   };
   const holds = (id: number): boolean => Number(connection.get(selectHolds, id)?.["holds_slot"]) !== 0;
-  /** Whether a run gets the permits of all its slots. If not, it stands in the line of one that refuses it. */
-  const joins = (id: number, needs: Asking, limits: readonly Slot[]): boolean => {
+  /** Whether a run gets the permits that it needs. If not, it stands in the line of a slot that refuses one. */
+  const joins = (id: number, needs: Asking): boolean => {
     const asking = { ...needs, id, isOwned: false };
-    for (const { key } of limits) letOthersIn(key);
+    if (needs.limits === undefined) {
+      connection.run(updatePlace, needs.key, turnOf(connection, needs, now), id);
+      letOthersIn(needs.key);
+      return holds(id);
+    }
+    for (const { key } of needs.limits) letOthersIn(key);
     const { holds_slot, line, turn, slot, slot_max } = enter(connection, asking, now);
-    connection.run(updateWaiting, line, turn, now, id);
-    leaveInbox(connection, id, clock);
+    connection.run(updatePlace, line, turn, id);
     if (holds_slot) takePermits(connection, asking, now);
     else
       connection.run("UPDATE cadenza_runs SET slot = ?, slot_max = ? WHERE id = ?", slot ?? null, slot_max ?? null, id);
@@ -236,12 +239,12 @@ export function takeRuns(
     // A run of a dead owner comes to its gate.
     const stays = gate !== null && needs.isOwned === true && needs.kept === null && isCrowded(connection, gate, now);
     hasBehind ||= stays;
-    if (needs.limits !== undefined && !stays) return joins(id, needs, needs.limits);
-    const turn = stays ? countable(now) : turnOf(connection, needs, now);
-    connection.run(updateWaiting, stays ? gate : needs.key, turn, now, id);
+    if (stays) connection.run(updatePlace, gate, countable(now), id);
+    else if (joins(id, needs)) return true;
+    if (needs.isOwned !== true) return false;
+    connection.run(updateWaiting, now, id);
     leaveInbox(connection, id, clock);
-    letOthersIn(needs.key);
-    return holds(id);
+    return false;
   };
   const taken = new Set<number>();
   // A run that is taken is through its gate no more when the next one comes there. An owner whose own lease has ended may

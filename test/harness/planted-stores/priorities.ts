@@ -86,6 +86,23 @@ export const prioritiesFaults: readonly BrokenStore[] = [
     (priority, _n, { head }) => (head.owner === null ? priority : 0),
   ),
   broken(
+    "a run of a dead owner that passes others in line is first given back, then taken",
+    "priorities: a run of a dead owner that gets its permits in front of others has the next epoch",
+    class extends OpenStore {
+      override take(request: TakeRequest): readonly StoredRun[] {
+        const needs = this.all().filter(({ head }) => head.owner === "dead" && !head.holds_slot);
+        const isPassed = this.lines({ limit: 1 }).length > 0;
+        const wasTwiceTaken = ({ key }: StoredRun): boolean =>
+          isPassed && needs.some((run) => run.key.run_id === key.run_id);
+        return super
+          .take(request)
+          .map((run) =>
+            wasTwiceTaken(run) ? (this.setHead(run.key, (head) => ({ ...head, epoch: head.epoch + 1 })) ?? run) : run,
+          );
+      }
+    },
+  ),
+  broken(
     "the backlog tells the place among the due runs",
     "priorities: the backlog tells since when a run is due, whatever its priority",
     class extends MemoryStore {
