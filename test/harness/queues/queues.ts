@@ -23,6 +23,8 @@ interface Trial {
 }
 
 interface Worker {
+  /** Whether it takes runs. */
+  readonly isReady: boolean;
   /** Kills it, and records what it was doing as ended. */
   kill(): Promise<void>;
 }
@@ -53,7 +55,14 @@ async function onServer<T>(options: Options, body: (trial: Trial) => Promise<T>)
       create: async (creates) => endOf(begin({ creates })[0]),
       start: () => {
         const [child, worker] = begin({});
+        let isReady = false;
+        child.once("message", () => {
+          isReady = true;
+        });
         return {
+          get isReady() {
+            return isReady;
+          },
           async kill() {
             child.kill("SIGKILL");
             await once(child, "exit");
@@ -120,8 +129,9 @@ export function tryCustomers(options: CustomersOptions): Promise<CustomersFigure
       await wait(200);
       done = await runsDone(pool);
       onDone(done);
-      if (performance.now() < killAt || done === runs) continue;
-      killAt += killEveryMs;
+      // On a busy machine a process may need longer to start than it would live.
+      if (performance.now() < killAt || done === runs || workers[kills % processes]?.isReady !== true) continue;
+      killAt = performance.now() + killEveryMs;
       const [victim] = workers.splice(kills++ % processes, 1, start());
       await victim?.kill();
     }

@@ -24,7 +24,10 @@ async function work({ place, worker, creates, limit, atWork, work }: QueueTask):
         await pool.query("UPDATE work SET ended = clock_timestamp() WHERE n = $1", [rows[0]?.n]);
       }),
     );
-  if (creates === undefined) return;
+  if (creates === undefined) {
+    process.send?.("ready");
+    return;
+  }
   for (let at = 0; at < creates.length; at += AT_ONCE) {
     const some = creates.slice(at, at + AT_ONCE).map((tenant, n) => {
       // Without limits all runs are of one agent: customers take turns within an agent.
