@@ -575,9 +575,10 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   take(request: TakeRequest): MaybePromise<readonly FoundRun[]>;
   /**
    * Lets the owner's lease last `forMs` milliseconds from the store's now on. Once another process meets the lease, it
-   * lasts at most that long, also if the clock was set back in between.
+   * lasts at most that long, also if the clock was set back in between. May answer a number, the store's time, by which it
+   * measures the lease: the process then does not call `time` as well. Any other answer means nothing.
    */
-  renew(owner: string, forMs: number): MaybePromise<void>;
+  renew(owner: string, forMs: number): MaybePromise<unknown>;
   /** Ends the owner's lease. Changes nothing for an owner without one. */
   release(owner: string): MaybePromise<void>;
   /**

@@ -348,7 +348,10 @@ const blocked = commands(
 const lease = commands(
   "lease",
   fc.record({ owner, forMs: fc.option(fc.nat(9)) }),
-  (store, _moment, { owner, forMs }) => (forMs === null ? store.release(owner) : store.renew(owner, forMs)),
+  async (store, _moment, { owner, forMs }) => {
+    // A renewal may tell the time.
+    await (forMs === null ? store.release(owner) : store.renew(owner, forMs));
+  },
 );
 
 const makeSession = commands(

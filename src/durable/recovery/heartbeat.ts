@@ -2,6 +2,8 @@ import { endOf, inBackground } from "../../core/background.ts";
 import type { RunKey } from "../../core/ports.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
+import type { Moment } from "../../core/time.ts";
+import { momentOf, msSince } from "../../core/time.ts";
 import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import type { Lease } from "./lease.ts";
 import { leased } from "./leased-residence.ts";
@@ -28,6 +30,10 @@ export class Heartbeat {
   readonly #hinted = new Map<LiveRun, number>();
   /** Ends the pause before the next look at runs that are being written. Undefined: no pause is under way. */
   #endPause: (() => void) | undefined;
+  /** The other workers that lived at the last reading. Undefined: there was none. */
+  #others: ReadonlySet<string> | undefined;
+  /** When it was read which other workers live, if they were the same as at the reading before. */
+  #met: Moment | undefined;
   /** Undefined: no comparison is under way. */
   #comparingAll: Promise<void> | undefined;
   #comparingHinted: Promise<void> | undefined;
@@ -87,16 +93,28 @@ export class Heartbeat {
 
   async #compareAll(): Promise<void> {
     this.#loader.retry();
-    await this.#meetOthers();
+    if (this.#othersMayDiffer) await this.#meetOthers();
     await this.#syncMoved(this.#worker.runs);
     for (const key of await this.#unloaded.find((one) => this.#loader.isKnown(one))) await this.#beginUnloaded(key);
   }
 
+  /** Whether to read again which other workers live: while they change, and once in the time of a lease. */
+  get #othersMayDiffer(): boolean {
+    const { clock, settings } = this.#worker;
+    const age = this.#met === undefined ? settings.leaseMs : msSince(clock.machine, this.#met);
+    return age < 0 || age >= settings.leaseMs;
+  }
+
   /** Reads which other workers live, where hints of due runs reach all of them. */
   async #meetOthers(): Promise<void> {
-    const { store, name } = this.#worker;
+    const { store, name, clock } = this.#worker;
     if (store.watch === undefined) return;
-    this.#worker.others = (await store.living()).filter((owner) => owner !== name);
+    const before = this.#others;
+    const others = (await store.living()).filter((owner) => owner !== name);
+    const areSame = others.length === before?.size && others.every((owner) => before.has(owner));
+    this.#met = areSame ? momentOf(clock.machine) : undefined;
+    this.#others = new Set(others);
+    this.#worker.others = others;
   }
 
   /**

@@ -33,6 +33,8 @@ export class Lease {
   #renewed: Moment | undefined;
   /** Whether the store has failed since the last renewal. */
   #hasFailed = false;
+  /** The store's time, as the last renewal has told it. Undefined: it told none. */
+  #told: number | undefined;
   /** When the first renewal after an outage was answered. */
   #outageEnded: Moment | undefined;
   /** Stops the timer of the next heartbeat. Undefined: there are no heartbeats, before the start and after the stop. */
@@ -100,14 +102,14 @@ export class Lease {
   }
 
   async #renew(): Promise<void> {
-    const { store, name: owner, runs, clock, settings } = this.#worker;
+    const { runs, clock, settings } = this.#worker;
     const before = this.#renewed;
     const requested = momentOf(clock.machine);
     try {
-      const asking = clock.ask();
+      const asking = this.#told === undefined ? clock.ask() : undefined;
       // A renewal that throws at once is what fails then.
       asking?.catch(ignore);
-      await this.#inTime([asking, store.renew(owner, settings.leaseMs)]);
+      await this.#inTime([asking, this.#extend()]);
     } catch (error) {
       this.#hasFailed = true;
       throw error;
@@ -121,6 +123,18 @@ export class Lease {
       for (const run of runs) this.#doubted.add(run);
     }
     this.#renewed = requested;
+  }
+
+  /** The store extends the lease, and may tell its time. */
+  #extend(): MaybePromise<void> {
+    const { store, name: owner, clock, settings } = this.#worker;
+    const askedAt = clock.monotonic();
+    const onAnswer = (time: unknown): void => {
+      this.#told = typeof time === "number" ? time : undefined;
+      if (this.#told !== undefined) clock.onAnswer(this.#told, askedAt);
+    };
+    const renewed = store.renew(owner, settings.leaseMs);
+    return isPromise(renewed) ? renewed.then(onAnswer) : onAnswer(renewed);
   }
 
   /** Fails for a store that does not answer, so that the next heartbeat asks it again. */

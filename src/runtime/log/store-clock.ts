@@ -67,11 +67,11 @@ export class StoreClock implements Clock {
     const askedAt = this.monotonic();
     const time: MaybePromise<number | undefined> = this.#store.time?.();
     if (!isPromise(time)) {
-      this.#onAnswer(time, askedAt);
+      this.onAnswer(time, askedAt);
       return undefined;
     }
     this.#asking = time
-      .then((answer) => this.#onAnswer(answer, askedAt))
+      .then((answer) => this.onAnswer(answer, askedAt))
       .finally(() => {
         this.#asking = undefined;
       });
@@ -89,7 +89,8 @@ export class StoreClock implements Clock {
     return undefined;
   }
 
-  #onAnswer(time: number | undefined, askedAt: number): void {
+  /** The store has told its time, or tells none. `askedAt`: when it was asked, by the monotonic clock. */
+  onAnswer(time: number | undefined, askedAt: number): void {
     this.#answeredAt = this.monotonic();
     this.#wallAheadMs = this.machine.now() - this.#answeredAt;
     if (time !== undefined) {

@@ -26,6 +26,10 @@ export const ownerChecks: readonly StoreCheck[] = [
     clock.set(NOW + 1);
     for (const store of [first, second])
       if (store.time !== undefined) expectSame(await store.time(), NOW + 1, "the time");
+    for (const part of ["first", "next"]) {
+      const told = await first.renew(OWNER, LEASE_MS);
+      if (told !== undefined) expectSame(told, NOW + 1, `the time that the ${part} renewal tells`);
+    }
   }),
 
   check("claim: a run without an owner gets the new head, and keeps its entries", async ({ first }) => {

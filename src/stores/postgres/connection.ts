@@ -21,6 +21,10 @@ const FIRST_PAUSE_MS = 2;
  */
 export const clock = machineClock(silentLogger);
 
+/** The time of a statement: that of the beginning of its transaction, or the one that a parameter gives. */
+export const timeBy = (given: string): string =>
+  `coalesce(${given}::float8, (extract(epoch FROM now()) * 1000)::float8)`;
+
 /** Sends statements to the server, each with a deadline. Statements are unnamed: named ones fail behind poolers. */
 export class Connection {
   readonly #pool: PostgresPool;

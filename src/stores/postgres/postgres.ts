@@ -44,7 +44,7 @@ import { noEngine, readOnlyError } from "../read-only.ts";
 import { RuleWalks } from "../rule-walks.ts";
 import type { StoredInbox } from "../stored-rows.ts";
 import { fromText, toInbox, toJson, toLines, toText } from "../stored-rows.ts";
-import { Connection } from "./connection.ts";
+import { Connection, clock } from "./connection.ts";
 import { unwritableReason } from "./errors.ts";
 import { PostgresFeed } from "./feed.ts";
 import { Hints } from "./hints.ts";
@@ -168,17 +168,18 @@ export class PostgresStore implements DurableStore {
   }
 
   /** The first lease of an owner goes with the other writes: it is there before the runs that the owner creates after it. */
-  async renew(owner: string, forMs: number): Promise<void> {
+  async renew(owner: string, forMs: number): Promise<number | undefined> {
     const write = writes.renewOf(owner, forMs);
     if (!this.#owners.has(owner)) {
       await this.#write(write);
       this.#owners.add(owner);
-      return;
+      return undefined;
     }
     this.#checkWritable();
+    const asked = clock.monotonic();
     const renewal = this.#writer.writeAlone(write, this.#leases);
     this.#renewals.add(renewal);
-    await renewal.finally(() => this.#renewals.delete(renewal));
+    return this.#reads.onTime(await renewal.finally(() => this.#renewals.delete(renewal)), asked);
   }
 
   /** A renewal that is under way would give the owner a lease again. */

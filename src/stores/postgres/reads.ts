@@ -38,7 +38,7 @@ import {
   undamaged,
 } from "../stored-rows.ts";
 import type { Connection, PostgresValue } from "./connection.ts";
-import { clock } from "./connection.ts";
+import { clock, timeBy } from "./connection.ts";
 import type { DuePlace } from "./due-places.ts";
 import { DuePlaces, FRONT } from "./due-places.ts";
 import { firstOf, inboxOf } from "./inbox-sql.ts";
@@ -70,12 +70,14 @@ export class Reads {
 
   /** The time by which the writes measure leases: that of the beginning of a transaction. */
   async time(connection: Connection): Promise<number> {
-    const sql = "SELECT coalesce($1::float8, (extract(epoch FROM now()) * 1000)::float8) AS time";
     const asked = clock.monotonic();
-    const given = this.#now();
-    const [row] = await connection.query(sql, [given]);
-    const time = Number(row?.["time"]);
-    if (given === null) this.#ahead = time - asked;
+    const [row] = await connection.query(`SELECT ${timeBy("$1")} AS time`, [this.#now()]);
+    return this.onTime(Number(row?.["time"]), asked);
+  }
+
+  /** A statement that was sent at `asked`, by the monotonic clock, has told the time. Returns the time. */
+  onTime(time: number, asked: number): number {
+    if (this.#now() === null) this.#ahead = time - asked;
     return time;
   }
 
@@ -264,17 +266,18 @@ export class Reads {
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
     const { owner, agents, limit, suspects, cancelledForMs, unusedForMs } = request;
     const wanted = distinctAgents(agents).map(({ agent_name, version }) => [toText(agent_name), markedText(version)]);
-    if (unusedForMs !== undefined)
-      await this.#query(
-        `SELECT ${this.#schema}.free_unused_v1(($1::text)::jsonb, $2::float8, $3::float8, $4::float8)::text`,
-        [toJson(wanted), unusedForMs, this.#notAfter, this.#now()],
-      );
     const given = this.#now();
     const names = [...wanted.map((agent) => toJson(agent)), CANCELLED];
     const places = names.map((name) => (given === null ? this.#duePlaces.of(name) : FRONT));
     const bands = given === null ? names.map((name) => this.#duePlaces.bandsOf(name)) : [];
+    // It frees permits first: `freed` is an empty text, and an argument of the other function.
+    const first =
+      unusedForMs === undefined
+        ? "(SELECT '' AS freed)"
+        : `${this.#schema}.free_unused_v1(($2::text)::jsonb, $11::float8, $8::float8, $9::float8)`;
     const rows = await this.#query(
-      `SELECT t.run FROM ${this.#schema}.take_v2($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
+      `SELECT t.run FROM ${first} f (freed) CROSS JOIN LATERAL ${this.#schema}.take_v2($1::text || f.freed::text, ($2::text)::jsonb,
+         $3::integer, $4::float8, $5::float8,
          $6::float8, $7::float8, $8::float8, $9::float8, true, ($10::text)::jsonb) t (run)
        UNION ALL SELECT '${PAUSES}' || (${selectPauses(this.#schema)})`,
       [
@@ -288,6 +291,7 @@ export class Reads {
         this.#notAfter,
         given,
         moreOf(bands, places, this.#gate),
+        ...(unusedForMs === undefined ? [] : [unusedForMs]),
       ],
     );
     const texts = rows.map(({ run }) => String(run));

@@ -3,7 +3,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import { ignore } from "../../core/promises.ts";
 import { silentLogger, systemChance } from "../../runtime/log/system.ts";
 import type { Connection } from "./connection.ts";
-import { clock } from "./connection.ts";
+import { clock, timeBy } from "./connection.ts";
 import { DeadlineError, isLocked, outcomeOf, storeFailed } from "./errors.ts";
 import type { PreparedWrite } from "./writes.ts";
 import { withMessages } from "./writes.ts";
@@ -126,9 +126,11 @@ export class Writer {
     return this.#connection.inTime(answer, late, this.#connection.timeoutMs + moreMs(text.length));
   }
 
-  /** Makes a write in a statement of its own, over a connection that carries nothing else. */
-  async writeAlone({ json }: PreparedWrite, connection: Connection): Promise<void> {
-    await connection.query(this.#sql, [JSON.stringify([json]), this.#now(), this.#shard, LAST_WAIT_MS]);
+  /** Makes a write in a statement of its own, over a connection that carries nothing else. Answers the time of the write. */
+  async writeAlone({ json }: PreparedWrite, connection: Connection): Promise<number> {
+    const values = [JSON.stringify([json]), this.#now(), this.#shard, LAST_WAIT_MS];
+    const [row] = await connection.query(`${this.#sql}, ${timeBy("$2")} AS time`, values);
+    return Number(row?.["time"]);
   }
 
   /** Sends what is waiting, and accepts no more. */

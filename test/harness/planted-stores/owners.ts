@@ -1,6 +1,7 @@
 import { MemoryStore } from "cadenza";
-import type { Expected, RunHead, RunKey } from "cadenza/store";
+import type { Expected, RunHead, RunKey, Store } from "cadenza/store";
 import { NOW } from "../../../src/stores/contract/check.ts";
+import { withMembers } from "../port-proxy.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, OpenStore, StubbornClockStore } from "./broken-store.ts";
 
@@ -15,6 +16,18 @@ export const ownersFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  {
+    fault: "a renewal tells when the lease ends",
+    caughtBy: "time: that of the clock of the store, if it tells any",
+    open(options) {
+      const store = new MemoryStore(options);
+      const renew = (owner: string, forMs: number): number => {
+        store.renew(owner, forMs);
+        return NOW + forMs;
+      };
+      return withMembers<Store>(store, { renew });
+    },
+  },
   broken(
     "claim ignores leases",
     "claim: a run whose owner lives is refused as `owned`, and nothing changes",

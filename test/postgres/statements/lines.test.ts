@@ -337,7 +337,10 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
       [1, "claim"],
       [1, "renew"],
     ] as const);
-    if (kind === "renew") return random.chance(0.3) ? caller.release(owner) : caller.renew(owner, 60_000);
+    if (kind === "renew") {
+      await (random.chance(0.3) ? caller.release(owner) : caller.renew(owner, 60_000));
+      return;
+    }
     if (kind === "take") {
       const agents = random.pick([[echo], [former], [echo, former]] as const);
       const unusedForMs = random.chance(0.3) ? random.below(50) : undefined;
