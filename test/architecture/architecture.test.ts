@@ -208,6 +208,7 @@ describe("the objects of the two rooms know each other", () => {
       "Notices: an object of engine.ts",
       "Owner: an object of engine.ts",
       "RemoteRuns: an object of engine.ts",
+      "RestReader: RunReader",
       "SpendingRun: LiveRun",
       "StepsRun: LiveRun",
     ]);

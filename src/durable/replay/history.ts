@@ -124,7 +124,7 @@ export class History {
   #end(key: string, entry: ResultEntry, position: number): void {
     if (this.isStopped) return;
     const operation = this.#operationOf(key);
-    operation.hasEnded = true;
+    operation.endedAt = position;
     operation.attempt = undefined;
     const before = this.results.at(-1)?.position ?? -1;
     const wasAlone = Number(operation.position) > before && this.#begun.length === this.results.length + 1;
@@ -209,8 +209,8 @@ class RecordedOperation {
   attempt: AttemptEntry | undefined;
   /** Of a question that was shown. */
   asked: AwaitedEntry | undefined;
-  /** Whether it has one of the results. */
-  hasEnded = false;
+  /** The position of its result. Undefined: it has none. */
+  endedAt: number | undefined;
   isBegunAgain = false;
 
   constructor(key: string) {

@@ -130,7 +130,7 @@ export abstract class ResultQueue {
   }
 
   deliver(delivery: Delivery): void {
-    if (this.isCatchingUp && this.check?.history.find(delivery.key)?.hasEnded === true) return;
+    if (this.isCatchingUp && this.check?.history.find(delivery.key)?.endedAt !== undefined) return;
     this.#queue ??= [];
     this.#queue.push(delivery);
     this.#deliverSoon();
@@ -263,14 +263,14 @@ class Replaying {
   /** The first thing in the history that the agent has not done again. */
   get missing(): Missing | undefined {
     const { notEmitted, history } = this.#check;
-    const { key, position, hasEnded } = history.missing ?? {};
+    const { key, position, endedAt } = history.missing ?? {};
     if (key === undefined || position === undefined || Number(notEmitted?.position) < position) return notEmitted;
-    return { what: hasEnded === true ? `the result of ${key}` : key, position };
+    return { what: endedAt !== undefined ? `the result of ${key}` : key, position };
   }
 
   /** Notes an operation. Results in the history need no start, and the others begin after the replay. */
   takeUp(operation: Operation): void {
-    if (this.#check.history.beginAgain(operation.key)?.hasEnded !== true) this.#held.push(operation);
+    if (this.#check.history.beginAgain(operation.key)?.endedAt === undefined) this.#held.push(operation);
   }
 
   /** The replay makes progress. The stall time begins again. */

@@ -11,8 +11,6 @@ import { Chain } from "./chain.ts";
 import type { DueEntry, DueHeap } from "./due-heap.ts";
 import { RunIndex } from "./run-index.ts";
 
-const noEntries: readonly Entry[] = [];
-
 /** What belongs to one tenant. */
 export class Tenant {
   readonly name: string;
@@ -193,7 +191,7 @@ export class MemoryRun implements Link<MemoryRun> {
     if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
     this.key = key;
     this.order = order;
-    this.entries = grown(noEntries, write.entries);
+    this.entries = write.entries.slice();
     const { slots = [] } = write;
     const [slot = null] = slots;
     this.extras = slot === null && idempotencyKey === null ? null : extrasWith(slot, idempotencyKey);
