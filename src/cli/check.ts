@@ -182,7 +182,8 @@ async function checked(
       without: stuck,
       ...(isCareful && { atOnce: 1 }),
       onRun: ({ run_id }, is) => {
-        if (is === "begun" && isCareful) say({ begun: run_id });
+        // A run that is left out does nothing that could end the process.
+        if (is === "begun" && isCareful && !stuck.includes(run_id)) say({ begun: run_id });
       },
     });
   } finally {
