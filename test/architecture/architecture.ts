@@ -495,7 +495,7 @@ function globalsOf(path: string, source: ts.SourceFile): string[] {
         // Where it is passed along or destructured, its members cannot be checked.
         const member = memberOf(node);
         if (member === undefined || forbidden(member)) reasons.push(`uses globalThis.${member ?? "(anything)"}`);
-      } else if (forbidden(node.text) && !(node.text === "Date" && isPureDate(node)) && !isTick(path, node)) {
+      } else if (forbidden(node.text) && !(node.text === "Date" && isPureDate(node))) {
         reasons.push(`uses ${node.text}`);
       } else if (IMPURE_MEMBERS.has(impure) && !isSystem(path) && !(path === CHANCE && impure === "Math.random")) {
         reasons.push(`uses ${impure}`);
@@ -505,12 +505,6 @@ function globalsOf(path: string, source: ts.SourceFile): string[] {
   };
   visit(source);
   return reasons;
-}
-
-/** Of the process, the clock's file takes `nextTick`, where there is one. */
-function isTick(path: string, node: ts.Identifier): boolean {
-  const isTaken = ts.isTypeOfExpression(node.parent) || memberOf(node) === "nextTick";
-  return isSystem(path) && node.text === "process" && isTaken;
 }
 
 /** Whether an identifier only names a property, an import or an export, and so refers to no global. */

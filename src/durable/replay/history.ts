@@ -126,9 +126,7 @@ export class History {
     const operation = this.#operationOf(key);
     operation.endedAt = position;
     operation.attempt = undefined;
-    const before = this.results.at(-1)?.position ?? -1;
-    const wasAlone = Number(operation.position) > before && this.#begun.length === this.results.length + 1;
-    this.results.push({ key, entry, live: undefined, position, wasAlone });
+    this.results.push({ key, entry, live: undefined, position });
   }
 
   /** The operation with this key, in the last generation. Undefined: the history does not have it. */
@@ -196,8 +194,6 @@ export function historyOf(entries: readonly Entry[]): History {
 /** A result in the history. */
 export interface RecordedResult extends Delivery {
   readonly position: number;
-  /** Whether no other operation was open since the result before. */
-  readonly wasAlone: boolean;
 }
 
 /** What the history has of an operation. */

@@ -3,7 +3,6 @@ import type { Mismatch } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import type { Delivery, JournaledAgent, Operation, Unfit } from "../../runtime/execution/operations.ts";
 import { unfit } from "../../runtime/execution/operations.ts";
-import { afterReactions } from "../../runtime/log/system.ts";
 import type { RecordedResult } from "./history.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
@@ -29,9 +28,6 @@ const STALL_TICKS = 5;
  * Hands a durable agent its results one at a time, in log order, each in its own turn of the event loop. Results from
  * the history and new results are one queue. A replayed agent therefore receives them in the same order, and
  * `Promise.race` has the same winner. Until the agent has caught up with its history, no new work begins.
- *
- * A result of the history takes no turn if its operation alone was open since the result before: the agent has no other
- * branch that could come first.
  */
 export abstract class ResultQueue {
   protected readonly agent: JournaledAgent;
@@ -179,10 +175,7 @@ export abstract class ResultQueue {
    */
   async #deliverAll(): Promise<void> {
     for (;;) {
-      const isAlone = this.#queue?.[this.#next]?.wasAlone === true;
-      // The agent uses what it has received, and begins the operation.
-      if (isAlone) await (this.agent.pace() ?? afterReactions());
-      if (!isAlone || this.#held !== undefined || this.#deliverable() === undefined) await this.agent.clock.turn();
+      await this.agent.clock.turn();
       // An agent that keeps emitting new values may have caught up too.
       while (this.#held !== undefined && !this.isThrough) await this.#release(this.#held);
       if (this.agent.isClosed) return;

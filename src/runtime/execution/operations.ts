@@ -167,8 +167,6 @@ export interface JournaledAgent {
   /** The keys of the operations without a result. */
   readonly open: readonly string[];
   find(key: string): Operation | undefined;
-  /** See `Execution`. */
-  pace(): undefined | Promise<void>;
   /** See {@link Operations.handOver}. */
   handOver(delivery: Delivery): undefined | Promise<Unfit | undefined>;
 }

@@ -12,7 +12,6 @@ const startTimeout = setTimeout;
 const stopTimeout = clearTimeout;
 const startInterval = typeof setInterval === "function" ? setInterval : undefined;
 const startImmediate = typeof setImmediate === "function" ? setImmediate : undefined;
-const startTick = typeof process === "object" ? process.nextTick : undefined;
 
 /** The longest delay of `setTimeout`, in milliseconds. A longer one fires at once. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
@@ -172,15 +171,6 @@ export function nextTurn(): Promise<void> {
 function afterTurn(callback: () => void): void {
   if (startImmediate === undefined) startTimeout(callback, 0);
   else startImmediate(callback);
-}
-
-/**
- * Resolves after all promise reactions that are due, and those that they cause. It takes a tenth of the time of a turn of
- * the event loop, in which no other work of the process has its turn. Where there is no `nextTick` it is such a turn.
- */
-export function afterReactions(): Promise<void> {
-  if (startTick === undefined) return nextTurn();
-  return new Promise((resolve) => startTick(resolve));
 }
 
 /** A random text of 32 bytes, as base64url: a secret for a URL. */
