@@ -617,7 +617,12 @@ export class LiveRun implements LogRun, StepsRun {
   /** A run that is being cancelled ends when that is committed. */
   #continueAsNew(): void {
     const { log } = this;
-    if (log.lost || isStopped(log.state)) return;
+    if (log.lost) return;
+    if (isStopped(log.state)) {
+      // A cancel that came before the agent had returned was left to the end of the history.
+      if (log.state.status === "cancelling") this.#stop();
+      return;
+    }
     if (this.#isPaused) {
       this.#waitForResume(() => this.#continueAsNew());
       return;
