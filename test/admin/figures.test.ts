@@ -185,6 +185,23 @@ it("figures count more questions than a call can have arguments", async () => {
   await runtime.close();
 });
 
+it("figures tell runs of two tenants apart that have the same id", async () => {
+  const clock = new FakeClock();
+  const runtime = new Runtime({ clock, ids: { uuid: () => RUN_ID, token: () => "token" } });
+  runtime.register("spends", (input, { usage }) => {
+    usage.add({ input_tokens: Number(input[0]?.parts[0]?.content), output_tokens: 0 });
+    return "Spent.";
+  });
+  const admin = createAdmin(runtime);
+  for (const [tenant, input] of [
+    ["red", "10"],
+    ["blue", "1000"],
+  ] as const)
+    await runtime.scope({ tenant }).createRun({ agent_name: "spends", input });
+  expect((await admin.figures()).all.total).toMatchObject({ started: 2, completed: 2, total_tokens: 1_010 });
+  await runtime.close();
+});
+
 it.each<[string, object, string]>([
   ["an unknown time", { over: "year" }, "hour"],
   ["an unknown group", { by: "label" }, "tenant"],

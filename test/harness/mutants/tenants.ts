@@ -90,6 +90,7 @@ const maps: readonly Mutant[] = [
     runs,
   ),
   unkeyed("src/durable/recovery/remote-posts.ts", "readonly #runs = new RunMap<Seen>()", runs),
+  unkeyed("src/admin/figures.ts", "readonly #known = new RunMap<Known>()", ["test/admin/figures.test.ts"]),
   unkeyed("src/http/disconnects.ts", "readonly #runs = new RunMap<Presence>()", http),
   unkeyed("src/http/readers.ts", "readonly #perRun = new RunMap<number>()", http),
   unkeyed("src/otel/trace-runs.ts", "readonly #calls = new RunMap<Context>()", traces),
