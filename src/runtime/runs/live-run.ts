@@ -619,7 +619,7 @@ export class LiveRun implements LogRun, StepsRun {
     const { log } = this;
     if (log.lost) return;
     if (isStopped(log.state)) {
-      // A cancel that came before the agent had returned was left to the end of the history.
+      // A cancel that came before the agent had returned was left to where it was stopped.
       if (log.state.status === "cancelling") this.#stop();
       return;
     }
