@@ -678,19 +678,19 @@ export class LiveRun implements LogRun, StepsRun {
 
   withSlot(callback: () => void): void {
     if (this.log.lost || isFinal(this.log.state.status)) return;
-    const isHeld = this.shared.pauses.holds(this) && !isStopped(this.log.state);
+    const slot = this.#slot;
+    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) this.#withSlotOnceResumed(callback);
     // What continues during a question needs no slot either.
-    const needsSlot = this.#slot !== undefined && !isWaiting(this.log.state);
-    if (isHeld || needsSlot) this.#withSlotLater(callback);
-    else callback();
+    else if (slot === undefined || isWaiting(this.log.state)) callback();
+    else this.#takeSlot(slot, callback);
   }
 
-  #withSlotLater(callback: () => void): void {
-    if (this.shared.pauses.holds(this) && !isStopped(this.log.state)) {
-      this.#waitForResume(() => this.withSlot(callback));
-      return;
-    }
-    this.#slot?.take(() => {
+  #withSlotOnceResumed(callback: () => void): void {
+    this.#waitForResume(() => this.withSlot(callback));
+  }
+
+  #takeSlot(slot: RunSlot, callback: () => void): void {
+    slot.take(() => {
       this.settleActivity();
       callback();
     });
