@@ -19,19 +19,20 @@ export function ignore(): void {
 type Resolve<T> = (value: MaybePromise<T>) => void;
 type Reject = (error: unknown) => void;
 
-/** What settles the promise that is being made. */
-let resolveLast: Resolve<never> = ignore;
-let rejectLast: Reject = ignore;
-const takeLast = (resolve: Resolve<never>, reject: Reject): void => {
-  resolveLast = resolve;
-  rejectLast = reject;
+/** The functions that settle the promise which was made last with {@link executor}. */
+export const executed: { resolve: Resolve<never>; reject: Reject } = { resolve: ignore, reject: ignore };
+
+/** The executor of promises that are made without a closure for each. */
+export const executor = (resolve: Resolve<never>, reject: Reject): void => {
+  executed.resolve = resolve;
+  executed.reject = reject;
 };
 
-/** A promise, and what settles it. One function makes them all, so that none has a closure of its own. */
+/** A promise, and the functions that settle it. */
 export class Deferred<T> {
-  readonly promise: Promise<T> = new Promise(takeLast);
-  readonly resolve = resolveLast as Resolve<T>;
-  readonly reject = rejectLast;
+  readonly promise: Promise<T> = new Promise(executor);
+  readonly resolve = executed.resolve as Resolve<T>;
+  readonly reject = executed.reject;
 }
 
 /**

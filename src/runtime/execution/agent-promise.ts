@@ -1,12 +1,6 @@
-import { ignore } from "../../core/promises.ts";
+import { executed, executor, ignore } from "../../core/promises.ts";
 
 type Resolve<T> = (value: T | PromiseLike<T>) => void;
-
-/** The function that resolves the promise which is being made. With one for all, a promise is made without closures. */
-let resolveLast: Resolve<never> = ignore;
-const take = (resolve: Resolve<never>): void => {
-  resolveLast = resolve;
-};
 
 /**
  * A promise that an agent gets. It knows whether anything has observed it: `await`, `then`, `catch`, `finally`,
@@ -27,8 +21,8 @@ export class AgentPromise<T> extends Promise<T> {
   }
 
   constructor() {
-    super(take);
-    this.#resolve = resolveLast as Resolve<T>;
+    super(executor);
+    this.#resolve = executed.resolve as Resolve<T>;
   }
 
   get isObserved(): boolean {
