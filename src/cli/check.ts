@@ -26,6 +26,7 @@ interface Told extends CheckOptions {
   readonly stuck: readonly string[];
   /** Whether one run is replayed at a time, so that it is known which one does not let go. */
   readonly isCareful: boolean;
+  readonly patienceMs: number;
 }
 
 /** What that process says. `alive`: its event loop turns. `loaded`: it has the agents and the store. `failed`: it has printed why. */
@@ -55,9 +56,10 @@ export async function check(file: string, options: CheckOptions): Promise<void> 
   if (options.store === undefined && options.cassettes === undefined)
     throw new UsageError("check: expected --store, --cassettes or both.");
   const stuck: string[] = [];
+  const patienceMs = options.patienceMs ?? PATIENCE_MS;
   let isCareful = false;
   for (;;) {
-    const ended = await replayed(file, { ...options, stuck, isCareful });
+    const ended = await replayed(file, { ...options, stuck, isCareful, patienceMs });
     if (ended.is === "failed") {
       thisProcess.exitCode = 1;
       return;
@@ -92,7 +94,7 @@ type Ended =
   | { readonly is: "silent" | "gone"; readonly isLoaded: boolean; readonly last: string | undefined };
 
 function replayed(file: string, told: Told): Promise<Ended> {
-  const held = Math.max(MIN_SILENT_MS, 2 * (told.patienceMs ?? PATIENCE_MS));
+  const held = Math.max(MIN_SILENT_MS, 2 * told.patienceMs);
   const child: ChildProcess = spawn(execPath, [...execArgv, ...loaderOf(file), argv[1] ?? "", "check", file], {
     // What agents print goes to the standard error, so that the report alone is on the standard output.
     stdio: ["ignore", stderr.fd, "inherit", "ipc"],
