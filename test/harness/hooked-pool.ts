@@ -10,12 +10,16 @@ export type Hook = (
   values: readonly unknown[],
 ) => Promise<PostgresResult>;
 
+/** After so many turns of the event loop with nothing under way a pool is settled. */
+const TURNS = 20;
+
 /** A pool that notes each statement, and can change what becomes of it. */
 export class HookedPool implements PostgresPool {
   readonly #pool: pg.Pool;
   readonly statements: string[] = [];
   hook: Hook = (run) => run();
   #asked = 0;
+  #sent = 0;
 
   constructor(pool: pg.Pool) {
     this.#pool = pool;
@@ -25,9 +29,17 @@ export class HookedPool implements PostgresPool {
     return this.#pool.options;
   }
 
-  /** So many connections are being made or handed over. Those that wait until another one is free do not count. */
-  get connecting(): number {
-    return this.#asked - this.#pool.waitingCount;
+  /**
+   * So many statements are at the server, and connections being made or handed over. Those that wait until another one is
+   * free do not count.
+   */
+  get underWay(): number {
+    return this.#sent + this.#asked - this.#pool.waitingCount;
+  }
+
+  /** Resolves when nothing is under way for some turns of the event loop: who uses the pool waits for the time alone. */
+  async settled(): Promise<void> {
+    for (let turns = 0; turns < TURNS; turns = this.underWay > 0 ? 0 : turns + 1) await new Promise(setImmediate);
   }
 
   query(text: string, values: unknown[]): Promise<PostgresResult> {
@@ -49,7 +61,13 @@ export class HookedPool implements PostgresPool {
 
   #send(run: () => Promise<PostgresResult>, text: string, values: readonly unknown[]): Promise<PostgresResult> {
     this.statements.push(text);
-    return this.hook(run, text, values[0], values);
+    const counted = (): Promise<PostgresResult> => {
+      this.#sent += 1;
+      return run().finally(() => {
+        this.#sent -= 1;
+      });
+    };
+    return this.hook(counted, text, values[0], values);
   }
 }
 

@@ -26,8 +26,6 @@ const missing = missingServer(18);
 const TIMEOUT_MS = 2_000;
 /** So many writes of another run are made while one hangs. */
 const MANY = 20;
-/** After so many turns of the event loop without a statement the store waits for the time. */
-const TURNS = 20;
 const STEP_MS = 100;
 /** After so long a statement without an answer does not hold up the next one any more. */
 const OVERDUE_MS = TIMEOUT_MS / 4;
@@ -214,20 +212,11 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     const locker = await others.connect();
     await locker.query("BEGIN");
     await locker.query(`SELECT 1 FROM ${quoteName(schema)}.runs FOR UPDATE`);
-    let inFlight = 0;
-    pool.hook = (run) => {
-      inFlight += 1;
-      return run().finally(() => {
-        inFlight -= 1;
-      });
-    };
     // On a busy machine the time of the client is over first. Then the server is told to cancel what it still tries.
     const told = expect(append(store, runKey(1), 1, write(parts("a")))).rejects.toThrow(
       /A lock was held|There was no answer/,
     );
-    const settled = told.then(() =>
-      expect.poll(() => inFlight + pool.connecting, { timeout: 10 * TIMEOUT_MS }).toBe(0),
-    );
+    const settled = told.then(() => expect.poll(() => pool.underWay, { timeout: 10 * TIMEOUT_MS }).toBe(0));
     await settled.finally(() => locker.query("ROLLBACK"));
     locker.release();
     await append(store, runKey(1), 1, write(parts("b")));
@@ -236,25 +225,14 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   /** Lets the statements hang whose writes say so, until the time of their calls is over. */
   const hangStatements = (which: string) => {
     let isOn = true;
-    let inFlight = 0;
     const hung: string[] = [];
     pool.hook = (run, _sql, parameter) => {
-      if (isOn && String(parameter).includes(which)) {
-        hung.push(String(parameter));
-        return new Promise(() => {});
-      }
-      inFlight += 1;
-      return run().finally(() => {
-        inFlight -= 1;
-      });
+      if (!isOn || !String(parameter).includes(which)) return run();
+      hung.push(String(parameter));
+      return new Promise(() => {});
     };
     return {
       hung,
-      /** Resolves when the store waits for nothing but the time. */
-      async settled() {
-        for (let turns = 0; turns < TURNS; turns = inFlight + pool.connecting > 0 ? 0 : turns + 1)
-          await new Promise(setImmediate);
-      },
       stop() {
         isOn = false;
       },
@@ -264,7 +242,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   it("a statement without an answer delays no other run for long, also if it is sent again", async () => {
     for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9]) await create(store, n);
     const time = stopTime();
-    const { hung, settled, stop } = hangStatements(runKey(9).run_id);
+    const { hung, stop } = hangStatements(runKey(9).run_id);
     const made = untilMade(() => append(store, runKey(9), 1, write(parts("late"))));
     let missing = 8;
     for (let n = 1; n <= 8; n++)
@@ -272,7 +250,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
         missing -= 1;
       });
     let tookMs = 0;
-    for (await settled(); missing > 0 && tookMs < 9 * TIMEOUT_MS; await settled()) {
+    for (await pool.settled(); missing > 0 && tookMs < 9 * TIMEOUT_MS; await pool.settled()) {
       await time.advance(STEP_MS);
       tookMs += STEP_MS;
     }
@@ -281,7 +259,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
       const before = hung.length;
       for (let waited = 0; hung.length === before && waited < 2 * TIMEOUT_MS; waited += STEP_MS) {
         await time.advance(STEP_MS);
-        await settled();
+        await pool.settled();
       }
       expect(hung.length).toBeGreaterThan(before);
       await writeMany([1, 2, 3], 2 + round * MANY);
@@ -294,11 +272,11 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   it("a creation without an answer delays others once, also if each attempt creates another run", async () => {
     for (const n of [1, 2, 3]) await create(store, n);
     const time = stopTime();
-    const { hung, settled, stop } = hangStatements("it hangs");
+    const { hung, stop } = hangStatements("it hangs");
     let attempts = 1_000;
     const hang = () => tryCreate(store, attempts++, { created: { labels: { why: "it hangs" } } });
     const first = expect(hang()).rejects.toThrow("no answer");
-    await settled();
+    await pool.settled();
     const delayed = append(store, runKey(1), 1, write(parts("x")));
     await time.advance(OVERDUE_MS);
     await delayed;
@@ -324,7 +302,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   it("creations go with other writes again some time after one was without an answer", async () => {
     await create(store, 1);
     const time = stopTime();
-    const { settled, stop } = hangStatements("it hangs");
+    const { stop } = hangStatements("it hangs");
     let runs = 1;
     const statements = async () => {
       pool.statements.length = 0;
@@ -335,7 +313,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     const hung = expect(tryCreate(store, 1_000, { created: { labels: { why: "it hangs" } } })).rejects.toThrow(
       "no answer",
     );
-    await settled();
+    await pool.settled();
     await time.advance(TIMEOUT_MS);
     await hung;
     stop();
