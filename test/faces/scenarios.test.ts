@@ -26,6 +26,14 @@ interface Scenario {
   readonly traffic: Readonly<Record<FaceUnderTest["kind"], readonly [requests: number, items: number] | null>>;
 }
 
+/** Another page of the run, which waits for an answer: it shows the question, and answers it. */
+async function openAndAnswer(page: Visitor): Promise<Visitor> {
+  await page.open();
+  expectSoFar(page, "Looking. ", "Refund 40 €?");
+  await page.answer({ approved: true });
+  return page;
+}
+
 const scenarios: readonly Scenario[] = [
   {
     name: "a stream",
@@ -271,11 +279,7 @@ const scenarios: readonly Scenario[] = [
     name: "a reload while it waits",
     play: async (user, _desk, visit) => {
       await user.say("ask");
-      const page = visit();
-      await page.open();
-      expectSoFar(page, "Looking. ", "Refund 40 €?");
-      await page.answer({ approved: true });
-      return page;
+      return openAndAnswer(visit());
     },
     sees: { text: "Looking. Refunded." },
     traffic: {
@@ -320,11 +324,7 @@ const scenarios: readonly Scenario[] = [
       await user.say("ask");
       await desk.restart();
       await desk.clock.advance(1_000);
-      const page = visit();
-      await page.open();
-      expectSoFar(page, "Looking. ", "Refund 40 €?");
-      await page.answer({ approved: true });
-      return page;
+      return openAndAnswer(visit());
     },
     sees: { text: "Looking. Refunded." },
     traffic: {

@@ -38,23 +38,29 @@ async function all<T>(items: AsyncIterable<T>): Promise<readonly T[]> {
   return found;
 }
 
-/** What a reader of a run sees, and how many entries it has read for each. */
-async function look(store: SqliteStore) {
-  let read = 0;
+/** A runtime, and how many entries of logs it has read. */
+function countedOn(store: SqliteStore): { readonly runtime: AgentRuntime; readonly reads: { count: number } } {
+  const reads = { count: 0 };
   const runtime = runtimeOn(
     withMembers(store, {
       read(key, from, limit) {
         const entries = store.read(key, from, limit);
-        read += entries?.length ?? 0;
+        reads.count += entries?.length ?? 0;
         return entries;
       },
     }),
   );
+  return { runtime, reads };
+}
+
+/** What a reader of a run sees, and how many entries it has read for each. */
+async function look(store: SqliteStore) {
+  const { runtime, reads } = countedOn(store);
   const costs: number[] = [];
   const counted = async <T>(reading: Promise<T>): Promise<T> => {
-    read = 0;
+    reads.count = 0;
     const seen = await reading;
-    costs.push(read);
+    costs.push(reads.count);
     return seen;
   };
   const { last_event_id, ...details } = await counted(runtime.details(run_id));
@@ -204,26 +210,16 @@ it("a run that is loaded for few entries at a time keeps no snapshot each time",
 });
 
 it("the events after an answer begin at the end of the log, which is read once to load the run", async () => {
-  const store = withMembers(open(copied()), { snapshot: () => undefined });
-  let read = 0;
-  const runtime = runtimeOn(
-    withMembers(store, {
-      read(key, from, limit) {
-        const entries = store.read(key, from, limit);
-        read += entries?.length ?? 0;
-        return entries;
-      },
-    }),
-  );
+  const { runtime, reads } = countedOn(withMembers(open(copied()), { snapshot: () => undefined }));
   const { last_event_id } = await runtime.details(run_id);
-  read = 0;
+  reads.count = 0;
   const events = await all(runtime.resume({ run_id, await_resume: ANSWER, mode: "stream" }));
   expect(events.map(({ type, id }) => [type, id])).toEqual([
     ["run.in-progress", last_event_id + 1],
     ["run.awaiting", last_event_id + 2],
   ]);
-  expect(read).toBeGreaterThan(2 * STEPS);
-  expect(read).toBeLessThan(3 * STEPS);
+  expect(reads.count).toBeGreaterThan(2 * STEPS);
+  expect(reads.count).toBeLessThan(3 * STEPS);
   await runtime.close();
 });
 
