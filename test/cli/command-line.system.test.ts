@@ -281,7 +281,7 @@ describe("cadenza dev", () => {
     expect(await (await browser.get("api/start")).json()).toMatchObject({ agents: [{ description: "two" }] });
     const answered = await browser.post("api/answer", { tenant: "", run_id, await_id: "ask#1", answer: "yes" });
     expect([answered.status, await answered.text()]).toEqual([200, "{}"]);
-    expect(await browser.first(`api/feed/run?tenant=&run_id=${run_id}`, /"completed"/)).toContain("two");
+    expect(await browser.completed(run_id)).toContain("two");
 
     const processes = descendantsOf(command.pid);
     expect(processes.length).toBeGreaterThanOrEqual(2);
@@ -306,7 +306,7 @@ describe("cadenza dev", () => {
     expect(await (await browser.get("api/start")).json()).toMatchObject({ has_schedules: true, has_playground: true });
     const created = await browser.post("api/create", { tenant: "", agent_name: "order", input: "" });
     const { run_id } = (await created.json()) as { run_id: string };
-    await browser.first(`api/feed/run?tenant=&run_id=${run_id}`, /"completed"/);
+    await browser.completed(run_id);
     const codeOf = async () => (await (await browser.get(`api/code?tenant=&run_id=${run_id}`)).json()) as CodeOfRun;
     const before = await codeOf();
     code(50);
@@ -317,7 +317,7 @@ describe("cadenza dev", () => {
     expect(differ.map(({ key }) => key)).toEqual(["price#1", "model#1"]);
     const forked = await browser.post("api/fork", { tenant: "", run_id, before: "price#1", stub: "models" });
     const fork = (await forked.json()) as { run_id: string };
-    const shown = await browser.first(`api/feed/run?tenant=&run_id=${fork.run_id}`, /"completed"/);
+    const shown = await browser.completed(fork.run_id);
     expect(shown).toContain("Price 50");
     expect(shown).toContain(" of 40.");
     expect(await command.stop("SIGTERM")).toBe(0);
@@ -343,7 +343,7 @@ describe("cadenza dev", () => {
     const browser = await Browser.open(address);
     const created = await browser.post("api/create", { tenant: "", agent_name: "starts", input: "" });
     const { run_id } = (await created.json()) as { run_id: string };
-    const run = await browser.first(`api/feed/run?tenant=&run_id=${run_id}`, /"completed"/);
+    const run = await browser.completed(run_id);
     expect(run).toContain("PATH=");
     expect(run).not.toContain("CADENZA_DEV");
     expect(run).not.toContain(new URL(address).searchParams.get("token"));

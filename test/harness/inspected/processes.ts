@@ -164,4 +164,11 @@ export class Browser {
     }
     throw new Error(`${path} ended without ${pattern}`);
   }
+
+  /** A run, once it has completed, as JSON. A feed that began before tells of each change alone. */
+  async completed(run_id: string): Promise<string> {
+    const path = `api/feed/run?tenant=&run_id=${run_id}`;
+    await this.first(path, /"completed"/);
+    return this.first(path, /"completed"/);
+  }
 }
