@@ -41,13 +41,13 @@ export function inQuery(name: string): string {
   return place.value.query.get(name) ?? "";
 }
 
-/** The address of the same place with other values in its query. Those that are not named stay. */
+/** The address of the same place with other values in its query. Values that are not named stay. */
 export function hereWith(changed: Query): string {
   const { path, query } = place.value;
   return hrefTo(path, { ...Object.fromEntries(query), ...changed });
 }
 
-/** Changes values in the query of the address, in place of those before. Does nothing if the user has just gone elsewhere. */
+/** Changes values in the query of the address. Does nothing if the user has just gone elsewhere. */
 export function setQuery(changed: Query): void {
   // The address changes at once, and the page hears of it in a later turn.
   if (hrefTo(read().path) !== hrefTo(place.peek().path)) return;

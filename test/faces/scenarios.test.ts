@@ -419,7 +419,7 @@ describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name
 });
 
 const pageOf6 = chatPage("a chat page of ai 6", six as unknown as ChatModule);
-/** Those that find a run by its chat. */
+/** The faces that find a run by its chat. */
 const inChats = [pageOf6, agUiHost, acpClient, ...a2aClients];
 /** A task is found by its id. The run of a call of MCP is in no chat, and only its client knows the call. */
 const apart = [...inChats, mcpTasks];
@@ -468,7 +468,7 @@ it.each(pairs)("a run at work that was begun over %s is stopped over %s", async 
   expect([first.view.question, other.view.question]).toEqual([null, null]);
 });
 
-/** Those that find a run by the id of its session, and by its own. */
+/** The faces that find a run by the id of its session, and by its own id. */
 const byId = [acpClient, ...a2aClients, mcpTasks];
 const calls = [mcpCalls, mcpSessions, mcpTasks].flatMap((begins) =>
   byId.filter((face) => face !== begins).map((other) => [begins.name, other.name, begins, other] as const),

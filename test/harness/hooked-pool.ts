@@ -30,8 +30,8 @@ export class HookedPool implements PostgresPool {
   }
 
   /**
-   * So many statements are at the server, and connections being made or handed over. Those that wait until another one is
-   * free do not count.
+   * So many statements are at the server, and connections being made or handed over. A call that waits for a free
+   * connection does not count.
    */
   get underWay(): number {
     return this.#sent + this.#asked - this.#pool.waitingCount;

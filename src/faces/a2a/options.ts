@@ -13,8 +13,8 @@ export interface A2aOptions extends HttpOptions {
    */
   readonly root?: string | undefined;
   /**
-   * Fields of all agent cards, in addition to the fields that the agents give and instead of those of the same name: for
-   * example `version`, `provider`, `iconUrl`, `securitySchemes` and `securityRequirements`. Default: none.
+   * Fields of all agent cards. A field here replaces the field of the same name that an agent gives: for example
+   * `version`, `provider`, `iconUrl`, `securitySchemes` and `securityRequirements`. Default: none.
    *
    * @example
    * ```ts

@@ -51,10 +51,10 @@ export interface McpSettings extends HttpSettings {
   readonly seal: Seal;
   /** How the open streams of calls show a question again. A client from before `2026-07-28` answers in another request. */
   readonly asking: Map<string, (question: OpenQuestionDetails, reason: string) => void>;
-  /** How calls of an agent become tasks. Undefined: those of the durable agents do. */
+  /** How calls of an agent become tasks. Undefined: calls of durable agents do. */
   readonly tasks: boolean | ReadonlyMap<string, TaskMode> | undefined;
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string };
-  /** What both eras are told of the server beside that. */
+  /** What clients of both eras get with `serverInfo`. */
   readonly about: { readonly instructions?: string };
   readonly ttlMs: number;
   readonly stateTtlMs: number;

@@ -21,7 +21,7 @@ const FIRST_PAUSE_MS = 2;
  */
 export const clock = machineClock(silentLogger);
 
-/** The time of a statement: that of the beginning of its transaction, or the one that a parameter gives. */
+/** The time of a statement: the beginning of its transaction, or the time that a parameter gives. */
 export const timeBy = (given: string): string =>
   `coalesce(${given}::float8, (extract(epoch FROM now()) * 1000)::float8)`;
 

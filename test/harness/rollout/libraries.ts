@@ -19,7 +19,7 @@ export function hasCommit(commit: string): boolean {
   }
 }
 
-/** Builds the program of a process with the library of a commit, or with that of the sources as they are. */
+/** Builds the program of a process with the library of a commit, or of the sources as they are. */
 export async function buildWith(library: string): Promise<BuiltProgram> {
   const worker = new URL("./worker.ts", import.meta.url);
   if (library === PRESENT) return buildProgram(worker);
