@@ -20,6 +20,7 @@ import type {
   RunWrite,
   SessionChange,
   StoreConflict,
+  StoredRun,
   WrittenWithInbox,
 } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -735,14 +736,20 @@ export class RunLog {
    * before its end.
    */
   async #readInbox(): Promise<void> {
-    let inbox: readonly Arrived[] | undefined;
+    let stored: StoredRun | undefined;
     try {
-      inbox = (await this.#run.shared.store.find(this.key, "with inbox"))?.inbox ?? [];
+      stored = await this.#run.shared.store.find(this.key, "with inbox");
     } catch (error) {
       this.#onUnread(error);
       return;
     }
     this.#wrote();
+    if (stored?.position !== this.#committed) {
+      // What had arrived has gone, and the run with it. The next write is refused for that.
+      this.flush();
+      return;
+    }
+    const { inbox = [] } = stored;
     if (inbox.every(({ id }) => this.#isTaken(id))) {
       const message = `The store refuses to write run ${this.key.run_id} because of what has arrived, and shows none of it.`;
       this.#onFailed(new CadenzaError("store_failed", message, { run_id: this.key.run_id }));
@@ -818,7 +825,7 @@ export class RunLog {
     this.#putBack(attempt);
     this.refuse(failure);
     this.activeTime?.discount();
-    const { cause: error } = failure;
+    const { cause: error = failure } = failure;
     this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
     const again = (this.#trouble?.outage?.pause() ?? Promise.resolve()).then(() => {
       this.#wrote();

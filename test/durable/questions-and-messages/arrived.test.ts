@@ -40,3 +40,31 @@ it("a run keeps its owner until its agent has the answer, also if a message is w
   ]);
   expect(writes.at(-1)).toEqual(["", null]);
 });
+
+it("a process whose run is taken over, with what had arrived, while it reads what has arrived says nothing of it", async () => {
+  const replicas = inMemory();
+  const read = deferred();
+  let isAway = false;
+  const first = replicas.start({}, async (call, method, parameters) => {
+    const [, , write] = parameters as readonly [unknown, unknown, RunWrite | undefined];
+    if (method === "append" && write?.head.owner === null && !isAway) {
+      await second.runtime.send({ to: run_id, name: "later", data: 1 });
+      isAway = true;
+    } else if (isAway) await read.promise;
+    return call();
+  });
+  const second = replicas.start();
+  for (const { runtime } of [first, second])
+    runtime.register("agent", { durable: true }, async (_input, { ask, receive }) => {
+      await Promise.all([ask("Well?"), receive("later")]);
+      return "done";
+    });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  expect(isAway).toBe(true);
+  await replicas.clock.advance(10_000);
+  read.resolve();
+  await replicas.clock.settle();
+  expect(first.said.filter(({ message }) => message.includes("write a run"))).toEqual([]);
+  expect(await second.runtime.resume({ run_id, await_resume: { ok: true } })).toMatchObject({ status: "completed" });
+});
