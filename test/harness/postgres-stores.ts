@@ -16,6 +16,9 @@ export function newSchema(): string {
   return `test ${process.pid} ${schemas}`;
 }
 
+/** Options of stores that a test keeps busy: a call may take long, and no process is taken for dead meanwhile. */
+export const PATIENT = { timeoutMs: 60_000, durability: { leaseMs: 600_000 } } as const;
+
 /** Why there is no server of this version; undefined if there is one. */
 export function missingServer(major: Major): string | undefined {
   const address = inject("postgres")[major];

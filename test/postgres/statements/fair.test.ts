@@ -19,7 +19,7 @@ import {
 import { amount, LONG_MS, seededRandom } from "../../harness/fuzz.ts";
 import { noting, TELLS_DEADLOCKS } from "../../harness/hooked-pool.ts";
 import { MOST_THROUGH, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -52,7 +52,7 @@ describe.skipIf(missing !== undefined)(`gates of customers on PostgreSQL${missin
   });
 
   const open = async (clock?: { now(): number }, its: PostgresPool = pool): Promise<PostgresStore> => {
-    const opened = await openPostgresStore({ pool: its, schema: name, hints: false, clock });
+    const opened = await openPostgresStore({ pool: its, schema: name, hints: false, clock, ...PATIENT });
     stores.push(opened);
     return opened;
   };

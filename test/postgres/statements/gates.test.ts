@@ -17,7 +17,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { ignore, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 const key = runKey(1);
@@ -48,7 +48,7 @@ describe.skipIf(missing !== undefined)(`the gates of an inbox on PostgreSQL${mis
   });
 
   const open = async (its: PostgresPool): Promise<PostgresStore> => {
-    const opened = await openPostgresStore({ pool: its, schema, hints: false });
+    const opened = await openPostgresStore({ pool: its, schema, hints: false, ...PATIENT });
     closing.push(() => opened.close());
     return opened;
   };

@@ -19,7 +19,7 @@ import {
 import { amount, LONG_MS, seededRandom } from "../../harness/fuzz.ts";
 import { noting, TELLS_DEADLOCKS } from "../../harness/hooked-pool.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 import type { Random } from "../../harness/random.ts";
 import { lineComplaints } from "./line-judge.ts";
 
@@ -43,7 +43,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
   let refused: unknown[];
 
   const open = async (its: PostgresPool = pool): Promise<PostgresStore> => {
-    const opened = await openPostgresStore({ pool: its, schema, hints: false });
+    const opened = await openPostgresStore({ pool: its, schema, hints: false, ...PATIENT });
     stores.push(opened);
     return opened;
   };
