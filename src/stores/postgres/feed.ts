@@ -48,12 +48,17 @@ BEGIN
   SELECT ${txNow("its_era")}, clock, run.run_id::uuid, run.tenant, run.agent_name, e.event
   FROM jsonb_array_elements_text(feed) WITH ORDINALITY e (event, m) WHERE its_era IS NOT NULL ORDER BY e.m;
 END $function$;
+${writeFedFunction(schema, "write_v1")}`;
+}
 
+/** As the function that writes, and adds the events of the writes that were made. */
+function writeFedFunction(schema: string, write: string): string {
+  return `
 CREATE OR REPLACE FUNCTION ${schema}.write_fed_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
 LANGUAGE plpgsql AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
-  answers jsonb := ${schema}.write_v1(writes, given_time, its_shard);
+  answers jsonb := ${schema}.${write}(writes, given_time, its_shard);
   write record;
 BEGIN
   PERFORM 1 FROM jsonb_array_elements(writes) w WHERE w ? 'feed';
@@ -71,6 +76,10 @@ BEGIN
   END LOOP;
   RETURN answers;
 END $function$;`;
+}
+
+export function fedWrites(schema: string): string {
+  return writeFedFunction(schema, "write_v2");
 }
 
 export function feed(schema: string): string {

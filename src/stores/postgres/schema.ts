@@ -5,7 +5,7 @@ import { backlog, census, waitingRuns } from "./counts.ts";
 import { deleteFunctions, pruneWithParents, retention } from "./delete-sql.ts";
 import { isLocked, storeFailed } from "./errors.ts";
 import { gateFunctions, gatesOfCustomers } from "./fair-sql.ts";
-import { feed } from "./feed.ts";
+import { fedWrites, feed } from "./feed.ts";
 import { changes, inbox } from "./inbox-sql.ts";
 import { limitFunctions, limits, pruneSlots } from "./limits-sql.ts";
 import { lineFunctions, lines, priorities } from "./line-sql.ts";
@@ -18,7 +18,14 @@ import { linesFunction } from "./survey.ts";
 import { failedRuns, surveyIndexes, tables } from "./tables.ts";
 import { freePermits, plainRuns, reservedRuns, takeDue, takeFunctions } from "./take-sql.ts";
 import { tryWriteFunctions, tryWritesInOrder, tryWritesWithGates } from "./try-write-sql.ts";
-import { creators, generationsOfSessions, locksOfKeys, writeFunctions, writesWithInbox } from "./write-sql.ts";
+import {
+  creators,
+  generationsOfSessions,
+  locksOfKeys,
+  refuseFirstReleases,
+  writeFunctions,
+  writesWithInbox,
+} from "./write-sql.ts";
 
 /**
  * What the last step makes again, so that the steps before it need not make it as it was then. Who changes one of them moves
@@ -30,6 +37,7 @@ const functions: readonly ((schema: string) => string)[] = [
   gateFunctions,
   changes,
   writesWithInbox,
+  fedWrites,
   tryWritesInOrder,
   takeDue,
   freePermits,
@@ -38,6 +46,7 @@ const functions: readonly ((schema: string) => string)[] = [
   backlog,
   linesFunction,
   pruneSlots,
+  refuseFirstReleases,
 ];
 
 /**
@@ -63,6 +72,8 @@ const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [priorities, gatesOfCustomers, limits].map((part) => part(schema)).join("\n"),
   retention,
   snapshots,
+  // The functions were made here once.
+  () => "",
   (schema) => functions.map((part) => part(schema)).join("\n"),
 ];
 

@@ -442,14 +442,6 @@ BEGIN
       WHERE with_cancelled AND EXISTS (SELECT 1 FROM ${schema}.priorities x WHERE x.priority = p)
     ) b);
 END $function$;
-
-CREATE OR REPLACE FUNCTION ${schema}.take_v1(
-  taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8,
-  given_time float8
-) RETURNS SETOF text LANGUAGE sql AS $function$
-  SELECT t.run FROM ${schema}.take_v2(
-    taker, agents, most, suspect_from, most_suspects, cancelled_for, NULL, NULL, given_time) t (run) WHERE t.run LIKE '{%';
-$function$;
 `;
 }
 

@@ -126,7 +126,9 @@ export function tryWritesInOrder(schema: string): string {
   IF its_wait_ms IS NOT NULL THEN
     PERFORM ${schema}.lock_runs_v1(writes);
   END IF;`;
-  return [lockRuns(schema), tryWriteFunction(schema, "CREATE OR REPLACE", locks + tryPosts(schema))].join("\n");
+  return [lockRuns(schema), tryWriteFunction(schema, "CREATE OR REPLACE", locks + tryPosts(schema), "write_v2")].join(
+    "\n",
+  );
 }
 
 function lockRuns(schema: string): string {
@@ -151,9 +153,14 @@ function tryPosts(schema: string): string {
 
 /**
  * Makes the writes of a batch. With its_wait_ms it waits so long for each lock; without, writes that lack a lock are answered
- * "busy". Else the answer is that of the function which makes them. `posts`: what is tried first.
+ * "busy". Else the answer is that of `write`, which makes them. `posts`: what is tried first.
  */
-function tryWriteFunction(schema: string, create: "CREATE" | "CREATE OR REPLACE", posts = ""): string {
+function tryWriteFunction(
+  schema: string,
+  create: "CREATE" | "CREATE OR REPLACE",
+  posts = "",
+  write = "write_v1",
+): string {
   const variables =
     posts === ""
       ? ""
@@ -181,7 +188,7 @@ BEGIN
     IF is_fed THEN
       answers := ${schema}.write_fed_v1(rest, given_time, its_shard);
     ELSE
-      answers := ${schema}.write_v1(rest, given_time, its_shard);
+      answers := ${schema}.${write}(rest, given_time, its_shard);
     END IF;
   END IF;
   IF busy = '{}' THEN

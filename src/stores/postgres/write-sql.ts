@@ -9,7 +9,7 @@ import { keysOf } from "./line-sql.ts";
  * no two batches wait for each other. The order: runs by key, missing sessions and idempotency keys, sessions by key, the
  * keys of slots, runs that get a permit (only if no other transaction has locked them), and counters at the very end. A
  * later release adds functions with another version, or replaces them by ones that older processes may call too, so that
- * processes of both releases can use the database.
+ * processes of both releases can use the database, or by ones that refuse them (`refuseFirstReleases`).
  */
 export function writeFunctions(schema: string): string {
   return [
@@ -349,9 +349,10 @@ function writeFunction(
   create: "CREATE" | "CREATE OR REPLACE",
   moreLocks = "",
   slots: Slots = countedSlots(schema),
+  name = "write_v1",
 ): string {
   return `
-${create} FUNCTION ${schema}.write_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
+${create} FUNCTION ${schema}.${name}(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
 LANGUAGE plpgsql${slots.settings} AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));${slots.variables}
@@ -442,7 +443,7 @@ export function writesWithInbox(schema: string): string {
   PERFORM ${schema}.shut_v1(k.run, true) FROM (SELECT l.run FROM (${leaving(schema)}) l ORDER BY (l.run).id) k;`,
     refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
   };
-  return slotLocks(schema) + writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots);
+  return slotLocks(schema) + writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots, "write_v2");
 }
 
 function idempotencyLocks(schema: string): string {
@@ -450,6 +451,33 @@ function idempotencyLocks(schema: string): string {
     UNION SELECT hashtextextended('${schema.replaceAll("'", "''")} key ' || (k.w ->> 'tenant') || ' ' || (k.w ->> 'idempotency_key'), 0)
     FROM (SELECT w, count(*) OVER () AS keys FROM jsonb_array_elements(writes) w
       WHERE w ->> 'kind' = 'create' AND w ->> 'idempotency_key' IS NOT NULL) k WHERE k.keys > 1`;
+}
+
+/**
+ * Refuses the calls of the first releases, which know neither lines nor inboxes. An owner of such a release would renew its lease
+ * and keep its runs, but would not see what arrives for them. Its lease ends instead, and processes of later releases, which
+ * call other functions, take over its runs. A process of such a release logs the message.
+ */
+export function refuseFirstReleases(schema: string): string {
+  const calls = [
+    ["write_v1(writes jsonb, given_time float8, its_shard integer)", "jsonb"],
+    [
+      "take_v1(taker text, agents jsonb, most integer, suspect_from float8, most_suspects float8, cancelled_for float8, given_time float8)",
+      "SETOF text",
+    ],
+    ["prune_runs_v1(most bigint, before float8, chunk integer)", "integer"],
+  ];
+  // After the SQLSTATE of a missing function these releases do not try each write of a batch alone.
+  const refusal = `
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'undefined_function',
+    MESSAGE = 'A newer version of cadenza has changed the schema, which this version cannot write any more. Update cadenza in this process. Processes of the newer version take over its runs.';
+END `;
+  const refused = calls.map(
+    ([call, type]) =>
+      `CREATE OR REPLACE FUNCTION ${schema}.${call} RETURNS ${type} LANGUAGE plpgsql AS $function$${refusal}$function$;`,
+  );
+  return refused.join("\n");
 }
 
 /** A session has the generation that the write names which makes it or replaces it. An older release names none. */

@@ -58,7 +58,7 @@ const faults: readonly Fault[] = [
   ],
   [
     "counters are replaced instead of added up",
-    "write_v1",
+    "write_v2",
     "completed = c.completed + excluded.completed",
     "completed = excluded.completed",
     "counters: added up, key by key, for each agent and over all tenants",
@@ -72,7 +72,7 @@ const faults: readonly Fault[] = [
   ],
   [
     "a lease is measured by the clock of the caller",
-    "write_v1",
+    "write_v2",
     "coalesce(given_time, floor(",
     "coalesce(NULL, floor(",
     "claim: a run whose owner's lease has expired or never existed is given",

@@ -5,7 +5,6 @@ import {
   append,
   create,
   created,
-  createEnded,
   ended,
   head,
   over,
@@ -73,40 +72,33 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     await store.close();
   });
 
-  it("is used by processes of its release as before, after the upgrade", async () => {
+  it("refuses processes of its release after the upgrade, and gives their runs to those of this one", async () => {
     const schema = newSchema();
     const name = quoteName(schema);
-    await pool.query(sqlUpTo(schema, 7));
-    for (const [n, row] of rows.entries()) await insert(name, n, row);
-    await (await openPostgresStore({ pool, schema, hints: false })).close();
+    await pool.query(sqlUpTo(schema, 2));
     const write = (json: object) =>
       pool.query(`SELECT ${name}.write_v1(($1::text)::jsonb, NULL, 1) AS answers`, [JSON.stringify([json])]);
-    await write({ kind: "lease", owner: "owner-1", for_ms: "60000" });
-    await write({ kind: "lease", owner: "owner-2", for_ms: "60000" });
-    const takeAll = async (): Promise<readonly string[]> => {
-      const call = `SELECT t.run FROM ${name}.take_v1('owner-2', '[["echo", ""]]', 9, 99, 0, NULL, NULL) t (run)`;
-      return (await pool.query(call)).rows.map(({ run }) => JSON.parse(run).run_id);
-    };
-    expect(await takeAll()).toEqual([4, 11, 8].map(runId));
-    const last = { ...over(), owner: null };
-    const end = { kind: "append", ...runKey(0), epoch: 1, position: 1, wakes: 0, head: last, count: 0, lines: "" };
-    expect((await write(end)).rows).toEqual([{ answers: [null] }]);
-    expect(await takeAll()).toEqual([runId(2)]);
-    expect(await lineComplaints(pool, name)).toEqual([]);
-  });
-
-  it("deletes for processes of its release no sub-run of a live run, after the upgrade", async () => {
-    const schema = newSchema();
-    await pool.query(sqlUpTo(schema, 1));
+    const lease = { kind: "lease", owner: "owner-1", for_ms: "0" };
+    await insert(name, 0, { owner: "owner-1" });
+    await insert(name, 1, { ended: true });
+    expect((await write(lease)).rows).toEqual([{ answers: [null] }]);
     const store = await openPostgresStore({ pool, schema, hints: false });
-    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
-    await create(store, 1);
-    // The parent of the other tenant's run is of another tenant: it has none.
-    for (const tenant of ["acme", "other"]) await createEnded(store, 2, 10, { tenant, created: { parent } });
-    const call = `SELECT ${quoteName(schema)}.prune_runs_v1(NULL, 20, 9) AS deleted`;
-    expect((await pool.query(call)).rows).toEqual([{ deleted: 1 }]);
-    expect(await store.find(runKey(2))).toBeDefined();
-    expect(await store.find(runKey(2, "other"))).toBeUndefined();
+
+    const refusal = "A newer version of cadenza has changed the schema";
+    const append = { kind: "append", ...runKey(0), epoch: 1, position: 1, wakes: 0, head: over(), count: 0, lines: "" };
+    for (const json of [
+      { ...lease, for_ms: "60000" },
+      append,
+      { ...append, kind: "post" },
+      { ...append, kind: "claim" },
+    ])
+      await expect(write(json)).rejects.toThrow(refusal);
+    const taking = pool.query(`SELECT ${name}.take_v1('owner-2', '[["echo", ""]]', 9, 99, 0, NULL, NULL)`);
+    await expect(taking).rejects.toThrow(refusal);
+    await expect(pool.query(`SELECT ${name}.prune_runs_v1(0, 20, 9)`)).rejects.toThrow(refusal);
+    expect(await store.find(runKey(1))).toBeDefined();
+    expect(await take(store)).toEqual([runId(0)]);
+    expect(await store.find(runKey(0))).toMatchObject({ position: 1, head: { epoch: 2 } });
     await store.close();
   });
 
@@ -159,7 +151,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
       [name],
     );
     await pool.query(`${rows[0].made.replace("BEGIN", "BEGIN RAISE EXCEPTION 'of an earlier version';")};
-      DROP FUNCTION ${name}.lock_runs_v1; DELETE FROM ${name}.migrations WHERE number = 18`);
+      DROP FUNCTION ${name}.lock_runs_v1; DELETE FROM ${name}.migrations WHERE number >= 18`);
     const store = await openPostgresStore({ pool, schema, hints: false });
     await Promise.all([1, 2].map((n) => create(store, n)));
     expect(await store.find(runKey(1))).toBeDefined();
