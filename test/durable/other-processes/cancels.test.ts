@@ -183,3 +183,24 @@ it("A cancel that is decided again, since another process has written, stops no 
   expect(seen).toEqual(["finally"]);
   expect((await first.runtime.getRun(run_id)).status).toBe("cancelled");
 });
+
+it("a cancel that comes into the log behind the begin of a generation ends the run", async () => {
+  const replicas = inMemory();
+  const returning = deferred();
+  const begun: number[] = [];
+  // Nothing tells the owner of the cancel before its own next write, which takes the cancel into the log.
+  const owner = replicas.start({}, (call, method) => (method === "watch" ? () => undefined : call()));
+  owner.runtime.register("agent", { durable: true }, async (_input, { step, generation, continueAsNew }) => {
+    begun.push(generation);
+    await step("work", () => "done");
+    await returning.promise;
+    return continueAsNew();
+  });
+  const { run_id } = await owner.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  const other = replicas.start();
+  expect((await other.runtime.cancel(run_id)).status).toBe("cancelling");
+  returning.resolve();
+  await replicas.clock.settle();
+  expect([(await other.runtime.getRun(run_id)).status, begun]).toEqual(["cancelled", [1]]);
+});
