@@ -1,5 +1,5 @@
 import type { RunStatus } from "../protocol/run.ts";
-import type { Expected, RunHead } from "./ports.ts";
+import type { Expected, RunHead, RunPost } from "./ports.ts";
 import type { RunState } from "./state.ts";
 import { isFinal } from "./state.ts";
 
@@ -33,6 +33,11 @@ export function expectedAfter({ epoch }: RunHead, position: number): Expected {
 /** The head after a write to a run with this status. Its cancel holds until it ends: who ends it has seen the cancel. */
 export function stillCancelling(status: string, head: RunHead): RunHead {
   return status === "cancelling" && head.finished_at === null ? { ...head, status } : head;
+}
+
+/** Whether a post is refused without an owner: its status was decided from what the run had before. */
+export function needsOwner({ status }: RunPost): boolean {
+  return status !== undefined && status !== "cancelling";
 }
 
 /** Whether no process owns the run. */

@@ -236,8 +236,9 @@ export interface RunPost {
   /** At least one. */
   readonly entries: readonly Entry[];
   /**
-   * The run's new status, where the entries alone decide it: `cancelling`. It holds at once, also with an owner, and
-   * until the run ends. Left out: the status stays.
+   * The run's new status. It holds at once. `cancelling` is what the entries alone decide, and holds until the run ends. Another
+   * status holds until the owner writes its own, because it was decided from what the run had before: a run without an owner
+   * refuses it as `changed`. Left out: the status stays.
    */
   readonly status?: RunStatus | undefined;
   /** The run is no longer blocked. */
@@ -538,7 +539,7 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /**
    * Adds entries to the log, or to the inbox of a run with an owner, whatever the run's epoch and length, and changes only
    * what the post says of the head. What is written one after the other keeps its order. Undefined when written, else
-   * `missing` or `ended`. Throws `limit_reached` for entries that it can never hold.
+   * `missing`, `ended` or, for a status that a run without an owner refuses, `changed`. Throws `limit_reached` for entries that it can never hold.
    */
   post(key: RunKey, post: RunPost): MaybePromise<StoreConflict | undefined>;
   /**

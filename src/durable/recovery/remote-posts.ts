@@ -123,14 +123,15 @@ export class RemotePosts {
   }
 
   /**
-   * The head of a run without an owner is written with the entries. An owner writes the head itself, when it has read
-   * them.
+   * The head of a run without an owner is written with the entries, if the run is as it was read. An owner writes the head
+   * itself, when it has read them. If it leaves the run before the entries arrive, they are refused: what it wrote last may
+   * have changed what they mean for the status.
    */
   async #write({ key, head, position }: StoredRun, state: RunState, entries: readonly Entry[]): Promise<unknown> {
     const feed = this.#store.readFeed && feedOf(state, entries, position, false);
     const post = { ...postOf(entries), feed };
-    if (head.owner !== null || head.status === state.status || post.due !== undefined)
-      return this.#store.post(key, { ...post, status: statusAfter(head, state) });
+    if (post.due !== undefined) return this.#store.post(key, { ...post, status: statusAfter(head, state) });
+    if (head.owner !== null) return this.#store.post(key, { ...post, status: state.status });
     return this.#store.append(
       key,
       { epoch: head.epoch, position },

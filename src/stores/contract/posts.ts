@@ -90,6 +90,20 @@ export const postChecks: readonly StoreCheck[] = [
     }
   }),
 
+  check(
+    "post: a status that the entries alone do not decide is refused as `changed` without an owner",
+    async (stores) => {
+      const { first, second } = stores;
+      const key = await create(first, 1, { head: waiting() });
+      const post = { entries: parts("a"), status: "in-progress" } as const;
+      expectConflict(await second.post(key, post), { conflict: "changed", epoch: 1, position: 1 }, "no owner");
+      expectSame((await first.find(key))?.head, waiting(), "the head of a run without an owner");
+      const owned = await create(first, 2, { head: head({ status: "awaiting" }) });
+      expectWritten(await second.post(owned, post), "post");
+      expectSame((await first.find(owned))?.head, head({ status: "in-progress" }), "the head of a run with an owner");
+    },
+  ),
+
   check("post: a run without an owner is due now if the post says so, or stays due since earlier", async (stores) => {
     const { first } = stores;
     for (const [n, due, before, expected] of [

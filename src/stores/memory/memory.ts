@@ -1,5 +1,5 @@
 import type { FeedOptions } from "../../core/feed.ts";
-import { stillCancelling } from "../../core/head.ts";
+import { needsOwner, stillCancelling } from "../../core/head.ts";
 import type { Entry, MovedEntry } from "../../core/log.ts";
 import type { NewPause, Pause, PausedRuns } from "../../core/pauses.ts";
 import { pauseKey } from "../../core/pauses.ts";
@@ -155,6 +155,7 @@ export class MemoryStore implements Store {
       this.#work.change(run, { ...head, status });
       return undefined;
     }
+    if (needsOwner(post)) return { conflict: "changed", epoch: head.epoch, position: run.position };
     run.add(post.entries);
     const blocked = post.unblocks === true ? null : head.blocked;
     const becomesDue = post.due !== undefined && blocked === null;

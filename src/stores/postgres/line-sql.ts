@@ -448,6 +448,7 @@ BEGIN${arrivals.unlocked}
   END IF;
   IF kind <> 'post' AND (run.epoch <> (w ->> 'epoch')::integer OR run.position <> (w ->> 'position')::integer
     OR w ? 'owner' AND run.owner IS DISTINCT FROM w ->> 'owner')
+    OR kind = 'post' AND coalesce(w ->> 'status', 'cancelling') <> 'cancelling' AND run.owner IS NULL
   THEN
     RETURN jsonb_build_object('conflict', 'changed', 'epoch', run.epoch, 'position', run.position);
   END IF;

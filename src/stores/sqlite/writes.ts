@@ -1,4 +1,4 @@
-import { stillCancelling } from "../../core/head.ts";
+import { needsOwner, stillCancelling } from "../../core/head.ts";
 import type { Labels, MovedEntry } from "../../core/log.ts";
 import type {
   Expected,
@@ -191,6 +191,7 @@ export function postToRun(
     changeRun(connection, run, { ...before, status: post.status ?? before.status }, run.position, now, { arrived });
     return undefined;
   }
+  if (needsOwner(post)) return { conflict: "changed", epoch: before.epoch, position: run.position };
   const blocked = post.unblocks === true ? null : before.blocked;
   const becomesDue = post.due !== undefined && blocked === null;
   const due_at = becomesDue ? Math.min(before.due_at ?? Number.POSITIVE_INFINITY, now()) : before.due_at;

@@ -176,3 +176,35 @@ describe("an answer to a sub-run that is deleted meanwhile", () => {
     await expect(passing(caller, call)).rejects.toMatchObject({ code: "run_not_found", run_id });
   });
 });
+
+it("a late word of an answered question does not hide a question that the run above has asked meanwhile", async () => {
+  const replicas = inMemory();
+  const posting = deferred();
+  const working = deferred();
+  const first = replicas.start();
+  const second = replicas.start({}, async (call, method) => {
+    if (method === "post") await posting.promise;
+    return call();
+  });
+  for (const { runtime } of [first, second]) {
+    runtime.register("helper", { durable: true }, async (_input, { ask }) => void (await ask("Below?")));
+    runtime.register("agent", { durable: true }, async (_input, { ask, run, step }) => {
+      await Promise.all([run("helper", ""), step("work", () => working.promise)]);
+      await ask("Above?");
+    });
+  }
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  const [below] = await first.runtime.listRuns({ parent: run_id });
+  const answering = second.runtime.resume({ run_id: below?.run_id ?? "", await_resume: { ok: true } });
+  await replicas.clock.settle();
+  working.resolve();
+  await replicas.clock.advance(1_000);
+  const awaiting = async () => (await second.runtime.listRuns({ status: "awaiting" })).map((run) => run.run_id);
+  expect(await awaiting()).toEqual([run_id]);
+  posting.resolve();
+  await answering;
+  await replicas.clock.advance(1_000);
+  expect(await awaiting()).toEqual([run_id]);
+  expect((await first.runtime.details(run_id)).await_requests).toHaveLength(1);
+});

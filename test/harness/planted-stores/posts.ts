@@ -48,6 +48,19 @@ export const postsFaults: readonly BrokenStore[] = [
     },
   ),
   twistedPost("a post leaves the status", "post: the status is what the post says", ({ status: _, ...post }) => post),
+  broken(
+    "a post leaves a status that was decided beside an owner",
+    "post: a status that the entries alone do not decide is refused as `changed` without an owner",
+    class extends OpenStore {
+      override post(key: RunKey, post: RunPost): Conflict {
+        const answer = super.post(key, post);
+        if (answer?.conflict !== "changed") return answer;
+        const { status, ...others } = post;
+        if (status !== undefined) this.setHead(key, (head) => ({ ...head, status }));
+        return super.post(key, others);
+      }
+    },
+  ),
   twistedPost("a post makes nothing due", dueNow, ({ due: _, ...post }) => post),
   twistedPost("every post makes its run due", dueNow, (post) => ({ ...post, due: post.due ?? "work" })),
   broken(
