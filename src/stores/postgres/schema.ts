@@ -23,6 +23,7 @@ import {
   generationsOfSessions,
   locksOfKeys,
   refuseFirstReleases,
+  wakeMisread,
   writeFunctions,
   writesWithInbox,
 } from "./write-sql.ts";
@@ -47,6 +48,7 @@ const functions: readonly ((schema: string) => string)[] = [
   linesFunction,
   pruneSlots,
   refuseFirstReleases,
+  wakeMisread,
 ];
 
 /**

@@ -480,6 +480,19 @@ END `;
   return refused.join("\n");
 }
 
+/**
+ * Wakes the runs whose status may be wrong: earlier releases wrote a question of a sub-run to the end of a log with a status that
+ * they had decided before. If the run had asked a question meanwhile, nothing shows that it is awaiting. The process that
+ * takes such a run writes its status anew.
+ */
+export function wakeMisread(schema: string): string {
+  return `
+PERFORM ${schema}.wake_v1(r.tenant, r.run_id, floor(extract(epoch FROM now()) * 1000)) FROM ${schema}.runs r CROSS JOIN LATERAL (
+  SELECT e.lines FROM ${schema}.entries e WHERE e.run = r.id ORDER BY e.position DESC LIMIT 1
+) e WHERE r.finished_at IS NULL AND r.status = 'in-progress' AND r.owner IS NULL AND r.due_at IS NULL AND r.blocked IS NULL
+  AND (e.lines LIKE '{"type":"settled"%' OR e.lines LIKE '{"type":"awaited"%');`;
+}
+
 /** A session has the generation that the write names which makes it or replaces it. An older release names none. */
 export function generationsOfSessions(schema: string): string {
   return `

@@ -102,6 +102,24 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     await store.close();
   });
 
+  it("wakes runs to which a question of a sub-run was written with a status of before, after the upgrade", async () => {
+    const schema = newSchema();
+    const name = quoteName(schema);
+    await pool.query(sqlUpTo(schema, 2));
+    for (const n of [0, 1, 2]) await insert(name, n, {});
+    for (const [run, type] of [
+      [1, "settled"],
+      [2, "received"],
+    ])
+      await pool.query(`INSERT INTO ${name}.entries (run, position, lines) VALUES ($1, 1, $2)`, [
+        run,
+        `{"type":"${type}","at":1}\n`,
+      ]);
+    const store = await openPostgresStore({ pool, schema, hints: false });
+    expect(await take(store)).toEqual([runId(0)]);
+    await store.close();
+  });
+
   it("knows which runs are not durable, after the upgrade", async () => {
     const schema = newSchema();
     const name = quoteName(schema);
