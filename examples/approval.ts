@@ -1,7 +1,6 @@
 /** Human in the loop: a run that waits for a typed answer. `npx tsx examples/approval.ts` */
-import { AgentRuntime, CadenzaError, defineAgent } from "cadenza";
+import { AgentRuntime, CadenzaError, defineAgent, textOf } from "cadenza";
 import * as z from "zod";
-import { textOf } from "./text.ts";
 
 const decisionSchema = z.object({ approved: z.boolean(), seats: z.number().int().min(1).default(1) });
 
@@ -26,5 +25,5 @@ if (process.argv[1] === import.meta.filename) {
   }
 
   const run = await runtime.resume({ run_id, await_resume: { approved: true, seats: 2 } });
-  console.log(`${run.status}: ${textOf(run.output)}`);
+  console.log(`${run.status}: ${textOf(run)}`);
 }

@@ -1,11 +1,10 @@
 /** A conversation: the session remembers what was said. `npx tsx examples/chat.ts` */
 import { randomUUID } from "node:crypto";
 import { streamText } from "ai";
-import { AgentRuntime, defineAgent } from "cadenza";
+import { AgentRuntime, defineAgent, textOf } from "cadenza";
 import { aiSdk } from "cadenza/ai-sdk";
 import type { Model } from "./model.ts";
 import { pretendModel } from "./model.ts";
-import { textOf } from "./text.ts";
 
 export function chat(model: Model) {
   // Runs of one session take turns, so that each has the messages of those before.
@@ -27,5 +26,5 @@ if (process.argv[1] === import.meta.filename) {
     await runtime.createRun({ agent_name: "chat", session_id, input });
   }
   const { history } = await runtime.getSession(session_id);
-  for (const message of history) console.log(`${message.role}: ${textOf([message])}`);
+  for (const message of history) console.log(`${message.role}: ${textOf(message)}`);
 }

@@ -1,8 +1,7 @@
 /** An agent that runs other agents in parallel. `npx tsx examples/orchestrator.ts` */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Run } from "cadenza";
-import { AgentError, AgentRuntime, defineAgent } from "cadenza";
-import { textOf } from "./text.ts";
+import { AgentError, AgentRuntime, defineAgent, textOf } from "cadenza";
 
 export const critic = defineAgent("critic", async (input, { signal, usage }) => {
   await sleep(100, undefined, { signal }); // a model call

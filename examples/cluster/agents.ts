@@ -1,8 +1,7 @@
 /** The agents of a shop: an order, which asks and waits, and its invoice, which is a sub-run. */
 import { setTimeout as after } from "node:timers/promises";
-import { defineAgent } from "cadenza";
+import { defineAgent, textOf } from "cadenza";
 import * as z from "zod";
-import { textOf } from "../text.ts";
 
 /** What a worker tells the program that has started it: a step of a run begins, or has ended. */
 export interface StepReport {

@@ -1,8 +1,7 @@
 /** An agent that asks, and then books a train. Each side effect is a step. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { defineAgent } from "cadenza";
+import { defineAgent, textOf } from "cadenza";
 import * as z from "zod";
-import { textOf } from "../text.ts";
 
 const decisionSchema = z.object({ approved: z.boolean() });
 

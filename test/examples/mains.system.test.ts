@@ -17,7 +17,7 @@ it.concurrent.each(Object.entries(examplePrograms))(
 );
 
 it("every example with a main is among them, or has a test of its own", () => {
-  const testedElsewhere = ["model.ts", "page-bundle.ts", "serve.ts", "start.ts", "text.ts"];
+  const testedElsewhere = ["model.ts", "page-bundle.ts", "serve.ts", "start.ts"];
   const folder = fileURLToPath(new URL("../../examples/", import.meta.url));
   const files = readdirSync(folder).filter((file) => file.endsWith(".ts") && !testedElsewhere.includes(file));
   expect(Object.keys(examplePrograms)).toEqual(expect.arrayContaining(files));

@@ -1,5 +1,5 @@
-import type { Message } from "cadenza";
-import { AgentError, awaitMessage } from "cadenza";
+import type { Message, RunInput } from "cadenza";
+import { AgentError, awaitMessage, textOf } from "cadenza";
 import { describe, expect, it } from "vitest";
 import {
   drain,
@@ -344,4 +344,15 @@ describe("emit", () => {
     });
     expect(textsOf(run)).toEqual(["went on"]);
   });
+});
+
+it("textOf gives the text of an agent's input, with a line break between messages, and nothing of other parts", async () => {
+  const { runtime } = setUp();
+  runtime.register("echo", (input) => JSON.stringify(textOf(input)));
+  const said = async (input: RunInput) => textOf(await runtime.createRun({ agent_name: "echo", input }));
+  expect(await said("hello")).toBe('"hello"');
+  const bytes = { content_type: "image/png", content_encoding: "base64", content: "AAAA" } as const;
+  const messages = [{ parts: [{ content: "a" }, { content: "b" }] }, { parts: [bytes] }, { parts: [{ content: "c" }] }];
+  expect(await said(messages)).toBe('"ab\\nc"');
+  expect(textOf([])).toBe("");
 });
