@@ -168,8 +168,15 @@ function versionOf(): string {
   return version;
 }
 
+/** What the system said of a connection that failed. A host may have several addresses: of the first one. */
+function systemSaid({ cause }: Error): string {
+  const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
+  return error instanceof Error && "syscall" in error ? ` ${error.message}` : "";
+}
+
 /** What went wrong in words, or the whole error if it is a surprise. */
 function textOf(error: unknown): string {
-  if (error instanceof CommandError || error instanceof CadenzaError) return `cadenza: ${error.message}`;
+  if (error instanceof CommandError || error instanceof CadenzaError)
+    return `cadenza: ${error.message}${systemSaid(error)}`;
   return error instanceof Error ? String(error.stack) : String(error);
 }

@@ -96,8 +96,13 @@ export function describeDriveEvent(driveEvent: DriveEvent): string {
     case "await":
       return `question ${driveEvent.await_id} ${quote(driveEvent.question)}`;
     case "end":
-      return driveEvent.error === null ? `end: ${driveEvent.status}` : `end: failed, ${driveEvent.error.message}`;
+      return driveEvent.error === null ? `end: ${driveEvent.status}` : `end: failed, ${whyFailed(driveEvent)}`;
   }
+}
+
+/** What the agent threw. Otherwise what a client is told. */
+function whyFailed({ error, cause }: EndDriveEvent): string {
+  return String(cause ?? error?.message).replace(/\.$/, "");
 }
 
 /** A text in quotes, shortened. */

@@ -98,6 +98,7 @@ export class Drive {
       if (driveEvent.type === "end")
         throw new DriveError(
           `The run ended before an event of type ${quote(type)}: ${describeDriveEvent(driveEvent)}.`,
+          { cause: driveEvent.cause },
         );
     }
   }

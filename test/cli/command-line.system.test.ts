@@ -8,6 +8,8 @@ import { write } from "../harness/project.ts";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
 
 const cwd = inject("projectFolder");
+/** The address of a server at a port where none listens. */
+const REFUSES = "postgres://reader@127.0.0.1:1/app";
 
 function start(...args: readonly string[]): Command {
   const command = new Command(args, { cwd });
@@ -34,6 +36,7 @@ describe("cadenza", () => {
     [["inspect", "runs.db", "--store", "a"], 2, "cadenza: inspect has no option --store.\n\nUsage:"],
     [["inspect", "missing.db"], 1, "cadenza: There is no file missing.db.\n"],
     [["inspect", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
+    [["inspect", REFUSES], 1, "cadenza: The connection to PostgreSQL failed. connect ECONNREFUSED 127.0.0.1:1\n"],
     [["dev", "missing.ts"], 1, "cadenza: There is no file missing.ts.\n"],
     [["pause", "missing.db", "--agent", "waits"], 1, "cadenza: There is no file missing.db.\n"],
     [["move", "runs.db", "--agent", "a"], 2, "cadenza: move: expected --to VERSION.\n\nUsage:"],

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -123,6 +123,16 @@ describe.skipIf(isOld)("cadenza init", () => {
     const said = execFileSync("npm", ["test"], { cwd: folder, encoding: "utf8" });
     expect(said).toMatch(/^(?:#|ℹ) pass 7$/m);
     expect(said).toMatch(/^(?:#|ℹ) fail 0$/m);
+  });
+
+  it("makes an application whose tests end, and fail, where its agent fails", { timeout: 60_000 }, async () => {
+    const folder = await application("broken");
+    const file = join(folder, "src/agents.ts");
+    writeFileSync(file, readFileSync(file, "utf8").replace("const sdk =", 'throw new Error("Broken."); const sdk ='));
+    const { status, stdout } = spawnSync("npm", ["test"], { cwd: folder, encoding: "utf8" });
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/^(?:#|ℹ) fail [1-7]$/m);
+    expect(stdout).toContain("Error: Broken");
   });
 
   it("makes an application whose server may be killed while it waits for an answer", { timeout: 60_000 }, async () => {

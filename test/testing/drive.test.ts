@@ -142,6 +142,19 @@ describe("next", () => {
     await expect(all()).rejects.toMatchObject({ name: "DriveError" });
   });
 
+  it("says what the agent threw where the run ends before what a test waits for", async () => {
+    const t = drive((input) => `${(input as unknown as { nope: string }).nope.length}`, "x");
+    const failure: unknown = await t.until("await").catch((error: unknown) => error);
+    expect(failure).toMatchObject({
+      name: "DriveError",
+      message: expect.stringMatching(
+        /^The run ended before an event of type "await": end: failed, TypeError: .*'length'\)\.$/,
+      ),
+      cause: expect.any(TypeError),
+    });
+    await expect(t.next()).rejects.toMatchObject({ message: expect.stringContaining("failed, TypeError: ") });
+  });
+
   it("waits for real work while there is activity", async () => {
     const { readFile } = await import("node:fs/promises");
     const t = drive(async (_input, { step }) => {
