@@ -546,7 +546,6 @@ export class PostgresStore implements DurableStore {
  * const store = await openPostgresStore({ pool });
  * const runtime = new AgentRuntime({ store });
  * await runtime.close();
- * await store.close();
  * await pool.end();
  * ```
  */
