@@ -265,7 +265,7 @@ export function readHttpOptions(
     allowedHosts: options.allowedHosts && readHosts(options.allowedHosts),
     cors,
     cancelAfterMs: readOnDisconnect(onDisconnect),
-    ...amounts("options", timeDefaults, { heartbeatMs: options.heartbeatMs, stallMs: options.stallMs }),
+    ...amountsIn(timeDefaults, options),
     limits: amounts("options.limits", { ...limitDefaults, ...standard }, options.limits),
   };
 }
@@ -278,12 +278,21 @@ function readOnDisconnect(onDisconnect: NonNullable<HttpOptions["onDisconnect"]>
   return amounts("onDisconnect", { cancelAfterMs: 0 }, onDisconnect).cancelAfterMs;
 }
 
+/** Reads an object of nothing but amounts. */
 export function amounts<Key extends string>(
   name: string,
   standard: Readonly<Record<Key, number>>,
   given: Partial<Readonly<Record<Key, number | undefined>>> = {},
 ): Record<Key, number> {
   checkKeys(name, given, Object.keys(standard));
+  return amountsIn(standard, given);
+}
+
+/** The amounts among options, with their defaults: times in milliseconds, by their names, and whole numbers. */
+export function amountsIn<Key extends string>(
+  standard: Readonly<Record<Key, number>>,
+  given: Partial<Readonly<Record<NoInfer<Key>, number | undefined>>>,
+): Record<Key, number> {
   const read: Record<Key, number> = { ...standard };
   for (const key of Object.keys(standard) as Key[]) {
     const value = given[key];

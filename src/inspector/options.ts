@@ -1,6 +1,6 @@
 import type { OperatedStore } from "../admin/admin.ts";
 import type { AuthorizeRequest, Denial, Grant, HttpOptions, HttpSettings } from "../http/options.ts";
-import { amounts, bad, checkKeys, readHttpOptions } from "../http/options.ts";
+import { amountsIn, bad, checkKeys, readHttpOptions } from "../http/options.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRuntime } from "../runtime/api/agent-runtime.ts";
 import type { Schedules } from "../schedules/schedules.ts";
@@ -97,7 +97,7 @@ export function readInspectorOptions(options: InspectorOptions, takesToken: bool
   const isGuarded = authorize !== undefined;
   return {
     ...read,
-    ...amounts("options", { refreshMs: 500 }, { refreshMs }),
+    ...amountsIn({ refreshMs: 500 }, options),
     takesLinks: true,
     authorizes: authorize,
     token,

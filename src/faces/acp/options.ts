@@ -1,5 +1,5 @@
 import type { HttpOptions, HttpSettings } from "../../http/options.ts";
-import { amounts, bad, checkKeys, readHttpOptions, readOrigins } from "../../http/options.ts";
+import { amountsIn, bad, checkKeys, readHttpOptions, readOrigins } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 
 /** How runs are served over HTTP. Every property may be left out. */
@@ -55,7 +55,7 @@ export function readAcpOptions(options: AcpOptions): AcpSettings {
   const { extensions = false, sessions = {} } = options;
   if (typeof extensions !== "boolean") throw bad("extensions", "true or false");
   checkKeys("options.sessions", sessions, ["allowOrigins", "fetch", "timeoutMs", "maxBytes"]);
-  const { allowOrigins, fetch: fetchResource, timeoutMs, maxBytes } = sessions;
+  const { allowOrigins, fetch: fetchResource } = sessions;
   if (fetchResource !== undefined && typeof fetchResource !== "function") throw bad("sessions.fetch", "a function");
   return {
     ...settings,
@@ -63,7 +63,7 @@ export function readAcpOptions(options: AcpOptions): AcpSettings {
     sessions: {
       allowOrigins: readOrigins("sessions.allowOrigins", allowOrigins),
       fetch: fetchResource ?? ((...request) => fetch(...request)),
-      ...amounts("options.sessions", sessionDefaults, { timeoutMs, maxBytes }),
+      ...amountsIn(sessionDefaults, sessions),
     },
   };
 }
