@@ -1,6 +1,10 @@
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { WireResponse } from "./wire.ts";
+import { readJson } from "./body.ts";
+import type { HttpSettings } from "./options.ts";
+import type { Call } from "./service.ts";
+import { takeBody } from "./service.ts";
+import type { WireRequest, WireResponse } from "./wire.ts";
 import { json } from "./wire.ts";
 
 /* JSON-RPC 2.0, of which each request over HTTP has one message. */
@@ -41,6 +45,31 @@ export class RpcError extends Error {
   }
 }
 
+const messages = new WeakMap<WireRequest, RpcMessage | null>();
+
+/**
+ * The message that the body of a request is. Refuses a list of messages, and what is no message. It is remembered, since
+ * the response to an error has to repeat its id.
+ */
+export async function takeMessage(call: Call<HttpSettings, unknown>): Promise<RpcMessage> {
+  const { request, service } = call;
+  messages.set(request, null);
+  const message = readMessage(readJson(await takeBody(call), service.settings.limits));
+  messages.set(request, message);
+  return message;
+}
+
+/** The message that was taken from a request. Null: its body is none. Undefined: its body has not been asked for. */
+export function takenMessage(request: WireRequest): RpcMessage | null | undefined {
+  return messages.get(request);
+}
+
+/** The id that the response to an error repeats. Null: the message is no request, or its id was not read. */
+export function refusedId(message: RpcMessage | null | undefined, error: unknown): RpcId | null {
+  if (message?.type === "request") return message.id;
+  return (error instanceof RpcError ? error.id : undefined) ?? null;
+}
+
 /** Reads a message. Refuses a list of messages, and what is no message. */
 export function readMessage(value: unknown): RpcMessage {
   const { jsonrpc, id: given, method, params = {}, result, error } = isJsonObject(value) ? value : {};
@@ -57,6 +86,12 @@ export function readMessage(value: unknown): RpcMessage {
   if (method !== undefined || id === undefined || (result === undefined) === (error === undefined))
     throw malformed("a method, a result or an error");
   return { type: "response", id, result };
+}
+
+/** The code of an error that a request gets for the status with which it is refused, and not for what its message says. */
+export function codeFor(status: number, reason: unknown): number {
+  if (reason === "malformed_body") return PARSE_ERROR;
+  return status >= 500 ? INTERNAL_ERROR : INVALID_REQUEST;
 }
 
 /** The response to a request. */

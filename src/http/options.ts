@@ -279,7 +279,7 @@ function readOnDisconnect(onDisconnect: NonNullable<HttpOptions["onDisconnect"]>
 }
 
 /** Reads an object of nothing but amounts. */
-export function amounts<Key extends string>(
+function amounts<Key extends string>(
   name: string,
   standard: Readonly<Record<Key, number>>,
   given: Partial<Readonly<Record<Key, number | undefined>>> = {},

@@ -29,7 +29,8 @@ export class Seal {
   }
 
   /** The content of a token. Undefined: it is not one of this purpose and holder. */
-  async open(purpose: string, holder: JsonValue, token: string): Promise<JsonObject | undefined> {
+  async open(purpose: string, holder: JsonValue, token: unknown): Promise<JsonObject | undefined> {
+    if (typeof token !== "string") return undefined;
     const [, text, hex = ""] = /^([\x21-\x7e]+)~([\da-f]{64})$/.exec(token) ?? [];
     if (text === undefined) return undefined;
     const mac = Uint8Array.from(hex.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16));

@@ -101,10 +101,7 @@ export interface Call<Settings extends HttpSettings = HttpSettings, Who = Caller
 }
 
 /** The call with the rights that the host gives the client now that the body has said what the request is about. */
-export async function askAbout<Settings extends HttpSettings>(
-  call: Call<Settings>,
-  about: About,
-): Promise<Call<Settings>> {
+export async function askAbout<Asking extends Call<HttpSettings>>(call: Asking, about: About): Promise<Asking> {
   const { ask } = call.caller;
   return ask === undefined ? call : { ...call, caller: await ask(about) };
 }
@@ -127,19 +124,30 @@ export function idempotencyKey({ request }: Call): string | undefined {
 
 /** A number in the query; undefined if it is missing. */
 export function queryNumber(query: URLSearchParams, name: string, least: number, most: number): number | undefined {
-  const text = query.get(name);
-  if (text === null) return undefined;
-  const value = /^\d{1,16}$/.test(text) ? Number(text) : -1;
-  if (value >= least && value <= most) return value;
-  throw unfitAt([name], `expected a whole number from ${least} to ${most}`);
+  return wholeNumber(query.get(name), [name], least, most);
 }
 
 /** True or false in the query; undefined if it is missing. */
 export function queryFlag(query: URLSearchParams, name: string): boolean | undefined {
-  const text = query.get(name);
-  if (text === null) return undefined;
-  if (text === "true" || text === "false") return text === "true";
-  throw unfitAt([name], "expected true or false");
+  return flag(query.get(name), [name]);
+}
+
+type Path = readonly (string | number)[];
+
+/** A number of a query or a body, which may be written as a text; undefined if it is missing. */
+export function wholeNumber(value: unknown, path: Path, least: number, most: number): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;
+  if (Number.isInteger(number) && Number(number) >= least && Number(number) <= most) return Number(number);
+  throw unfitAt(path, `expected a whole number from ${least} to ${most}`);
+}
+
+/** True or false of a query or a body, which may be written as a text; undefined if it is missing. */
+export function flag(value: unknown, path: Path): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (value === true || value === "true") return true;
+  if (value === false || value === "false") return false;
+  throw unfitAt(path, "expected true or false");
 }
 
 /** The address of the service, as its clients see it. */

@@ -1,7 +1,5 @@
 import type { EventText } from "../../http/event-text.ts";
-import type { RpcRequest } from "../../http/json-rpc.ts";
 import { RpcError } from "../../http/json-rpc.ts";
-import type { Frame } from "../../http/rpc-text.ts";
 import { RpcText } from "../../http/rpc-text.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject } from "../../protocol/json.ts";
@@ -12,7 +10,8 @@ import type { RunDetails } from "../../runtime/runs/requests.ts";
 import { questionCallId } from "../chat/call-ids.ts";
 import { shownText } from "../chat/parts.ts";
 import { elicitationOf } from "./elicitation.ts";
-import { errorOf } from "./responses.ts";
+import type { RpcCall } from "./options.ts";
+import { errorOf, resultFor } from "./responses.ts";
 
 /** By how much the progress rises with each text. The numbers of an agent are larger, and stay what they are. */
 const TEXT_PROGRESS = 2 ** -10;
@@ -31,8 +30,13 @@ export class CallText extends RpcText {
   isAlone = true;
   /** Why a question was not shown, and the run therefore cancelled. Undefined: all were shown. */
   unasked: string | undefined;
+  readonly #call: RpcCall;
   /** The run as it was when the response began. */
   readonly #run: RunDetails;
+  /**
+   * Whether questions are asked within the response, as before `2026-07-28`; false: its client shows none. Undefined: the
+   * response says what is asked.
+   */
   readonly #asks: boolean | undefined;
   readonly #cancel: () => void;
   readonly #reasons = new Map<string, string>();
@@ -42,14 +46,13 @@ export class CallText extends RpcText {
   /** What was told last. The first text is 0, as the first number of an agent may be. */
   #progress = -TEXT_PROGRESS;
 
-  /**
-   * `asks`: whether questions are asked within the response, as before `2026-07-28`; false: its client shows none. Undefined:
-   * the response says what is asked. `cancel`: cancels the run.
-   */
-  constructor(frame: Frame, request: RpcRequest, run: RunDetails, asks: boolean | undefined, cancel: () => void) {
-    super(frame, request);
+  /** `cancel`: cancels the run. */
+  constructor(call: RpcCall, run: RunDetails, cancel: () => void) {
+    const { message, peer, service } = call;
+    super(service.settings.frame, message);
+    this.#call = call;
     this.#run = run;
-    this.#asks = asks;
+    this.#asks = peer.isModern ? undefined : peer.elicits;
     this.#cancel = cancel;
   }
 
@@ -78,8 +81,7 @@ export class CallText extends RpcText {
       return;
     }
     const id = questionCallId(run_id, await_id);
-    this.isAlone = false;
-    this.put(out, { id, ...elicitationOf(question, this.#reasons.get(await_id)) });
+    this.#say(out, { id, ...elicitationOf(question, this.#reasons.get(await_id)) });
   }
 
   #tell(event: DetailedEvent, out: EventText): void {
@@ -87,10 +89,8 @@ export class CallText extends RpcText {
     const token = isJsonObject(meta) ? meta["progressToken"] : undefined;
     if (typeof token !== "string" && typeof token !== "number") return;
     const told = this.#progressOf(event);
-    if (told === undefined) return;
-    const params = { progressToken: token, ...told };
-    this.isAlone = false;
-    this.put(out, { method: "notifications/progress", params });
+    if (told !== undefined)
+      this.#say(out, { method: "notifications/progress", params: { progressToken: token, ...told } });
   }
 
   /** What an event says of the progress. It rises with each notification. Undefined: nothing. */
@@ -108,10 +108,17 @@ export class CallText extends RpcText {
     return { progress: this.#progress, message };
   }
 
+  #say(out: EventText, message: JsonObject): void {
+    this.isAlone = false;
+    this.put(out, message);
+  }
+
   end(): string {
     this.isAnswered = true;
     const { result = {} } = this;
-    return this.respond(result instanceof RpcError ? { error: errorOf(result) } : { result });
+    return this.respond(
+      result instanceof RpcError ? { error: errorOf(result) } : { result: resultFor(this.#call, result) },
+    );
   }
 }
 

@@ -3,14 +3,13 @@ import { CadenzaError } from "../../core/errors.ts";
 import { createRunFor } from "../../http/claims.ts";
 import { issuesText } from "../../http/errors.ts";
 import { Interjected } from "../../http/interjected.ts";
-import type { RpcRequest } from "../../http/json-rpc.ts";
-import { answered, RpcError } from "../../http/json-rpc.ts";
+import { RpcError } from "../../http/json-rpc.ts";
 import { askAbout } from "../../http/service.ts";
 import { checkAgent } from "../../http/visibility.ts";
 import type { WireResponse, WireStream } from "../../http/wire.ts";
 import { beginningWith } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
-import type { JsonObject, JsonValue } from "../../protocol/json.ts";
+import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { RunDetails } from "../../runtime/runs/requests.ts";
 import { forEachEvent, keyOf } from "../chat/chat.ts";
@@ -18,16 +17,16 @@ import { respond } from "../chat/run-response.ts";
 import { CallText } from "./call-text.ts";
 import { failure, resultOf } from "./content.ts";
 import { elicitationOf, refusedAnswer, responsesIn } from "./elicitation.ts";
-import type { McpCall } from "./options.ts";
-import type { Peer } from "./peer.ts";
+import type { McpCall, RpcCall } from "./options.ts";
 import { checkArguments, holderOf, needsCapability, objectIn, tasksExtension } from "./peer.ts";
-import { respondWith, resultFor, unfit } from "./responses.ts";
+import { respondWith, unfit } from "./responses.ts";
 import { admitToRun, cancelRun, createdTask, taskModeOf } from "./tasks.ts";
 import { inputOf, inputSchemaOf } from "./tools.ts";
 
 /** `tools/call`: begins a run, or gives the answers to its questions, and answers with what comes of it. */
-export async function callTool(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { params, id } = request;
+export async function callTool(given: RpcCall): Promise<WireResponse> {
+  const { peer, message } = given;
+  const { params, id } = message;
   const { name } = params;
   if (typeof name !== "string") throw unfit("name: expected a string.");
   checkAgent(given.caller, name);
@@ -35,15 +34,15 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
   const values = objectIn({ arguments: {}, ...params }, "arguments");
   if (peer.isModern) checkArguments(given, inputSchemaOf(agent), values);
   const { requestState, inputResponses } = peer.isModern ? params : {};
-  if (requestState !== undefined) return goOn(given, peer, request, name);
+  if (requestState !== undefined) return goOn(given, name);
   const call = await askAbout(given, { action: "create", agent_name: name });
   checkAgent(call.caller, name);
-  const failed = (text: string): WireResponse => respondWith(call, peer, request, failure(text));
+  const failed = (text: string): WireResponse => respondWith(call, failure(text));
   if (!peer.hasTasks && taskModeOf(call, name) === "required") {
     if (peer.isModern) throw needsCapability(tasksExtension);
     return failed("The tool can only be called as a task.");
   }
-  const options = { idempotencyKey: callKey(peer, id) };
+  const options = { idempotencyKey: callKey(call, id) };
   let run_id: string;
   try {
     const input = inputOf(agent, values);
@@ -53,122 +52,107 @@ export async function callTool(given: McpCall, peer: Peer, request: RpcRequest):
     // A model that reads why may call again with others.
     return failed(`${error.message} ${issuesText(error.issues ?? [])}`.trim());
   }
-  const task = await createdTask(call, peer, request, run_id, false);
+  const task = await createdTask(call, run_id, false);
   if (task !== undefined) return task;
-  if (inputResponses === undefined) return follow(call, peer, request, run_id, 0);
+  if (inputResponses === undefined) return follow(call, run_id, 0);
   // The client has kept no state: its answers are to what the run asks first.
   await forEachEvent(call, run_id, () => undefined, "rest");
-  return giveAnswers(call, peer, request, run_id);
+  return giveAnswers(call, run_id);
 }
 
 /** Under which key a client from before `2026-07-28` finds the run of its call again, to cancel it. */
-export function callKey({ session }: Peer, id: unknown): string | undefined {
+export function callKey({ peer: { session } }: Pick<RpcCall, "peer">, id: unknown): string | undefined {
   return session === undefined ? undefined : keyOf(session, "call", JSON.stringify(id));
 }
 
 /** Gives the answers of a repeated call to the run of the first one. */
-async function goOn(given: McpCall, peer: Peer, request: RpcRequest, tool: string): Promise<WireResponse> {
-  const { run_id, questions } = await readState(given, tool, request.params["requestState"]);
+async function goOn(given: RpcCall, tool: string): Promise<WireResponse> {
+  const { run_id, keys } = await readState(given, tool);
   const call = await admitToRun(given, { action: "read", run_id, agent_name: tool });
-  return giveAnswers(call, peer, request, run_id, Object.entries(questions));
+  return giveAnswers(call, run_id, keys);
 }
 
 /**
- * Gives the answers of a call to the questions of a run, and answers with what comes of it. `asked`: the ids of the questions
- * that the client was asked, with their keys. Default: the open ones.
+ * Gives the answers of a call to the questions of a run, and answers with what comes of it. `keys`: those of the questions
+ * that the client was asked. Default: those of the open ones.
  */
-async function giveAnswers(
-  call: McpCall,
-  peer: Peer,
-  request: RpcRequest,
-  run_id: string,
-  asked?: readonly Keyed[],
-): Promise<WireResponse> {
+async function giveAnswers(call: RpcCall, run_id: string, keys?: JsonObject): Promise<WireResponse> {
   const { scope } = call.caller;
   const { await_requests, last_event_id } = await scope.details(run_id);
-  const responses = responsesIn(request.params);
+  const responses = responsesIn(call.message.params);
   /** The questions that stay open, and why their answers were refused. */
   const open = new Map<string, string | undefined>();
-  for (const [key, await_id] of asked ?? withKeys(await_requests)) {
-    const question = await_requests.find((one) => one.await_id === await_id);
-    if (question === undefined) continue;
+  const asked = keys ?? keysOf(await_requests);
+  for (const question of await_requests) {
+    const key = asked[question.await_id];
+    if (typeof key !== "string") continue;
     const isGiven = Object.hasOwn(responses, key);
     const reason = isGiven ? await refusedAnswer(call, run_id, question, responses[key]) : undefined;
     if (!isGiven || reason !== undefined) open.set(question.await_id, reason);
   }
   const details = await scope.details(run_id);
   if (open.size > 0 && details.status === "awaiting")
-    return answered(request, await inputRequired(call, peer, details, open));
-  const task = await createdTask(call, peer, request, run_id, true);
-  return task ?? follow(call, peer, request, run_id, last_event_id);
+    return respondWith(call, await inputRequired(call, details, open));
+  return (await createdTask(call, run_id, true)) ?? follow(call, run_id, last_event_id);
 }
 
 /** What a client from `2026-07-28` on keeps of a call that waits for answers. */
 interface CallState {
   readonly run_id: string;
-  /** The ids of the questions, by the keys under which the client was asked. */
-  readonly questions: JsonObject;
+  /** The keys under which the client was asked, by the ids of the questions. */
+  readonly keys: JsonObject;
 }
 
-async function readState(call: McpCall, tool: string, token: JsonValue | undefined): Promise<CallState> {
-  const { seal } = call.service.settings;
-  const state = await seal.open("state", [holderOf(call), tool], typeof token === "string" ? token : "");
-  const { run_id, questions, expires } = state ?? {};
-  if (typeof run_id === "string" && isJsonObject(questions) && Number(expires) > call.service.clock.now())
-    return { run_id, questions };
+async function readState(call: RpcCall, tool: string): Promise<CallState> {
+  const { clock, settings } = call.service;
+  const { requestState } = call.message.params;
+  const { run_id, keys, at } = (await settings.seal.open("state", [holderOf(call), tool], requestState)) ?? {};
+  if (typeof run_id === "string" && isJsonObject(keys) && Number(at) + settings.stateTtlMs > clock.now())
+    return { run_id, keys };
   throw unfit("requestState: expected the state of a call of this tool.", { reason: "invalid_request_state" });
 }
 
 /** The result of a call whose run waits for answers. `reasons`: why the last answers were refused. */
 async function inputRequired(
-  call: McpCall,
-  peer: Peer,
+  call: RpcCall,
   { run_id, agent_name, await_requests }: RunDetails,
   reasons?: ReadonlyMap<string, string | undefined>,
 ): Promise<JsonObject> {
-  const { seal, stateTtlMs } = call.service.settings;
-  const asked = withKeys(await_requests);
-  const questions = Object.fromEntries(asked);
-  const expires = Math.min(call.service.clock.now() + stateTtlMs, Number.MAX_SAFE_INTEGER);
-  return resultFor(call, peer, {
+  const { clock, settings } = call.service;
+  const keys = keysOf(await_requests);
+  return {
     resultType: "input_required",
     inputRequests: Object.fromEntries(
-      await_requests.map((question, at) => [asked[at]?.[0], elicitationOf(question, reasons?.get(question.await_id))]),
+      await_requests.map((question) => {
+        const { await_id } = question;
+        return [keys[await_id], elicitationOf(question, reasons?.get(await_id))];
+      }),
     ),
-    requestState: await seal.seal("state", [holderOf(call), agent_name], { run_id, questions, expires }),
-  });
+    requestState: await settings.seal.seal("state", [holderOf(call), agent_name], { run_id, keys, at: clock.now() }),
+  };
 }
 
-/** The key under which a client is asked, and the id of the question. */
-type Keyed = readonly [key: string, await_id: JsonValue];
-
-/** The ids of questions with their keys: the name that the agent gave it, if no other open one has that, else the id. */
-function withKeys(questions: readonly OpenQuestionDetails[]): readonly Keyed[] {
+/** The keys of questions by their ids: the name that the agent gave it, if no other open one has that, else the id. */
+function keysOf(questions: readonly OpenQuestionDetails[]): Readonly<Record<string, string>> {
   const names = questions.map(({ name }) => name);
-  return questions.map(({ name, await_id }) => {
-    return [name !== null && names.indexOf(name) === names.lastIndexOf(name) ? name : await_id, await_id];
+  const keyed = questions.map(({ name, await_id }) => {
+    return [await_id, name !== null && names.indexOf(name) === names.lastIndexOf(name) ? name : await_id] as const;
   });
+  return Object.fromEntries(keyed);
 }
 
 /** Answers with what happens in a run after an event, and with the result of the call. */
-async function follow(
-  call: McpCall,
-  peer: Peer,
-  request: RpcRequest,
-  run_id: string,
-  after: number,
-): Promise<WireResponse> {
-  const { service, caller } = call;
-  const { asking, frame } = service.settings;
+async function follow(call: RpcCall, run_id: string, after: number): Promise<WireResponse> {
+  const { service, caller, peer } = call;
+  const { asking } = service.settings;
   const cancel = (): void => inBackground(service.logger, giveUp(call, run_id));
-  const asks = peer.isModern ? undefined : peer.elicits;
-  const text = new CallText(frame, request, await caller.scope.details(run_id), asks, cancel);
+  const text = new CallText(call, await caller.scope.details(run_id), cancel);
   const key = callOf(call, run_id);
   const response = await respond(call, async () => ({
     ...{ run_id, after, format: text, headers: {}, isMine: true, until: peer.isModern ? "rest" : "end" },
     tell: (events) => {
       const source = new Interjected(service.logger, events, async () => {
-        text.result = await resultNow(call, peer, run_id, text);
+        text.result = await resultNow(call, run_id, text);
       });
       asking.set(key, (question, reason) => source.add(text.again(question, reason)));
       return source;
@@ -200,15 +184,15 @@ export function callOf({ caller }: McpCall, run_id: string): string {
 }
 
 /** The result of a call whose run rests. */
-async function resultNow(call: McpCall, peer: Peer, run_id: string, text: CallText): Promise<JsonObject | RpcError> {
-  const { scope } = call.caller;
+async function resultNow(call: RpcCall, run_id: string, text: CallText): Promise<JsonObject | RpcError> {
+  const { peer, caller } = call;
+  const { scope } = caller;
   const details = await scope.details(run_id);
   if (details.status !== "awaiting") {
     const run = await scope.getRun(run_id);
-    const result = text.unasked === undefined ? resultOf(run, peer) : failure(text.unasked);
-    return resultFor(call, peer, result);
+    return text.unasked === undefined ? resultOf(run, peer) : failure(text.unasked);
   }
-  if (peer.elicits) return inputRequired(call, peer, details);
+  if (peer.elicits) return inputRequired(call, details);
   await giveUp(call, run_id);
   return needsCapability({ elicitation: {} });
 }

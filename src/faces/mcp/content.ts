@@ -3,10 +3,10 @@ import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { Run } from "../../protocol/run.ts";
 import { isJsonPart, joined, jsonOf, shownText } from "../chat/parts.ts";
-import type { Era } from "./responses.ts";
+import type { Peer } from "./options.ts";
 
 /** The result of a call whose run has ended. Before `2026-07-28` only an object is structured content. */
-export function resultOf(run: Run, { isModern }: Era): JsonObject {
+export function resultOf(run: Run, { isModern }: Peer): JsonObject {
   if (run.status === "failed") return failure(run.error.message);
   if (run.status === "cancelled") return failure("The run was cancelled.");
   const content = contentOf(run.output);

@@ -9,6 +9,7 @@ import { declined, replyOf, schemaOf, wordsOf } from "../chat/questions.ts";
 import type { McpCall } from "./options.ts";
 import { objectIn } from "./peer.ts";
 import { unfit } from "./responses.ts";
+import { objectWith } from "./tools.ts";
 
 /* Questions as forms, and their answers. */
 
@@ -77,13 +78,8 @@ function replyIn(question: OpenQuestionDetails, result: JsonValue | undefined): 
 function formOf(question: OpenQuestionDetails): JsonObject {
   const schema = schemaOf(question);
   const field = schema && fieldOf(schema);
-  return (
-    objectForm(schema) ?? oneField(field ?? { type: "string", ...(schema && { description: describing(schema) }) })
-  );
-}
-
-function oneField(field: JsonObject): JsonObject {
-  return { type: "object", properties: { [ANSWER]: field }, required: [ANSWER] };
+  const words = { type: "string", ...(schema && { description: describing(schema) }) };
+  return objectForm(schema) ?? objectWith(ANSWER, field ?? words);
 }
 
 /** The form of an object whose fields are all flat. Undefined: the schema is no such object. */
@@ -112,9 +108,9 @@ function fieldOf(schema: JsonObject): JsonObject | undefined {
   const { type, format, items, oneOf } = schema;
   if (!types.includes(type) || (oneOf !== undefined && !isTitled(oneOf))) return undefined;
   const field = Object.fromEntries(Object.entries(schema).filter(([name]) => keywords.has(name)));
-  if (format !== undefined && formats.includes(format)) return { ...field, format };
-  const choice = type === "array" && isJsonObject(items) ? choiceOf(items) : undefined;
-  return type === "array" ? choice && { ...field, items: choice } : field;
+  if (type !== "array") return formats.includes(format) ? { ...field, format: String(format) } : field;
+  const choice = isJsonObject(items) ? choiceOf(items) : undefined;
+  return choice && { ...field, items: choice };
 }
 
 /** What the items of a list are chosen from. */

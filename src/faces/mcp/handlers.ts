@@ -6,10 +6,9 @@ import { route } from "../../http/router.ts";
 import type { Face } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
-import { postMessage } from "./messages.ts";
+import { postMessage, refuseMessage } from "./messages.ts";
 import type { McpOptions, McpSettings } from "./options.ts";
 import { readMcpOptions } from "./options.ts";
-import { refuseRpc } from "./responses.ts";
 
 /**
  * The agents of a runtime as tools of MCP, for clients of `2026-07-28` and of the revisions before it, for Hono, Next.js,
@@ -54,5 +53,5 @@ export const mcp: Face<McpSettings> = {
   // The body says what is asked for: see `askAbout`.
   routes: [route("POST", "", "read", postMessage)],
   headers: ["MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"],
-  refuse: (error, logger, request) => refuseRpc(error, logger, request),
+  refuse: refuseMessage,
 };

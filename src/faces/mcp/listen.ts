@@ -4,13 +4,11 @@ import { notCounted } from "../../http/disconnects.ts";
 import { streamHeaders, textOptions } from "../../http/event-stream.ts";
 import type { EventSource } from "../../http/event-text.ts";
 import { EventText } from "../../http/event-text.ts";
-import type { RpcRequest } from "../../http/json-rpc.ts";
 import { RpcText } from "../../http/rpc-text.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { DetailedEvent, EventStream } from "../../runtime/log/event-stream.ts";
-import type { McpCall } from "./options.ts";
-import type { Peer } from "./peer.ts";
+import type { RpcCall } from "./options.ts";
 import { objectIn } from "./peer.ts";
 import { resultFor, unfit } from "./responses.ts";
 import { admitTask, taskNow } from "./tasks.ts";
@@ -19,49 +17,48 @@ import { admitTask, taskNow } from "./tasks.ts";
 const MAX_TASKS = 100;
 
 /** `subscriptions/listen`: tells of each state of the tasks that the request names, until they have ended. */
-export async function listen(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  const { taskIds } = objectIn(request.params, "notifications");
+export async function listen(given: RpcCall): Promise<WireResponse> {
+  const { taskIds } = objectIn(given.message.params, "notifications");
   const asked = taskIds ?? [];
   if (!Array.isArray(asked) || asked.length > MAX_TASKS)
     throw unfit(`notifications.taskIds: expected a list of at most ${MAX_TASKS} ids of tasks.`);
   const tasks: WatchedTask[] = [];
   for (const id of new Set<JsonValue>(asked)) {
-    const { call, run_id } = await admitTask(given, peer, id, "read");
+    const { call, run_id } = await admitTask(given, "read", id);
     const { last_event_id } = await call.caller.scope.details(run_id);
-    tasks.push({ call, run_id, after: last_event_id });
+    tasks.push({ call, run_id, after: last_event_id, told: "" });
   }
   const { service, caller } = given;
   const reader = service.readers.enter(caller.tenant);
-  const source = new TaskSource(service.logger, peer, tasks);
-  const text = new SubscriptionText(given, peer, request, tasks);
+  const source = new TaskSource(service.logger, tasks);
+  const text = new SubscriptionText(given, tasks);
   const body = new EventText(source, text, textOptions(service, reader, "", notCounted));
   return { status: 200, headers: streamHeaders, body };
 }
 
 /** A task whose states a client gets. */
 interface WatchedTask {
-  readonly call: McpCall;
+  readonly call: RpcCall;
   readonly run_id: string;
   /** The number of the last event that its first state shows. */
   readonly after: number;
+  /** The state that the client got last, as a text. */
+  told: string;
 }
 
 /** The states of tasks, each as a generic event. A state that is over before it is read is left out. */
 class TaskSource implements EventSource {
   readonly #logger: Logger;
-  readonly #peer: Peer;
   /** The tasks of which something has not been told. */
   readonly #changed: Set<WatchedTask>;
   readonly #streams = new Set<EventStream>();
-  readonly #told = new Map<WatchedTask, string>();
   /** Whether there is nothing more to tell. A subscription to nothing stays open. */
   #isOver = false;
   #failed: { readonly error: unknown } | undefined;
   #wake: (() => void) | undefined;
 
-  constructor(logger: Logger, peer: Peer, tasks: readonly WatchedTask[]) {
+  constructor(logger: Logger, tasks: readonly WatchedTask[]) {
     this.#logger = logger;
-    this.#peer = peer;
     this.#changed = new Set(tasks);
     for (const task of tasks) {
       const { call, run_id, after } = task;
@@ -90,10 +87,10 @@ class TaskSource implements EventSource {
     for (;;) {
       for (const task of this.#changed) {
         this.#changed.delete(task);
-        const generic = await taskNow(task.call, this.#peer, task.run_id);
+        const generic = await taskNow(task.call, task.run_id);
         const text = JSON.stringify({ ...generic, lastUpdatedAt: "" });
-        if (this.#told.get(task) === text) continue;
-        this.#told.set(task, text);
+        if (task.told === text) continue;
+        task.told = text;
         return { done: false, value: { type: "generic", generic, id: 0 } };
       }
       if (this.#failed !== undefined) throw this.#failed.error;
@@ -118,9 +115,9 @@ class SubscriptionText extends RpcText {
   readonly begin: string;
   readonly #result: JsonObject;
 
-  constructor(call: McpCall, peer: Peer, request: RpcRequest, tasks: readonly WatchedTask[]) {
-    super(call.service.settings.frame, request);
-    this.#result = resultFor(call, peer, {});
+  constructor(call: RpcCall, tasks: readonly WatchedTask[]) {
+    super(call.service.settings.frame, call.message);
+    this.#result = resultFor(call, {});
     const notifications = tasks.length > 0 ? { taskIds: tasks.map(({ run_id }) => run_id) } : {};
     this.begin = this.text(this.#notification("subscriptions/acknowledged", { notifications }));
   }

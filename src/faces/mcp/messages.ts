@@ -1,38 +1,57 @@
-import { readJson } from "../../http/body.ts";
-import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
-import { answered, METHOD_NOT_FOUND, RpcError, readMessage } from "../../http/json-rpc.ts";
-import { askAbout, takeBody } from "../../http/service.ts";
+import type { Logger } from "../../core/ports.ts";
+import { refusalOf } from "../../http/errors.ts";
+import type { RpcMessage } from "../../http/json-rpc.ts";
+import {
+  answered,
+  codeFor,
+  INVALID_PARAMS,
+  METHOD_NOT_FOUND,
+  RpcError,
+  refused,
+  refusedId,
+  takeMessage,
+  takenMessage,
+} from "../../http/json-rpc.ts";
+import { askAbout } from "../../http/service.ts";
 import { runIdIn } from "../../http/visibility.ts";
-import type { WireResponse } from "../../http/wire.ts";
+import type { WireRequest, WireResponse } from "../../http/wire.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { questionOfCall } from "../chat/call-ids.ts";
 import { callKey, callOf, callTool } from "./call.ts";
 import { refusedAnswer } from "./elicitation.ts";
 import { listen } from "./listen.ts";
-import type { McpCall } from "./options.ts";
-import type { Peer } from "./peer.ts";
-import { legacyVersion, modernVersions, peerOf, sessionToken, tasksExtension } from "./peer.ts";
-import { noteRequest, respondWith, unfit } from "./responses.ts";
+import type { McpCall, RpcCall } from "./options.ts";
+import { isModern, legacyVersion, modernVersions, peerOf, sessionToken, tasksExtension } from "./peer.ts";
+import { errorOf, respondWith, unfit } from "./responses.ts";
 import { admitToRun, cancelRun, cancelTask, getTask, updateTask } from "./tasks.ts";
 import { toolOf } from "./tools.ts";
 
 /** `POST`: a message of a client. */
-export async function postMessage(call: McpCall): Promise<WireResponse> {
-  const message = readMessage(readJson(await takeBody(call), call.service.settings.limits));
-  const read = { id: message.type === "request" ? message.id : null, isModern: false };
-  noteRequest(call.request, read);
-  const peer = await peerOf(call, message);
-  read.isModern = peer.isModern;
-  if (message.type === "notification") return takeNotification(call, peer, message);
-  if (message.type === "response") return takeAnswer(call, message);
+export async function postMessage(given: McpCall): Promise<WireResponse> {
+  const message = await takeMessage(given);
+  const peer = await peerOf(given, message);
+  if (message.type === "notification") return takeNotification({ ...given, peer, message });
+  if (message.type === "response") return takeAnswer({ ...given, peer, message });
   const methods = peer.isModern ? modern : legacy;
   const method = methods.get(message.method);
-  if (method !== undefined) return method(call, peer, message);
+  if (method !== undefined) return method({ ...given, peer, message });
   const text = `There is no method ${JSON.stringify(message.method)}.`;
   throw new RpcError(METHOD_NOT_FOUND, text, undefined, peer.isModern ? 404 : 200);
 }
 
-type Method = (call: McpCall, peer: Peer, request: RpcRequest) => Promise<WireResponse>;
+/** The response to an error. One that is no refusal is logged. What is no request is refused by its status. */
+export function refuseMessage(error: unknown, logger: Logger, request: WireRequest): WireResponse {
+  const taken = takenMessage(request);
+  const id = refusedId(taken, error);
+  if (error instanceof RpcError)
+    return refused(id, errorOf(error), id === null && error.status === 200 ? 400 : error.status);
+  const { status, message, data, headers } = refusalOf(error, logger);
+  const code = taken && status < 500 ? INVALID_PARAMS : codeFor(status, data.reason);
+  const isKept = !taken || status === 401 || status === 403 || (status >= 500 && isModern(request, taken));
+  return refused(id, { code, message, data }, isKept ? status : id === null ? 400 : 200, headers);
+}
+
+type Method = (call: RpcCall) => Promise<WireResponse>;
 
 const modern: ReadonlyMap<string, Method> = new Map([
   ["server/discover", discover],
@@ -46,40 +65,38 @@ const modern: ReadonlyMap<string, Method> = new Map([
 
 const legacy: ReadonlyMap<string, Method> = new Map([
   ["initialize", initialize],
-  ["ping", async (call: McpCall, peer: Peer, request: RpcRequest) => respondWith(call, peer, request, {})],
+  ["ping", async (call: RpcCall) => respondWith(call, {})],
   ["tools/list", listTools],
   ["tools/call", callTool],
 ]);
 
 /** `server/discover`: what the server is. */
-async function discover(call: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
+async function discover(call: RpcCall): Promise<WireResponse> {
   const { about } = call.service.settings;
   const capabilities = { tools: {}, ...tasksExtension };
-  return respondWith(call, peer, request, {
-    supportedVersions: modernVersions,
-    capabilities,
-    ...about,
-    ...cacheOf(call),
-  });
+  return respondWith(call, { supportedVersions: modernVersions, capabilities, ...about, ...cacheOf(call) });
 }
 
 /** `initialize`: begins a session of a client from before `2026-07-28`. */
-async function initialize(call: McpCall, _peer: Peer, request: RpcRequest): Promise<WireResponse> {
+async function initialize(call: RpcCall): Promise<WireResponse> {
   const { serverInfo, about } = call.service.settings;
-  const { params } = request;
+  const { message } = call;
+  const { params } = message;
   const protocolVersion = legacyVersion(params["protocolVersion"]);
   const result = { protocolVersion, capabilities: { tools: {} }, serverInfo, ...about };
-  return answered(request, result, { "mcp-session-id": await sessionToken(call, params) });
+  return answered(message, result, { "mcp-session-id": await sessionToken(call, params) });
 }
 
 /** `tools/list`: the agents that exist for the client, in the order in which they were registered. */
-async function listTools(given: McpCall, peer: Peer, request: RpcRequest): Promise<WireResponse> {
-  if (request.params["cursor"] !== undefined) throw unfit("cursor: expected none, since all tools are on one page.");
+async function listTools(given: RpcCall): Promise<WireResponse> {
+  const { isModern } = given.peer;
+  if (given.message.params["cursor"] !== undefined)
+    throw unfit("cursor: expected none, since all tools are on one page.");
   const call = await askAbout(given, { action: "list" });
   const { scope, sees } = call.caller;
   const agents = (await scope.listAgents()).filter(({ name }) => sees?.(name) ?? true);
-  const tools = agents.map((agent) => toolOf(agent, peer.isModern));
-  return respondWith(call, peer, request, { tools, ...(peer.isModern && cacheOf(call)) });
+  const tools = agents.map((agent) => toolOf(agent, isModern));
+  return respondWith(call, { tools, ...(isModern && cacheOf(call)) });
 }
 
 /** How long a client may keep a result, and whether others may have it too. */
@@ -90,12 +107,9 @@ function cacheOf({ service, caller }: McpCall): JsonObject {
 const accepted: WireResponse = { status: 202, headers: { "cache-control": "no-store" }, body: "" };
 
 /** A client from before `2026-07-28` cancels a call. Others close its response. */
-async function takeNotification(
-  given: McpCall,
-  peer: Peer,
-  { method, params }: Extract<RpcMessage, { readonly type: "notification" }>,
-): Promise<WireResponse> {
-  const key = method === "notifications/cancelled" ? callKey(peer, params["requestId"]) : undefined;
+async function takeNotification(given: RpcCall<Extract<RpcMessage, { type: "notification" }>>): Promise<WireResponse> {
+  const { method, params } = given.message;
+  const key = method === "notifications/cancelled" ? callKey(given, params["requestId"]) : undefined;
   const run = key && (await given.caller.scope.findRun({ idempotencyKey: key }));
   if (!run) return accepted;
   const { run_id, agent_name } = run;
@@ -105,10 +119,8 @@ async function takeNotification(
 }
 
 /** A client from before `2026-07-28` answers a question, whose id it repeats. */
-async function takeAnswer(
-  given: McpCall,
-  { id, result }: Extract<RpcMessage, { readonly type: "response" }>,
-): Promise<WireResponse> {
+async function takeAnswer(given: RpcCall<Extract<RpcMessage, { type: "response" }>>): Promise<WireResponse> {
+  const { id, result } = given.message;
   const asked = typeof id === "string" ? questionOfCall(id) : undefined;
   if (asked === undefined) throw unfit("id: expected the id of a question that was asked.");
   const { await_id } = asked;

@@ -1,5 +1,6 @@
+import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
 import type { HttpOptions, HttpSettings } from "../../http/options.ts";
-import { amounts, bad, checkKeys, isTexts, readHttpOptions } from "../../http/options.ts";
+import { amountsIn, bad, checkKeys, isTexts, readHttpOptions } from "../../http/options.ts";
 import type { Frame } from "../../http/rpc-text.ts";
 import { sseFrame } from "../../http/rpc-text.ts";
 import { Seal } from "../../http/seal.ts";
@@ -66,6 +67,23 @@ export interface McpSettings extends HttpSettings {
 /** A request of MCP while it is answered. */
 export type McpCall = Call<McpSettings>;
 
+/** A request of MCP whose message has been read. */
+export interface RpcCall<Message extends RpcMessage = RpcRequest> extends McpCall {
+  readonly message: Message;
+  readonly peer: Peer;
+}
+
+/** The client of a request, as far as the request or its session says. */
+export interface Peer {
+  /** Whether it is a client of `2026-07-28` and later, or one from before. */
+  readonly isModern: boolean;
+  /** Whether it shows forms to its user. */
+  readonly elicits: boolean;
+  readonly hasTasks: boolean;
+  /** Tells the session from all others, before `2026-07-28`. Undefined: the client has none. */
+  readonly session: string | undefined;
+}
+
 const MIN_SECRET_LENGTH = 32;
 const DAY_MS = 86_400_000;
 const timeDefaults = { ttlMs: 60_000, stateTtlMs: DAY_MS, pollIntervalMs: 1_000 };
@@ -76,7 +94,6 @@ const names = ["secret", "tasks", "serverInfo", "instructions", ...Object.keys(t
 export function readMcpOptions(options: McpOptions, frame = sseFrame): McpSettings {
   const settings = readHttpOptions(options, names);
   const { secret = [], tasks, serverInfo = { name: "cadenza", version: "1.0.0" }, instructions } = options;
-  const { ttlMs, stateTtlMs, pollIntervalMs } = options;
   const secrets = typeof secret === "string" ? [secret] : secret;
   if (!isTexts(secrets) || secrets.some(({ length }) => length < MIN_SECRET_LENGTH))
     throw bad("secret", `a text of at least ${MIN_SECRET_LENGTH} characters, or a list of them`);
@@ -91,7 +108,7 @@ export function readMcpOptions(options: McpOptions, frame = sseFrame): McpSettin
     tasks: readTasks(tasks),
     serverInfo: { name, version, ...(title !== undefined && { title }) },
     about: { ...(instructions !== undefined && { instructions }) },
-    ...amounts("options", timeDefaults, { ttlMs, stateTtlMs, pollIntervalMs }),
+    ...amountsIn(timeDefaults, options),
     frame,
   };
 }

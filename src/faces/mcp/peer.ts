@@ -1,13 +1,13 @@
 import { userOf } from "../../core/user.ts";
-import type { RpcMessage, RpcRequest } from "../../http/json-rpc.ts";
+import type { RpcMessage } from "../../http/json-rpc.ts";
 import { INVALID_PARAMS, INVALID_REQUEST, RpcError } from "../../http/json-rpc.ts";
 import { randomId } from "../../http/machine.ts";
 import { lineFrame } from "../../http/rpc-text.ts";
+import type { WireRequest } from "../../http/wire.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import type { McpCall } from "./options.ts";
-import type { Era } from "./responses.ts";
-import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, unfit } from "./responses.ts";
+import type { McpCall, Peer } from "./options.ts";
+import { HEADER_MISMATCH, MISSING_CAPABILITY, misstated, UNSUPPORTED_VERSION, unfit } from "./responses.ts";
 
 /* The two eras of MCP: from 2026-07-28 on each request says all that is known of its client; before, `initialize` did. */
 
@@ -26,42 +26,36 @@ export const tasksExtension = { extensions: { [TASKS]: {} } };
 const VERSION = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
 
-/** The client of a request, as far as the request or its session says. */
-export interface Peer extends Era {
-  /** Whether it shows forms to its user. */
-  readonly elicits: boolean;
-  readonly hasTasks: boolean;
-  /** Tells the session from all others, before `2026-07-28`. Undefined: the client has none. */
-  readonly session: string | undefined;
-}
-
 /** A client from before `2026-07-28` that has declared nothing. */
 const undeclared: Peer = { isModern: false, elicits: false, hasTasks: false, session: undefined };
 
 /** The client of a message. Refuses a message that does not say what its era demands. */
 export async function peerOf(call: McpCall, message: RpcMessage): Promise<Peer> {
-  const header = call.request.header("mcp-protocol-version");
-  const meta = message.type === "response" ? undefined : message.params["_meta"];
-  const claim = isJsonObject(meta) ? meta[VERSION] : undefined;
-  const isModern = claim !== undefined || modernVersions.includes(header ?? "");
-  if (!isModern) return legacyPeer(call, header);
-  if (message.type !== "request") return { ...undeclared, isModern };
-  return modernPeer(call, message, isJsonObject(meta) ? meta : {});
-}
-
-function modernPeer(call: McpCall, request: RpcRequest, meta: JsonObject): Peer {
-  const { [VERSION]: claim, [CAPABILITIES]: capabilities } = meta;
+  if (!isModern(call.request, message)) return legacyPeer(call);
+  if (message.type !== "request") return { ...undeclared, isModern: true };
+  const { method, params } = message;
+  const { [VERSION]: claim, [CAPABILITIES]: capabilities } = metaOf(params);
   if (typeof claim !== "string") throw missing(VERSION);
   checkHeader(call, "mcp-protocol-version", claim);
   if (!modernVersions.includes(claim)) throw unserved(UNSUPPORTED_VERSION, modernVersions, claim);
-  checkHeader(call, "mcp-method", request.method);
+  checkHeader(call, "mcp-method", method);
   if (!isJsonObject(capabilities)) throw missing(CAPABILITIES);
-  const { name, taskId } = request.params;
-  const named = request.method === "tools/call" ? name : ofTask.test(request.method) && taskId;
+  const { name, taskId } = params;
+  const named = method === "tools/call" ? name : ofTask.test(method) && taskId;
   if (typeof named === "string") checkHeader(call, "mcp-name", named);
   const { extensions } = capabilities;
   const hasTasks = isJsonObject(extensions) && isJsonObject(extensions[TASKS]);
   return { ...undeclared, isModern: true, elicits: hasForms(capabilities), hasTasks };
+}
+
+/** Whether a message is of `2026-07-28` or later: it claims a version of the protocol, or its header names such a one. */
+export function isModern(request: WireRequest, message: RpcMessage): boolean {
+  const claims = message.type !== "response" && VERSION in metaOf(message.params);
+  return claims || modernVersions.includes(request.header("mcp-protocol-version") ?? "");
+}
+
+function metaOf({ _meta: meta }: JsonObject): JsonObject {
+  return isJsonObject(meta) ? meta : {};
 }
 
 const ofTask = /^tasks\/(get|update|cancel)$/;
@@ -91,8 +85,7 @@ function checkHeader({ request, service }: McpCall, name: string, expected: Json
   const text = header && decoded(header);
   const isSame = text === String(expected) || Number(text || Number.NaN) === expected;
   if (expected === null ? header === undefined : isSame) return;
-  const message = `The header ${name} has to repeat what the body says.`;
-  throw new RpcError(HEADER_MISMATCH, message, undefined, 400);
+  throw misstated(HEADER_MISMATCH, `The header ${name} has to repeat what the body says.`);
 }
 
 /** The value of a header. What is no visible ASCII is sent as base64 of UTF-8. */
@@ -110,12 +103,11 @@ function decoded(header: string): string | undefined {
 }
 
 function missing(key: string): RpcError {
-  return new RpcError(INVALID_PARAMS, `params._meta: expected ${JSON.stringify(key)}.`, undefined, 400);
+  return misstated(INVALID_PARAMS, `params._meta: expected ${JSON.stringify(key)}.`);
 }
 
 function unserved(code: number, supported: readonly string[], requested: string): RpcError {
-  const data = { supported, requested };
-  return new RpcError(code, `The protocol version ${JSON.stringify(requested)} is not served.`, data, 400);
+  return misstated(code, `The protocol version ${JSON.stringify(requested)} is not served.`, { supported, requested });
 }
 
 /** Empty means forms. */
@@ -123,7 +115,8 @@ function hasForms({ elicitation }: JsonObject): boolean {
   return isJsonObject(elicitation) && ("form" in elicitation || !("url" in elicitation));
 }
 
-async function legacyPeer(call: McpCall, version: string | undefined): Promise<Peer> {
+async function legacyPeer(call: McpCall): Promise<Peer> {
+  const version = call.request.header("mcp-protocol-version");
   if (version !== undefined && legacyVersion(version) !== version)
     throw unserved(INVALID_REQUEST, legacyVersions, version);
   const token = call.request.header("mcp-session-id");
@@ -147,7 +140,7 @@ export function holderOf({ caller: { tenant, principal } }: McpCall): JsonValue 
 /** Refuses a client that cannot show what the server has to ask. */
 export function needsCapability(capabilities: JsonObject): RpcError {
   const message = "The client has to declare a capability for this.";
-  return new RpcError(MISSING_CAPABILITY, message, { requiredCapabilities: capabilities }, 400);
+  return misstated(MISSING_CAPABILITY, message, { requiredCapabilities: capabilities });
 }
 
 /** An object of params. */

@@ -11,11 +11,7 @@ const MESSAGE = "message";
 /** The argument that holds the input of an agent whose schema describes no object. */
 const INPUT = "input";
 
-const anyMessage = {
-  type: "object",
-  properties: { [MESSAGE]: { type: "string", description: "What the agent is told." } },
-  required: [MESSAGE],
-};
+const anyMessage = objectWith(MESSAGE, { type: "string", description: "What the agent is told." });
 
 /** The tool that an agent is. `isModern`: whether its output may be of any type. */
 export function toolOf(agent: AgentManifest, isModern: boolean): JsonObject {
@@ -36,7 +32,12 @@ export function toolOf(agent: AgentManifest, isModern: boolean): JsonObject {
 export function inputSchemaOf(agent: AgentManifest): JsonObject {
   const input = schemaIn(agent, "input");
   if (input === undefined) return anyMessage;
-  return isObjectSchema(input) ? input : { type: "object", properties: { [INPUT]: input }, required: [INPUT] };
+  return isObjectSchema(input) ? input : objectWith(INPUT, input);
+}
+
+/** The schema of an object with one field. */
+export function objectWith(name: string, schema: JsonObject): JsonObject {
+  return { type: "object", properties: { [name]: schema }, required: [name] };
 }
 
 /** The input of a run for the arguments of a call. Throws `invalid_input`. */
