@@ -20,7 +20,7 @@ export type RpcMessage =
 /** A message that gets a response. */
 export type RpcRequest = Extract<RpcMessage, { readonly type: "request" }>;
 
-export const PARSE_ERROR = -32700;
+const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
@@ -70,8 +70,7 @@ export function refusedId(message: RpcMessage | null | undefined, error: unknown
   return (error instanceof RpcError ? error.id : undefined) ?? null;
 }
 
-/** Reads a message. Refuses a list of messages, and what is no message. */
-export function readMessage(value: unknown): RpcMessage {
+function readMessage(value: unknown): RpcMessage {
   const { jsonrpc, id: given, method, params = {}, result, error } = isJsonObject(value) ? value : {};
   const id = typeof given === "string" || typeof given === "number" ? given : undefined;
   const malformed = (expected: string, code = INVALID_REQUEST): RpcError => {

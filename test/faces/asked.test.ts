@@ -1,4 +1,5 @@
 import { AgentRuntime } from "cadenza";
+import { createA2aHandler } from "cadenza/a2a";
 import { createAgUiHandler } from "cadenza/ag-ui";
 import { createChatHandler } from "cadenza/ai-sdk";
 import type { AuthorizeRequest } from "cadenza/http";
@@ -28,6 +29,7 @@ function open() {
     acp: createAcpHandler(runtime, { ...options, extensions: true }),
     chat: createChatHandler(runtime, options),
     agUi: createAgUiHandler(runtime, options),
+    a2a: createA2aHandler(runtime, options),
     inspector: createInspectorHandler(runtime, { authorize: (request) => authorize(request as AuthorizeRequest) }),
   };
   /** Sends a request, and gives its status and what was asked about it. The host always gets the same request. */
@@ -239,4 +241,25 @@ it("an answer of which the host learns too late is refused, and the question sta
     expect([path, (await handler(new Request(`http://service${path}`, init))).status]).toEqual([path, 403]);
   }
   expect((await runtime.getRun(run_id)).status).toBe("awaiting");
+});
+
+it("authorize is told which context a list of tasks of A2A is about, in each binding", async () => {
+  const { faces, send } = open();
+  const about = { agent_name: "refund", chat_id: "context-1" };
+  const inRest = await send(faces.a2a, "GET", "/refund/tasks?contextId=context-1&A2A-Version=1.0");
+  expect(inRest).toEqual({ status: 200, asked: [{ action: "list", ...about }] });
+  const call = { jsonrpc: "2.0", id: 1, method: "ListTasks", params: { contextId: "context-1" } };
+  const { asked } = await send(faces.a2a, "POST", "/refund?A2A-Version=1.0", call);
+  expect(asked.at(-1)).toEqual({ action: "list", ...about });
+});
+
+it("authorize is told no context by a request of A2A for a task, which may be of another one", async () => {
+  const { runtime, faces, send } = open();
+  const { run_id } = await waiting(runtime);
+  const about = { action: "read", agent_name: "refund", run_id };
+  const inRest = await send(faces.a2a, "GET", `/refund/tasks/${run_id}?contextId=context-1&A2A-Version=1.0`);
+  expect(inRest).toEqual({ status: 200, asked: [about] });
+  const call = { jsonrpc: "2.0", id: 1, method: "GetTask", params: { id: run_id, contextId: "context-1" } };
+  const { asked } = await send(faces.a2a, "POST", "/refund?A2A-Version=1.0", call);
+  expect(asked.at(-1)).toEqual(about);
 });

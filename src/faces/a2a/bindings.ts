@@ -1,15 +1,17 @@
 import type { Logger } from "../../core/ports.ts";
 import { readJson } from "../../http/body.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
-import type { RpcId, RpcRequest } from "../../http/json-rpc.ts";
+import type { RpcRequest } from "../../http/json-rpc.ts";
 import {
   answered,
   INTERNAL_ERROR,
   INVALID_REQUEST,
   METHOD_NOT_FOUND,
   RpcError,
-  readMessage,
   refused,
+  refusedId,
+  takeMessage,
+  takenMessage,
 } from "../../http/json-rpc.ts";
 import { askAbout, takeBody } from "../../http/service.ts";
 import type { WireRequest, WireResponse } from "../../http/wire.ts";
@@ -25,41 +27,38 @@ import type { A2aCall } from "./options.ts";
 
 /** `POST /{name}`: an operation in JSON-RPC. */
 export async function postJsonRpc(given: A2aCall): Promise<WireResponse> {
-  const { service, request } = given;
-  let id: RpcId | null = null;
-  try {
-    const message = readMessage(readJson(await takeBody(given), service.settings.limits));
-    if (message.type !== "request") throw new RpcError(INVALID_REQUEST, "Expected a request, with an id.");
-    ({ id } = message);
-    checkVersion(given);
-    const { method, params } = message;
-    if (!Object.hasOwn(operations, method)) throw new RpcError(METHOD_NOT_FOUND, "No such method.");
-    const operation: Operation = operations[method as keyof typeof operations];
-    const named = inCamelCase(params);
-    return activated(given, await operation.run(await asked(given, operation, named), named, jsonRpc(message)));
-  } catch (error) {
-    if (error instanceof RpcError) return refused(error.id ?? id, { code: error.code, message: error.message });
-    // The host refuses before any envelope, and a body that was not read has no envelope.
-    if (error instanceof WireError && outside.has(error.status)) throw error;
-    service.refusals.note(error, () => {
-      return { action: "read", agent_name: given.parameter, headers: request.headers(), request: request.raw };
-    });
-    const { code, message, details, headers } = faultOf(error, service.logger);
-    return refused(id, { code, message, ...(details.length > 0 && { data: details }) }, 200, headers);
-  }
+  const message = await takeMessage(given);
+  if (message.type !== "request") throw new RpcError(INVALID_REQUEST, "Expected a request, with an id.");
+  checkVersion(given);
+  const operation = operations.get(message.method);
+  if (operation === undefined) throw new RpcError(METHOD_NOT_FOUND, "No such method.");
+  const params = inCamelCase(message.params);
+  return activated(given, await operation.run(await asked(given, operation, params), params, jsonRpc(message)));
+}
+
+/** The response to an error, in the binding of the request. */
+export function refuse(error: unknown, logger: Logger, request: WireRequest): WireResponse {
+  const message = takenMessage(request);
+  // The host refuses before any envelope, and a body that was not read has no envelope.
+  if (message === undefined || (error instanceof WireError && outside.has(error.status)))
+    return refuseInRest(error, logger, request);
+  const id = refusedId(message, error);
+  if (error instanceof RpcError) return refused(id, { code: error.code, message: error.message });
+  const { code, message: text, details, headers } = faultOf(error, logger);
+  return refused(id, { code, message: text, ...(details.length > 0 && { data: details }) }, 200, headers);
 }
 
 const outside: ReadonlySet<number> = new Set([401, 403, 408, 413]);
 
 /** The call with the rights that the host gives for what the body asks for. */
-async function asked(call: A2aCall, { action }: Operation, { id }: JsonObject): Promise<A2aCall> {
-  if (call.caller.ask === undefined) return call;
+function asked(call: A2aCall, { action, asks }: Operation, { id, contextId }: JsonObject): Promise<A2aCall> {
   const run = runIdSchema.safeParse(id);
   return askAbout(call, {
     action,
     agent_name: call.parameter,
     ...(run.success && { run_id: run.data }),
-  }) as Promise<A2aCall>;
+    ...(asks !== undefined && typeof contextId === "string" && contextId !== "" && { chat_id: contextId }),
+  });
 }
 
 /** The parameters by their names in JSON: a reader of ProtoJSON takes the original names of fields too. */
@@ -78,23 +77,24 @@ function jsonRpc(request: RpcRequest): Binding {
   };
 }
 
-/** The handler of an operation in REST that has its parameters in the path and the query. Those without a value are absent. */
-export function rest(name: keyof typeof operations): (call: A2aCall) => Promise<WireResponse> {
-  return (call) => operate(call, name, { ...Object.fromEntries(new URLSearchParams(call.query)), id: call.second });
-}
-
-/** The handler of an operation in REST that has its parameters in the body. */
-export function restBody(name: keyof typeof operations): (call: A2aCall) => Promise<WireResponse> {
+/** The handler of an operation in REST. */
+export function rest(operation: Operation): (call: A2aCall) => Promise<WireResponse> {
   return async (call) => {
-    const body = readJson(await takeBody(call), call.service.settings.limits);
-    if (!isJsonObject(body)) throw unfitAt([], "expected an object");
-    return operate(call, name, body);
+    const params = operation.hasBody === true ? await paramsInBody(call) : paramsInUrl(call);
+    checkVersion(call);
+    return activated(call, await operation.run(call, params, restOf(call.request)));
   };
 }
 
-async function operate(call: A2aCall, name: keyof typeof operations, params: JsonObject): Promise<WireResponse> {
-  checkVersion(call);
-  return activated(call, await operations[name].run(call, params, restOf(call.request)));
+async function paramsInBody(call: A2aCall): Promise<JsonObject> {
+  const body = readJson(await takeBody(call), call.service.settings.limits);
+  if (!isJsonObject(body)) throw unfitAt([], "expected an object");
+  return body;
+}
+
+/** The parameters in the path and the query. Those without a value are absent. */
+function paramsInUrl({ query, second: id }: A2aCall): JsonObject {
+  return { ...Object.fromEntries([...new URLSearchParams(query)].filter(([, value]) => value !== "")), id };
 }
 
 /** The response, which names the extension if the client has asked for it. */
@@ -113,8 +113,7 @@ function restOf(request: WireRequest): Binding {
   };
 }
 
-/** The answer in REST to an error. */
-export function refuseInRest(error: unknown, logger: Logger, request: WireRequest): WireResponse {
+function refuseInRest(error: unknown, logger: Logger, request: WireRequest): WireResponse {
   const { status, name, message, details, headers } = faultOf(error, logger);
   return json(status, { error: { code: status, status: name, message, details } }, { ...headers, ...typeFor(request) });
 }
@@ -132,5 +131,5 @@ function checkVersion({ request, query }: A2aCall): void {
   const named = request.header("a2a-version") || new URLSearchParams(query).get("A2A-Version") || "0.3";
   const [, version] = /^(\d+\.\d+)(?:\.\d+)?$/.exec(named.trim()) ?? [];
   if (version === VERSION) return;
-  throw refusal("version_not_supported", `A2A-Version: expected ${VERSION}, received ${JSON.stringify(named)}.`);
+  throw refusal("VERSION_NOT_SUPPORTED", `A2A-Version: expected ${VERSION}, received ${JSON.stringify(named)}.`);
 }

@@ -18,20 +18,11 @@ const BINDINGS = ["JSONRPC", "HTTP+JSON"] as const;
 const CARDS = "00000000-0000-0000-0000-000000000000";
 const MAX_AGE_SECONDS = 300;
 
-/** `GET /{name}/.well-known/agent-card.json`: the card of an agent. */
-export function getCard(call: A2aCall): Promise<WireResponse> {
-  return cardOf(call, call.parameter);
-}
-
-/** `GET /.well-known/agent-card.json`: the card of the agent that is the root. */
-export async function getRootCard(call: A2aCall): Promise<WireResponse> {
-  const { root } = call.service.settings;
-  if (root === undefined) throw noTask();
-  return cardOf(call, root);
-}
-
-async function cardOf(call: A2aCall, name: string): Promise<WireResponse> {
+/** `GET /{name}/.well-known/agent-card.json`: the card of an agent. Without a name, that of the agent that is the root. */
+export async function getCard(call: A2aCall): Promise<WireResponse> {
   const { caller, request, service } = call;
+  const name = call.parameter || service.settings.root;
+  if (name === undefined) throw noTask();
   checkAgent(caller, name);
   const manifest = await caller.scope.getAgent(name);
   const text = JSON.stringify({ ...cardFrom(manifest, `${baseUrl(call)}/${name}`), ...service.settings.card });

@@ -6,8 +6,9 @@ import { route } from "../../http/router.ts";
 import type { Face, Service } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
-import { postJsonRpc, refuseInRest, rest, restBody } from "./bindings.ts";
-import { getCard, getRootCard } from "./card.ts";
+import { postJsonRpc, refuse, rest } from "./bindings.ts";
+import { getCard } from "./card.ts";
+import { operations } from "./operations.ts";
 import type { A2aOptions, A2aSettings } from "./options.ts";
 import { readA2aOptions } from "./options.ts";
 
@@ -53,30 +54,18 @@ function serviceOf(runtime: AgentRuntime, options: A2aOptions): Service<A2aSetti
 }
 
 const CARD = ".well-known/agent-card.json";
-const PUSH = "{name}/tasks/{run_id}/pushNotificationConfigs";
-const pushes = [
-  ["POST", ""],
-  ["GET", ""],
-  ["GET", "/{config}"],
-  ["DELETE", "/{config}"],
-] as const;
 
 const a2a: Face<A2aSettings> = {
   headers: ["A2A-Version", "A2A-Extensions"],
   routes: [
     // The body says what it is: see `askAbout`.
     route("POST", "{name}", "read", postJsonRpc),
-    route("POST", "{name}/message:send", "read", restBody("SendMessage")),
-    route("POST", "{name}/message:stream", "read", restBody("SendStreamingMessage")),
-    route("POST", "{name}/tasks/{run_id}:cancel", "cancel", rest("CancelTask")),
-    route("POST", "{name}/tasks/{run_id}:subscribe", "read", rest("SubscribeToTask")),
-    route("GET", "{name}/tasks/{run_id}:subscribe", "read", rest("SubscribeToTask")),
-    route("GET", "{name}/tasks/{run_id}", "read", rest("GetTask")),
-    route("GET", "{name}/tasks", "list", rest("ListTasks"), { contextId: "chat_id" }),
-    route("GET", "{name}/extendedAgentCard", "read", rest("GetExtendedAgentCard")),
-    ...pushes.map(([method, path]) => route(method, PUSH + path, "read", rest("GetTaskPushNotificationConfig"))),
-    route("GET", CARD, "read", getRootCard),
+    ...[...operations.values()].flatMap((operation) => {
+      const { action, path, methods, asks } = operation;
+      return methods.map((method) => route(method, `{name}/${path}`, action, rest(operation), asks));
+    }),
+    route("GET", CARD, "read", getCard),
     route("GET", `{name}/${CARD}`, "read", getCard),
   ],
-  refuse: refuseInRest,
+  refuse,
 };

@@ -1,6 +1,8 @@
+import type { QuestionKind } from "../../core/log.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
+import type { Run, RunStatus } from "../../protocol/run.ts";
 
-/* The objects of A2A 1.0 that clients get. */
+/* The objects of A2A 1.0 that clients get, and the states of runs as tasks. */
 
 /** The states in which a task of a run may be. */
 export type TaskState =
@@ -12,6 +14,27 @@ export type TaskState =
   | "TASK_STATE_FAILED"
   | "TASK_STATE_CANCELED"
   | "TASK_STATE_REJECTED";
+
+/** The statuses of the runs whose tasks may be in each state. Tasks of runs are in the first one that names their status, by default. */
+export const statuses: Readonly<Record<TaskState | "TASK_STATE_UNSPECIFIED", readonly RunStatus[]>> = {
+  TASK_STATE_UNSPECIFIED: [],
+  TASK_STATE_SUBMITTED: ["created"],
+  TASK_STATE_WORKING: ["in-progress", "cancelling"],
+  TASK_STATE_INPUT_REQUIRED: ["awaiting"],
+  TASK_STATE_AUTH_REQUIRED: ["awaiting"],
+  TASK_STATE_COMPLETED: ["completed"],
+  TASK_STATE_FAILED: ["failed"],
+  TASK_STATE_CANCELED: ["cancelled"],
+  TASK_STATE_REJECTED: ["failed"],
+};
+
+/** The state of the task of a run. `kind`: the kind of the question that the run asks. */
+export function stateOf({ status, error }: Pick<Run, "status" | "error">, kind?: QuestionKind): TaskState {
+  if (kind === "auth") return "TASK_STATE_AUTH_REQUIRED";
+  if (error?.data?.["reason"] === "rejected") return "TASK_STATE_REJECTED";
+  const [state] = Object.entries(statuses).find(([, those]) => those.includes(status)) as [TaskState, unknown];
+  return state;
+}
 
 /** A part has exactly one of `text`, `raw`, `url` and `data`. */
 export interface A2aPart {

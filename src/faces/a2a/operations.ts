@@ -6,6 +6,7 @@ import { WireError } from "../../http/errors.ts";
 import { lastEventId } from "../../http/event-stream.ts";
 import type { Action } from "../../http/options.ts";
 import { markRefused } from "../../http/refusals.ts";
+import type { Route } from "../../http/service.ts";
 import { askAbout, idempotencyKey } from "../../http/service.ts";
 import { checkSession } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
@@ -17,10 +18,11 @@ import { ItemFormat } from "../chat/item-format.ts";
 import { respond } from "../chat/run-response.ts";
 import { refusal } from "./errors.ts";
 import type { Task } from "./objects.ts";
+import { stateOf, statuses } from "./objects.ts";
 import type { A2aCall } from "./options.ts";
 import { checkType } from "./parts.ts";
 import type { ListRequest, Place, SendRequest } from "./requests.ts";
-import { changeOf, readList, readSend, statusesOf, tokenOf, whole } from "./requests.ts";
+import { changeOf, historyLengthIn, readList, readSend, tokenOf } from "./requests.ts";
 import { checkContext, checkKnown, findTask, foldOf, GIVEN, sessionOf, taskOf, unlessDeleted } from "./tasks.ts";
 import type { Begin, Envelope } from "./teller.ts";
 import { TaskTeller } from "./teller.ts";
@@ -34,27 +36,34 @@ export interface Binding extends Envelope {
 export interface Operation {
   /** What the host is asked for at first. */
   readonly action: Action;
+  /** Where it is in REST, below the path of an agent. */
+  readonly path: string;
+  readonly methods: readonly Route["method"][];
+  /** Whether REST has its parameters in the body. Left out: in the path and the query. */
+  readonly hasBody?: boolean;
+  /** What its parameters say about the objects of the request. Left out: no more than the path. */
+  readonly asks?: Route["asks"];
   run(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse>;
 }
 
-const push: Operation = { action: "read", run: noPush };
+const TASK = "tasks/{run_id}";
+const PUSH = `${TASK}/pushNotificationConfigs`;
 
 /** The operations by the names that they have in JSON-RPC. */
-export const operations = {
+export const operations: ReadonlyMap<string, Operation> = new Map<string, Operation>([
   // The body says whether it talks or answers.
-  SendMessage: { action: "read", run: send },
-  SendStreamingMessage: { action: "read", run: stream },
-  GetTask: { action: "read", run: getTask },
-  ListTasks: { action: "list", run: listTasks },
-  CancelTask: { action: "cancel", run: cancelTask },
-  SubscribeToTask: { action: "read", run: subscribe },
-  GetExtendedAgentCard: { action: "read", run: noExtendedCard },
-  // All that concerns push notifications is refused alike.
-  CreateTaskPushNotificationConfig: push,
-  GetTaskPushNotificationConfig: push,
-  ListTaskPushNotificationConfigs: push,
-  DeleteTaskPushNotificationConfig: push,
-} satisfies Readonly<Record<string, Operation>>;
+  ["SendMessage", { action: "read", path: "message:send", methods: ["POST"], hasBody: true, run: send }],
+  ["SendStreamingMessage", { action: "read", path: "message:stream", methods: ["POST"], hasBody: true, run: stream }],
+  ["CancelTask", { action: "cancel", path: `${TASK}:cancel`, methods: ["POST"], run: cancelTask }],
+  ["SubscribeToTask", { action: "read", path: `${TASK}:subscribe`, methods: ["POST", "GET"], run: subscribe }],
+  ["GetTask", { action: "read", path: TASK, methods: ["GET"], run: getTask }],
+  ["ListTasks", { action: "list", path: "tasks", methods: ["GET"], asks: { contextId: "chat_id" }, run: listTasks }],
+  ["GetExtendedAgentCard", { action: "read", path: "extendedAgentCard", methods: ["GET"], run: noExtendedCard }],
+  ["CreateTaskPushNotificationConfig", { action: "read", path: PUSH, methods: ["POST"], run: noPush }],
+  ["ListTaskPushNotificationConfigs", { action: "read", path: PUSH, methods: ["GET"], run: noPush }],
+  ["GetTaskPushNotificationConfig", { action: "read", path: `${PUSH}/{config}`, methods: ["GET"], run: noPush }],
+  ["DeleteTaskPushNotificationConfig", { action: "read", path: `${PUSH}/{config}`, methods: ["DELETE"], run: noPush }],
+]);
 
 async function send(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
   const request = readSend(params, call.service.settings.limits);
@@ -72,7 +81,7 @@ async function stream(call: A2aCall, params: JsonObject, binding: Binding): Prom
 }
 
 async function getTask(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
-  const historyLength = whole(params, "historyLength", 0);
+  const historyLength = historyLengthIn(params);
   return binding.result(await taskOf(call, await findTask(call, params["id"]), { historyLength }));
 }
 
@@ -83,7 +92,7 @@ async function subscribe(call: A2aCall, params: JsonObject, binding: Binding): P
   const { finished_at, last_event_id } = details;
   // A stream that broke off is read to its end.
   if (finished_at !== null && (last === undefined || last >= last_event_id))
-    throw refusal("unsupported_operation", "The task has ended.");
+    throw refusal("UNSUPPORTED_OPERATION", "The task has ended.");
   const known = Math.max(1, Math.min(last ?? last_event_id, last_event_id));
   return follow(call, binding, false, async () => ({ details, begin: { known } }));
 }
@@ -117,7 +126,7 @@ async function take(call: A2aCall, request: SendRequest): Promise<Taken> {
   const readable = await checkKnown(call);
   const { wantsPush, taskId, said } = request;
   const { role, parts } = said;
-  if (wantsPush) throw noPushError();
+  if (wantsPush) return noPush();
   if (role !== "user" && !call.caller.speaksAs(role)) {
     const message = "Expected ROLE_USER.";
     throw markRefused(new WireError(403, "role_not_allowed", message), { client: call.caller });
@@ -132,7 +141,7 @@ async function begin(given: A2aCall, request: SendRequest): Promise<Run> {
   const { contextId, handed, said } = request;
   const agent_name = given.parameter;
   const key = idempotencyKey(given);
-  const session_id = contextId === "" ? undefined : sessionOf(given, contextId);
+  const session_id = sessionOf(given, contextId);
   const call = session_id === undefined ? given : inChat(given, contextId, session_id);
   const { caller } = await askAbout(call, { action: "create", agent_name });
   if (session_id !== undefined) await checkSession(caller, session_id);
@@ -169,7 +178,7 @@ async function cancelTask(call: A2aCall, params: JsonObject, binding: Binding): 
     await caller.scope.cancel(details.run_id, { wait: true, signal: controller.signal });
   } catch (error) {
     const hasEnded = CadenzaError.is(error) && error.code === "run_finished";
-    if (hasEnded && details.status !== "cancelled") throw refusal("task_not_cancelable", "The task has ended.");
+    if (hasEnded && details.status !== "cancelled") throw refusal("TASK_NOT_CANCELABLE", "The task has ended.");
     if (!hasEnded && !controller.signal.aborted) throw error;
   } finally {
     stop();
@@ -177,10 +186,9 @@ async function cancelTask(call: A2aCall, params: JsonObject, binding: Binding): 
   return binding.result(await taskOf(call, details, {}));
 }
 
-async function listTasks(given: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
+async function listTasks(call: A2aCall, params: JsonObject, binding: Binding): Promise<WireResponse> {
   const request = readList(params);
   const { contextId, pageSize, after } = request;
-  const call = contextId === "" ? given : inChat(given, contextId, sessionOf(given, contextId));
   await checkKnown(call);
   const all = await placesOf(call, request);
   const from = after === undefined ? 0 : indexBehind(after, all);
@@ -202,8 +210,13 @@ const RUNS_A_PAGE = 1_000;
 async function placesOf(call: A2aCall, request: ListRequest): Promise<readonly Place[]> {
   const { scope } = call.caller;
   const { contextId, state, since } = request;
-  const session_id = contextId === "" ? undefined : sessionOf(call, contextId);
-  const query: ListRunsQuery = { agent_name: call.parameter, session_id, status: statusesOf(state), roots: true };
+  const session_id = sessionOf(call, contextId);
+  const query: ListRunsQuery = {
+    agent_name: call.parameter,
+    session_id,
+    status: state && statuses[state],
+    roots: true,
+  };
   const places: Place[] = [];
   for (let after: string | undefined; ; ) {
     const runs = await scope.listRuns({ ...query, limit: RUNS_A_PAGE, after });
@@ -214,17 +227,16 @@ async function placesOf(call: A2aCall, request: ListRequest): Promise<readonly P
     if (runs.length < RUNS_A_PAGE) break;
     after = runs.at(-1)?.run_id;
   }
-  // Equal ones stay in the order in which they were created.
-  return places.sort((a, b) => (a.changed === b.changed ? 0 : b.changed - a.changed));
+  // Equal ones stay in the order in which they were created: two at work have no difference.
+  return places.sort((a, b) => b.changed - a.changed || 0);
 }
 
 /** Whether a run with one of the statuses of a state has the state. */
 async function isIn({ caller }: A2aCall, run: Omit<Run, "output">, state: ListRequest["state"]): Promise<boolean> {
-  if (state === "TASK_STATE_FAILED" || state === "TASK_STATE_REJECTED")
-    return (run.error?.data?.["reason"] === "rejected") === (state === "TASK_STATE_REJECTED");
-  if (state !== "TASK_STATE_INPUT_REQUIRED" && state !== "TASK_STATE_AUTH_REQUIRED") return true;
-  const details = await unlessDeleted(() => caller.scope.details(run.run_id));
-  return (details?.await_requests[0]?.kind === "auth") === (state === "TASK_STATE_AUTH_REQUIRED");
+  if (state === undefined) return true;
+  const { run_id, status } = run;
+  const details = status === "awaiting" ? await unlessDeleted(() => caller.scope.details(run_id)) : undefined;
+  return stateOf(run, details?.await_requests[0]?.kind) === state;
 }
 
 /** Where the tasks begin that come behind the last one of the page before, which may have changed since. */
@@ -235,14 +247,10 @@ function indexBehind({ changed, run_id }: Place, all: readonly Place[]): number 
   return next === -1 ? all.length : next;
 }
 
-async function noExtendedCard(): Promise<WireResponse> {
-  throw refusal("unsupported_operation", "No extended card.");
+async function noExtendedCard(): Promise<never> {
+  throw refusal("UNSUPPORTED_OPERATION", "No extended card.");
 }
 
-async function noPush(): Promise<WireResponse> {
-  throw noPushError();
-}
-
-function noPushError(): WireError {
-  return refusal("push_not_supported", "No push notifications.");
+async function noPush(): Promise<never> {
+  throw refusal("PUSH_NOTIFICATION_NOT_SUPPORTED", "No push notifications.");
 }

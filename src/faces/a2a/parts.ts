@@ -1,9 +1,10 @@
-import { unfitAt, WireError } from "../../http/errors.ts";
+import { unfitAt } from "../../http/errors.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import { jsonPart } from "../../protocol/message.ts";
 import { isJsonPart, isWebAddress, joined, jsonOf, textPart, thoughtIn } from "../chat/parts.ts";
+import { refusal } from "./errors.ts";
 import type { A2aPart } from "./objects.ts";
 
 /** A part as clients of A2A see it. */
@@ -79,6 +80,5 @@ export function checkType({ content_type }: MessagePart, readable: readonly stri
   const [type = ""] = content_type.toLowerCase().split(";");
   const [main] = type.split("/");
   if (readable.some((one) => one === "*/*" || one === `${main}/*` || one.toLowerCase() === type.trim())) return;
-  const message = `The agent does not read ${content_type}.`;
-  throw new WireError(400, "content_type_not_supported", message);
+  throw refusal("CONTENT_TYPE_NOT_SUPPORTED", `The agent does not read ${content_type}.`);
 }

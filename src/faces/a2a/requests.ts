@@ -1,13 +1,14 @@
 import { unfitAt } from "../../http/errors.ts";
+import { flag, wholeNumber } from "../../http/service.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
-import type { Run, RunStatus } from "../../protocol/run.ts";
+import type { Run } from "../../protocol/run.ts";
 import { checkMetadata, checkParts, messageIdIn, withId } from "../chat/parts.ts";
 import type { Reply } from "../chat/questions.ts";
 import { declined, wordsOf } from "../chat/questions.ts";
 import { DECLINING } from "./card.ts";
-import type { TaskState } from "./objects.ts";
+import { statuses } from "./objects.ts";
 import type { A2aSettings } from "./options.ts";
 import { readPart, textAt } from "./parts.ts";
 import type { TaskView } from "./task-fold.ts";
@@ -34,7 +35,6 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
   const { message, configuration, metadata } = params;
   if (!isJsonObject(message)) throw unfitAt(["message"], "expected an object");
   const { messageId, role, parts } = message;
-  if ((messageId || "") === "") throw unfitAt(["message", "messageId"], "expected an id");
   if (role !== "ROLE_USER" && role !== "ROLE_AGENT") throw unfitAt(["message", "role"], "expected ROLE_USER");
   if (!Array.isArray(parts) || parts.length === 0) throw unfitAt(["message", "parts"], "expected parts");
   checkParts([{ parts }], limits.maxParts);
@@ -48,7 +48,7 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
   const { acceptedOutputModes } = config;
   const handed = given({ metadata, messageMetadata, extensions, referenceTaskIds, acceptedOutputModes });
   checkMetadata(["metadata", "message", "configuration"], handed, limits);
-  const id = messageIdIn(messageId, ["message"]);
+  const id = messageIdIn(messageId || undefined, ["message", "messageId"]);
   const said = {
     ...withId(read as [MessagePart, ...MessagePart[]], id),
     role: role === "ROLE_USER" ? "user" : "agent",
@@ -60,8 +60,8 @@ export function readSend(params: JsonObject, limits: A2aSettings["limits"]): Sen
     reply: isDeclined ? declined(wordsOf(said)) : { await_resume: answer },
     contextId: text(message, "contextId", "message"),
     taskId: text(message, "taskId", "message"),
-    historyLength: whole(config, "historyLength", 0, undefined, "configuration"),
-    returnImmediately: flag(config, "returnImmediately", "configuration"),
+    historyLength: historyLengthIn(config, "configuration"),
+    returnImmediately: flag(config["returnImmediately"], ["configuration", "returnImmediately"]) ?? false,
     wantsPush: (config["taskPushNotificationConfig"] ?? null) !== null,
   };
 }
@@ -76,7 +76,7 @@ export interface ListRequest extends TaskView {
   /** Empty: of all. */
   readonly contextId: string;
   /** Undefined: in any state. */
-  readonly state: TaskState | "TASK_STATE_UNSPECIFIED" | undefined;
+  readonly state: keyof typeof statuses | undefined;
   /** Only tasks that changed then or later, in milliseconds since 1970. */
   readonly since: number;
   readonly pageSize: number;
@@ -90,24 +90,6 @@ export interface Place {
   readonly run_id: string;
 }
 
-/** The statuses of a run in each state. */
-const statuses: Readonly<Record<TaskState | "TASK_STATE_UNSPECIFIED", readonly RunStatus[]>> = {
-  TASK_STATE_UNSPECIFIED: [],
-  TASK_STATE_SUBMITTED: ["created"],
-  TASK_STATE_WORKING: ["in-progress", "cancelling"],
-  TASK_STATE_INPUT_REQUIRED: ["awaiting"],
-  TASK_STATE_AUTH_REQUIRED: ["awaiting"],
-  TASK_STATE_COMPLETED: ["completed"],
-  TASK_STATE_FAILED: ["failed"],
-  TASK_STATE_CANCELED: ["cancelled"],
-  TASK_STATE_REJECTED: ["failed"],
-};
-
-/** The statuses of runs whose tasks may be in a state. Undefined: all. */
-export function statusesOf(state: ListRequest["state"]): readonly RunStatus[] | undefined {
-  return state && statuses[state];
-}
-
 /** Reads which tasks a client lists. */
 export function readList(params: JsonObject): ListRequest {
   const state = text(params, "status");
@@ -119,23 +101,23 @@ export function readList(params: JsonObject): ListRequest {
     contextId: text(params, "contextId"),
     state: state === "" ? undefined : (state as ListRequest["state"]),
     since: from,
-    pageSize: whole(params, "pageSize", 1, 100) ?? 50,
+    pageSize: wholeNumber(params["pageSize"], ["pageSize"], 1, 100) ?? 50,
     after: placeIn(text(params, "pageToken")),
-    historyLength: whole(params, "historyLength", 0),
-    withoutArtifacts: !flag(params, "includeArtifacts"),
+    historyLength: historyLengthIn(params),
+    withoutArtifacts: !flag(params["includeArtifacts"], ["includeArtifacts"]),
   };
 }
 
 function placeIn(token: string): Place | undefined {
   if (token === "") return undefined;
-  const match = /^(\d{1,15}|w)\.([0-9a-f-]{36})$/.exec(token);
-  if (match === null) throw unfitAt(["pageToken"], "expected a token");
-  return { changed: match[1] === "w" ? Number.POSITIVE_INFINITY : Number(match[1]), run_id: String(match[2]) };
+  const [, changed, run_id] = /^(\d{1,15}|Infinity)\.([0-9a-f-]{36})$/.exec(token) ?? [];
+  if (run_id === undefined) throw unfitAt(["pageToken"], "expected a token");
+  return { changed: Number(changed), run_id };
 }
 
 /** A place as a token. */
 export function tokenOf({ changed, run_id }: Place): string {
-  return `${changed === Number.POSITIVE_INFINITY ? "w" : changed}.${run_id}`;
+  return `${changed}.${run_id}`;
 }
 
 /** When a task has changed last. A task at work may change at any time, and counts as changed last. */
@@ -149,24 +131,7 @@ function text(from: JsonObject, name: string, ...path: string[]): string {
   return textAt(from[name], [...path, name]);
 }
 
-/** A number of a body or a query. Undefined: the client gives none. */
-export function whole(
-  from: JsonObject,
-  name: string,
-  least: number,
-  most: number | undefined = Number.MAX_SAFE_INTEGER,
-  ...path: string[]
-): number | undefined {
-  const value = from[name] ?? "";
-  if (value === "") return undefined;
-  const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;
-  if (typeof number === "number" && Number.isInteger(number) && number >= least && number <= most) return number;
-  throw unfitAt([...path, name], `expected a whole number from ${least} to ${most}`);
-}
-
-function flag(from: JsonObject, name: string, ...path: string[]): boolean {
-  const value = from[name] ?? "";
-  if (value === true || value === "true") return true;
-  if (value === false || value === "" || value === "false") return false;
-  throw unfitAt([...path, name], "expected true or false");
+/** How many of the last messages a client wants. Undefined: all. */
+export function historyLengthIn({ historyLength }: JsonObject, ...path: string[]): number | undefined {
+  return wholeNumber(historyLength, [...path, "historyLength"], 0, Number.MAX_SAFE_INTEGER);
 }

@@ -8,6 +8,7 @@ import { idOf, textPart } from "../chat/parts.ts";
 import { messageOf, toolOf } from "../chat/questions.ts";
 import { DECLINING } from "./card.ts";
 import type { A2aMessage, Artifact, StreamItem, Task, TaskState, TaskStatus } from "./objects.ts";
+import { stateOf } from "./objects.ts";
 import { shownPart, shownParts } from "./parts.ts";
 
 /** What a task has that the events of its run do not say. */
@@ -85,8 +86,7 @@ export class TaskFold {
         this.#timestamp = event.run.created_at;
         return [];
       case "run.in-progress":
-        this.#state = "TASK_STATE_WORKING";
-        this.#message = undefined;
+        this.#enter("TASK_STATE_WORKING", this.#timestamp);
         return [this.#statusUpdate()];
       case "message.created":
         this.#messages += 1;
@@ -96,7 +96,7 @@ export class TaskFold {
       case "generic":
         return [this.#statusUpdate({ generic: event.generic as JsonObject })];
       case "run.awaiting":
-        return event.run.await_request === null ? [] : this.#ask(event.run.await_request);
+        return event.run.await_request === null ? [] : this.#ask(event.run, event.run.await_request);
       case "run.completed":
       case "run.failed":
       case "run.cancelled":
@@ -111,9 +111,7 @@ export class TaskFold {
         return [];
       case "cancel.requested":
         this.#isCancelling = true;
-        this.#state = "TASK_STATE_WORKING";
-        this.#message = undefined;
-        this.#timestamp = event.at;
+        this.#enter("TASK_STATE_WORKING", event.at);
         return [];
       default:
         return [];
@@ -142,16 +140,20 @@ export class TaskFold {
     });
   }
 
-  #ask({ await_id, message, expires_at }: AwaitRequest): readonly StreamItem[] {
+  #enter(state: TaskState, timestamp: string, message?: A2aMessage): void {
+    this.#state = state;
+    this.#timestamp = timestamp;
+    this.#message = message;
+  }
+
+  #ask(run: Run, { await_id, message, expires_at }: AwaitRequest): readonly StreamItem[] {
     const question = this.#questions.get(await_id);
     const { kind = "input" } = question ?? {};
     const tool = question && toolOf(question);
-    this.#state = kind === "auth" ? "TASK_STATE_AUTH_REQUIRED" : "TASK_STATE_INPUT_REQUIRED";
-    this.#timestamp = message.created_at ?? this.#timestamp;
-    this.#message = {
+    this.#enter(stateOf(run, kind), message.created_at ?? this.#timestamp, {
       ...this.#said(message, this.#questionId(await_id)),
       metadata: { kind, ...(expires_at !== undefined && { expires_at }), ...(tool && { tool: { ...tool } }) },
-    };
+    });
     return [this.#statusUpdate()];
   }
 
@@ -169,18 +171,12 @@ export class TaskFold {
     this.#history.push({ ...message, ...(how === "declined" && { metadata: { [DECLINING]: true } }) });
   }
 
-  #end({ status, error, finished_at }: Run): readonly StreamItem[] {
-    const reason = error?.data?.["reason"];
-    const states = {
-      completed: "TASK_STATE_COMPLETED",
-      cancelled: "TASK_STATE_CANCELED",
-      failed: reason === "rejected" ? "TASK_STATE_REJECTED" : "TASK_STATE_FAILED",
-    } as const;
-    this.#state = states[status as keyof typeof states];
+  #end(run: Run): readonly StreamItem[] {
+    const { error, finished_at } = run;
     this.#isCancelling = false;
-    this.#timestamp = finished_at ?? this.#timestamp;
-    this.#message = undefined;
+    this.#enter(stateOf(run), finished_at ?? this.#timestamp);
     if (error !== null) {
+      const reason = error.data?.["reason"];
       const said: Message = { role: "agent", parts: [textPart(error.message)], completed_at: finished_at };
       const message = this.#said(said, `${this.#run_id}:error`);
       this.#message = { ...message, ...(typeof reason === "string" && { metadata: { reason } }) };

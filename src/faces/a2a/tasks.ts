@@ -29,8 +29,9 @@ export async function findTask(call: A2aCall, id: unknown): Promise<RunDetails> 
   return details;
 }
 
-/** The session that clients know by a context. One that has the form of a session's id is that session. */
-export function sessionOf({ caller }: Pick<A2aCall, "caller">, contextId: string): string {
+/** The session that clients know by a context. One that has the form of a session's id is that session. Undefined: it has no name. */
+export function sessionOf({ caller }: Pick<A2aCall, "caller">, contextId: string): string | undefined {
+  if (contextId === "") return undefined;
   const read = runIdSchema.safeParse(contextId);
   if (read.success) return read.data;
   // A longer text than a key may be.
@@ -46,13 +47,12 @@ export const GIVEN = "a2a";
 function contextOf(call: A2aCall, { metadata, session_id }: RunDetails): string {
   const given = isJsonObject(metadata) ? metadata[GIVEN] : undefined;
   const contextId = isJsonObject(given) ? given["contextId"] : undefined;
-  if (typeof contextId !== "string" || contextId === "") return session_id;
-  return sessionOf(call, contextId) === session_id ? contextId : session_id;
+  return typeof contextId === "string" && sessionOf(call, contextId) === session_id ? contextId : session_id;
 }
 
 /** Refuses a context that is not the run's. */
 export function checkContext(call: A2aCall, contextId: string, { session_id }: RunDetails): void {
-  if (contextId !== "" && sessionOf(call, contextId) !== session_id)
+  if ((sessionOf(call, contextId) ?? session_id) !== session_id)
     throw unfitAt(["message", "contextId"], "expected the context of the task");
 }
 

@@ -123,7 +123,7 @@ function newMessages(
     const call = role === "tool" ? { [CALL_ID]: callId } : {};
     const [part, ...more] = partsOf(given, path).map((one) => ({ ...one, ...call }));
     if (part === undefined) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
-    const known = messageIdIn(id, path);
+    const known = messageIdIn(id, [...path, "id"]);
     const message = withId([part, ...more], known);
     return [{ id: known, message, callId: role === "user" ? undefined : String(callId) }];
   });

@@ -90,7 +90,7 @@ export function idOf({ parts }: Message): string | undefined {
 /** The id that a page gave a message. */
 export function messageIdIn(id: unknown, path: readonly (string | number)[]): string {
   if (typeof id === "string" && id.length <= MAX_ID_LENGTH) return id;
-  throw unfitAt([...path, "id"], `expected a string of at most ${MAX_ID_LENGTH} characters`);
+  throw unfitAt(path, `expected a string of at most ${MAX_ID_LENGTH} characters`);
 }
 
 const MAX_ID_LENGTH = 255;

@@ -58,7 +58,7 @@ function readMessage(message: unknown, path: readonly (string | number)[]): Chat
   const { id, role, parts } = message;
   if (!roles.includes(role)) throw unfitAt([...path, "role"], "expected user, assistant or system");
   if (!Array.isArray(parts) || !parts.every(isPart)) throw unfitAt([...path, "parts"], "expected a list of parts");
-  return { id: messageIdIn(id, path), role: role as ChatMessage["role"], parts };
+  return { id: messageIdIn(id, [...path, "id"]), role: role as ChatMessage["role"], parts };
 }
 
 function isPart(part: unknown): part is ChatPart {
