@@ -607,17 +607,34 @@ it("progress begins with 0 where the agent does, and rises", async () => {
   expect(text).toBeGreaterThan(1);
 });
 
+/** A standard output that keeps what is written. */
+function keptOutput() {
+  const written: string[] = [];
+  const write = (text: string, done: () => void): void => {
+    written.push(text);
+    done();
+  };
+  return { written, stdout: { write } };
+}
+
+it("over standard input the last message needs no line break, and is answered before the end", async () => {
+  const { runtime } = setUp();
+  const { written, stdout } = keptOutput();
+  const stdin = (async function* () {
+    yield '{"jsonrpc":"2.0","id":1,"method":"ping"}\n{"jsonrpc":"2.0","id":2,"method":"tools/list"}';
+  })();
+  await serveStdio(runtime, { stdin, stdout });
+  expect(written.map((text) => JSON.parse(text))).toMatchObject([
+    { id: 1, result: {} },
+    { id: 2, result: { tools: [] } },
+  ]);
+});
+
 it("over standard input a line that is no message is refused, and a notification gets no response", async () => {
   const { runtime } = setUp();
   const lines = ["{", "null", "[]", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "5"];
   const valid = ['{"jsonrpc":"2.0","method":"notifications/initialized"}', '{"jsonrpc":"2.0","id":2,"method":"ping"}'];
-  const written: string[] = [];
-  const stdout = {
-    write: (text: string, done: () => void) => {
-      written.push(text);
-      done();
-    },
-  };
+  const { written, stdout } = keptOutput();
   const stdin = (async function* () {
     for (const line of [...lines, ...valid]) {
       yield `${line}\n`;

@@ -3,7 +3,8 @@ import { handlerOf } from "../../http/fetch.ts";
 import type { NodeListener } from "../../http/node.ts";
 import { listenerOf } from "../../http/node.ts";
 import { route } from "../../http/router.ts";
-import type { Face } from "../../http/service.ts";
+import type { Frame } from "../../http/rpc-text.ts";
+import type { Face, Service } from "../../http/service.ts";
 import { runtimeService } from "../../http/service.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
 import { postMessage, refuseMessage } from "./messages.ts";
@@ -29,7 +30,7 @@ import { readMcpOptions } from "./options.ts";
  * ```
  */
 export function createMcpHandler(runtime: AgentRuntime, options: McpOptions = {}): Handler {
-  return handlerOf(runtimeService(runtime, mcp, readMcpOptions(options)));
+  return handlerOf(serviceOf(runtime, options));
 }
 
 /**
@@ -46,10 +47,15 @@ export function createMcpHandler(runtime: AgentRuntime, options: McpOptions = {}
  * ```
  */
 export function createMcpNodeListener(runtime: AgentRuntime, options: McpOptions = {}): NodeListener {
-  return listenerOf(runtimeService(runtime, mcp, readMcpOptions(options)));
+  return listenerOf(serviceOf(runtime, options));
 }
 
-export const mcp: Face<McpSettings> = {
+/** The service of MCP. `frame`: what separates the messages of a response. Default: they are server-sent events. */
+export function serviceOf(runtime: AgentRuntime, options: McpOptions, frame?: Frame): Service<McpSettings> {
+  return runtimeService(runtime, mcp, readMcpOptions(options, frame));
+}
+
+const mcp: Face<McpSettings> = {
   // The body says what is asked for: see `askAbout`.
   routes: [route("POST", "", "read", postMessage)],
   headers: ["MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"],

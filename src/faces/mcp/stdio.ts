@@ -1,17 +1,16 @@
-import { endOf, inBackground } from "../../core/background.ts";
+import { endOf, newController } from "../../core/background.ts";
+import type { Logger } from "../../core/ports.ts";
+import type { Handler } from "../../http/fetch.ts";
+import { handlerOf } from "../../http/fetch.ts";
 import type { Grant } from "../../http/options.ts";
 import { bad } from "../../http/options.ts";
-import { answerRequest } from "../../http/router.ts";
 import { lineFrame } from "../../http/rpc-text.ts";
 import type { Service } from "../../http/service.ts";
-import { runtimeService } from "../../http/service.ts";
-import type { WireRequest, WireStream } from "../../http/wire.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { parsedJson } from "../../protocol/json-text.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
-import { mcp } from "./handlers.ts";
+import { serviceOf } from "./handlers.ts";
 import type { McpOptions, McpSettings } from "./options.ts";
-import { readMcpOptions } from "./options.ts";
 
 /** How agents are served over standard input and output. Every property may be left out. */
 export interface StdioOptions
@@ -54,58 +53,63 @@ export async function serveStdio(
 ): Promise<void> {
   const { grant, ...others } = options;
   if (grant !== undefined && !isJsonObject(grant)) throw bad("grant", "an object");
-  const settings = readMcpOptions({ ...others, ...(grant !== undefined && { authorize: () => grant }) }, lineFrame);
-  await new StdioConnection(runtimeService(runtime, mcp, settings), stdout).serve(stdin);
+  const authorize = grant && (() => grant);
+  const service = serviceOf(runtime, { ...others, authorize, stallMs: Number.POSITIVE_INFINITY }, lineFrame);
+  await new StdioConnection(service, stdout).serve(linesOf(stdin, service.settings.limits.maxBodyBytes));
 }
 
+const SESSION = "mcp-session-id";
+/** Requests have to have an address. Nothing reads it. */
+const ADDRESS = "http://localhost/";
+
+/** Each line is a request over HTTP to a service in this process. */
 class StdioConnection {
-  readonly #service: Service<McpSettings>;
+  readonly #logger: Logger;
+  readonly #handle: Handler;
   readonly #output: StdioOutput;
-  /** What is being answered, by the id of its request. */
-  readonly #open = new Map<unknown, Line>();
-  #session: string | undefined;
+  /** What is being answered. */
+  readonly #answers = new Set<Promise<void>>();
+  /** What ends a response, by the id of its request. */
+  readonly #open = new Map<unknown, AbortController>();
+  /** The header of the session that a client from before `2026-07-28` has begun. */
+  #session: Record<string, string> = {};
   /** The write before. */
   #written: Promise<void> = Promise.resolve();
 
   constructor(service: Service<McpSettings>, output: StdioOutput) {
-    this.#service = service;
+    this.#logger = service.logger;
+    this.#handle = handlerOf(service);
     this.#output = output;
   }
 
-  async serve(input: AsyncIterable<Uint8Array | string>): Promise<void> {
-    const { logger, settings } = this.#service;
-    for await (const text of linesOf(input, settings.limits.maxBodyBytes)) inBackground(logger, this.#answer(text));
-    for (const line of this.#open.values()) line.leave();
-    await this.#written;
+  async serve(lines: AsyncIterable<string>): Promise<void> {
+    for await (const text of lines) {
+      const answer = endOf(this.#logger, this.#answer(text)).then(() => {
+        this.#answers.delete(answer);
+      });
+      this.#answers.add(answer);
+    }
+    for (const controller of this.#open.values()) controller.abort();
+    await Promise.all(this.#answers);
   }
 
   async #answer(text: string): Promise<void> {
     const message = parsedJson(text);
     const { id, method, params } = isJsonObject(message) ? message : {};
-    if (method === "notifications/cancelled" && isJsonObject(params)) this.#open.get(params["requestId"])?.leave();
-    const line = new Line(text, this.#session);
-    if (method !== undefined && id !== undefined) this.#open.set(id, line);
-    const { headers, body } = await answerRequest(this.#service, line);
-    this.#session = headers["mcp-session-id"] ?? this.#session;
-    if (typeof body !== "string") await this.#pump(line, body);
+    if (method === "notifications/cancelled" && isJsonObject(params)) this.#open.get(params["requestId"])?.abort();
+    const controller = newController(this.#logger);
+    if (method !== undefined && id !== undefined) this.#open.set(id, controller);
+    const headers = { "content-type": "application/json", ...this.#session };
+    const { signal } = controller;
+    const response = await this.#handle(new Request(ADDRESS, { method: "POST", headers, body: text, signal }));
+    const session = response.headers.get(SESSION);
+    if (session !== null) this.#session = { [SESSION]: session };
     // What is no request gets no response, unless it is no message at all, such as a list of them.
-    else if (body !== "" && (!isJsonObject(message) || this.#open.has(id))) await this.#write(body);
-    if (this.#open.get(id) === line) this.#open.delete(id);
-  }
-
-  /** Writes whole lines, so that messages of several responses do not mix. */
-  async #pump(line: Line, body: WireStream): Promise<void> {
-    line.onLeave(() => body.return());
-    let text = "";
-    for (let piece = await body.next(); piece.done !== true; piece = await body.next()) {
-      if (line.hasLeft) return;
-      text += piece.value;
-      const end = text.lastIndexOf("\n");
-      if (end === -1) continue;
-      await this.#write(text.slice(0, end));
-      text = text.slice(end + 1);
+    if (response.body !== null && (!isJsonObject(message) || this.#open.has(id))) {
+      // Whole lines, so that messages of several responses do not mix.
+      for await (const line of linesOf(response.body)) await this.#write(line);
     }
-    if (text.trim() !== "" && !line.hasLeft) await this.#write(text);
+    if (this.#open.get(id) === controller) this.#open.delete(id);
   }
 
   #write(text: string): Promise<void> {
@@ -114,13 +118,16 @@ class StdioConnection {
       await before;
       await new Promise<void>((resolve) => this.#output.write(`${text}\n`, resolve));
     };
-    this.#written = endOf(this.#service.logger, write());
+    this.#written = endOf(this.#logger, write());
     return this.#written;
   }
 }
 
 /** The lines of a text that comes in chunks, without empty ones. One that is too long is cut, and so is no JSON. */
-async function* linesOf(input: AsyncIterable<Uint8Array | string>, maxLength: number): AsyncGenerator<string> {
+async function* linesOf(
+  input: AsyncIterable<Uint8Array | string>,
+  maxLength = Number.POSITIVE_INFINITY,
+): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of input) {
@@ -128,52 +135,5 @@ async function* linesOf(input: AsyncIterable<Uint8Array | string>, maxLength: nu
     rest = (lines.pop() ?? "").slice(0, maxLength);
     for (const line of lines) if (line.trim() !== "") yield line.slice(0, maxLength);
   }
-}
-
-/** A line as the request that it is over HTTP. */
-class Line implements WireRequest {
-  readonly method = "POST";
-  readonly url = "/";
-  readonly raw = undefined;
-  hasLeft = false;
-  readonly #text: string;
-  readonly #session: string | undefined;
-  readonly #listeners = new Set<() => void>();
-
-  constructor(text: string, session: string | undefined) {
-    this.#text = text;
-    this.#session = session;
-  }
-
-  header(name: string): string | undefined {
-    return name === "mcp-session-id" ? this.#session : undefined;
-  }
-
-  headers(): Readonly<Record<string, string | undefined>> {
-    return {};
-  }
-
-  body(): { readonly text: string } {
-    return { text: this.#text };
-  }
-
-  onLeave(callback: () => void): () => void {
-    if (this.hasLeft) callback();
-    this.#listeners.add(callback);
-    return () => this.#listeners.delete(callback);
-  }
-
-  /** The client wants no response any more. */
-  leave(): void {
-    this.hasLeft = true;
-    for (const listener of this.#listeners) listener();
-  }
-
-  origin(): string {
-    return "";
-  }
-
-  mount(): string {
-    return "";
-  }
+  if (rest.trim() !== "") yield rest;
 }
