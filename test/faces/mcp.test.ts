@@ -1,6 +1,6 @@
 import type { AgentRuntime } from "cadenza";
 import { defineAgent } from "cadenza";
-import { createMcpHandler, serveStdio } from "cadenza/mcp";
+import { createMcpHandler, protectedResource, serveStdio } from "cadenza/mcp";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../harness/promises.ts";
@@ -628,6 +628,17 @@ it("over standard input the last message needs no line break, and is answered be
     { id: 1, result: {} },
     { id: 2, result: { tools: [] } },
   ]);
+});
+
+it.each([
+  ["https://example.com/mcp", "/mcp"],
+  ["https://example.com/mcp?team=blue", "/mcp?team=blue"],
+  ["https://example.com/?team=blue", "?team=blue"],
+])("the address of the metadata of a protected resource has the path and the query of %s", (resource, rest) => {
+  const { headers, metadata } = protectedResource({ resource, authorizationServers: ["https://login.example.com"] });
+  const address = `https://example.com/.well-known/oauth-protected-resource${rest}`;
+  expect(headers["www-authenticate"]).toBe(`Bearer resource_metadata="${address}"`);
+  expect(metadata["resource"]).toBe(resource);
 });
 
 it("over standard input a line that is no message is refused, and a notification gets no response", async () => {

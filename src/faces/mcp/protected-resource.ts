@@ -13,7 +13,10 @@ export interface ProtectedResourceOptions {
 
 /** What tells clients where to get a token. */
 export interface ProtectedResource {
-  /** The path at which the metadata is served, for example `/.well-known/oauth-protected-resource/mcp`. */
+  /**
+   * The path at which the metadata is served, for example `/.well-known/oauth-protected-resource/mcp`. Clients send the query
+   * of the resource with it.
+   */
   readonly path: string;
   /** The metadata of RFC 9728. */
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -50,7 +53,7 @@ export function protectedResource(options: ProtectedResourceOptions): ProtectedR
   if (!isTexts(authorizationServers) || authorizationServers.length === 0 || !authorizationServers.every(isWebAddress))
     throw bad("authorizationServers", "a list of at least one absolute URL");
   if (scopes !== undefined && !isTexts(scopes)) throw bad("scopes", "a list of texts");
-  const { origin, pathname } = new URL(resource);
+  const { origin, pathname, search } = new URL(resource);
   const path = `/.well-known/oauth-protected-resource${pathname === "/" ? "" : pathname}`;
   const metadata = {
     resource,
@@ -61,7 +64,7 @@ export function protectedResource(options: ProtectedResourceOptions): ProtectedR
   return {
     path,
     metadata,
-    headers: { "www-authenticate": `Bearer resource_metadata="${origin}${path}"` },
+    headers: { "www-authenticate": `Bearer resource_metadata="${origin}${path}${search}"` },
     handler: () => Response.json(metadata, { headers: { "access-control-allow-origin": "*" } }),
   };
 }
