@@ -690,6 +690,12 @@ describe("headers for arguments, which the schema of a tool names", () => {
     ["one for a missing argument", {}, { "mcp-param-region": "null" }, false],
     ["broken base64", { region: "eu" }, { "mcp-param-region": "=?base64?ZQ?=" }, false],
     ["no number", { count: 0 }, { "mcp-param-count": "" }, false],
+    [
+      "a text, for an object that no text can be made of",
+      { region: { toString: 1 } },
+      { "mcp-param-region": "eu" },
+      false,
+    ],
     ["none, deep inside", { to: { isSure: false } }, {}, false],
   ])("%s", async (_title, values, headers, isTaken) => {
     const { runtime } = setUp();
