@@ -641,6 +641,18 @@ it.each([
   expect(metadata["resource"]).toBe(resource);
 });
 
+it("a state that is no text is refused as one of another call", async () => {
+  const { runtime } = setUp();
+  runtime.register("desk", () => "Done.");
+  const raw = new RawMcp(runtime);
+  const call = { name: "desk", arguments: { message: "" } };
+  for (const requestState of [null, 1, {}, { toString: 1 }, [], ""]) {
+    const { body, headers } = raw.request("tools/call", { ...call, requestState });
+    const { status, messages } = await raw.post(body, headers);
+    expect([status, messages[0]]).toMatchObject([200, { error: { data: { reason: "invalid_request_state" } } }]);
+  }
+});
+
 it("over standard input a line that is no message is refused, and a notification gets no response", async () => {
   const { runtime } = setUp();
   const lines = ["{", "null", "[]", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "5"];
