@@ -75,6 +75,8 @@ export interface CrashOutcome {
   readonly disk: Disk;
   /** The operations that agents began in the first process. */
   readonly operations: readonly OpenOperation[];
+  /** How many questions were asked. */
+  readonly asked: number;
   readonly blocked: BlockedEvent | undefined;
   /** Whether the agent reached the point of the crash or of the lost reply. */
   readonly isReached: boolean;
@@ -148,6 +150,7 @@ class Trial {
     return {
       disk,
       operations: this.#processes[0]?.cast.operations ?? [],
+      asked: this.#asked.length,
       blocked,
       isReached: this.#isReached,
       isOffScript: this.#isOffScript,

@@ -14,7 +14,7 @@ import { readAgent } from "./drive-options.ts";
 import { describeOutside } from "./outside.ts";
 import { diffLines } from "./text-diff.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
-import { chosenWays, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { answersLeft, chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
 /** How an agent is crashed. `patienceMs` is 250 by default. */
 export interface CrashOptions extends WayOptions {
@@ -40,7 +40,8 @@ interface Ending {
  * itself when the agent only waits for it. Another process takes over each
  * time. Besides, each step fails once after its work was done, as if its reply were lost, and the agent is replayed
  * after every commit. Each time the run must end as it does when it is left alone, and the world outside must be the
- * same.
+ * same. Left alone, it must not fail, unless by an `AgentError`, a declined answer, time or its budget. All `answers` of a
+ * list must be asked for.
  *
  * The agent is made durable, even if it is not registered so. `Math.random()` gives other numbers to an agent in a
  * replay.
@@ -86,13 +87,19 @@ export async function everyCrash(
 
   return Chance.during(async () => {
     const alone = await run({ kind: "none" });
-    const results = [resultOf(alone, alone, settings)];
+    const results: CrashResult[] = [];
+    const asked = [alone.outcome.asked];
     const ways = hasEnded(alone) ? chosenWays(waysOf(alone.outcome), alone.way, whereOf, settings) : [];
     for (const way of ways) {
       const tried = await run(way);
       // An agent that uses real time may not reach that point again. Then there is no result.
-      if (tried.outcome.isReached) results.push(resultOf(tried, alone, settings));
+      if (!tried.outcome.isReached) continue;
+      results.push(resultOf(tried, differences(tried, alone), settings));
+      asked.push(tried.outcome.asked);
     }
+    const { problems, disk } = alone.outcome;
+    const found = [...problems, ...failureProblems(settings, disk.view), ...answersLeft(settings, asked)];
+    results.unshift(resultOf(alone, found, settings));
     return new CrashReport(play.agent.name, results, chance.isUsed ? chance.seed : undefined);
   });
 }
@@ -125,11 +132,9 @@ function waysOf({ disk, operations }: CrashOutcome): readonly CrashWay[] {
   ];
 }
 
-function resultOf(tried: Tried, alone: Tried, settings: WaySettings): CrashResult {
-  const { way, ending, after } = tried;
+function resultOf({ way, ending, after }: Tried, found: readonly string[], settings: WaySettings): CrashResult {
   const where = whereOf(way);
-  const problems = [...(tried === alone ? tried.outcome.problems : differences(tried, alone)), ...after];
-  return { kind: way.kind, where, status: ending.status, ...sortOut(problems, where, settings) };
+  return { kind: way.kind, where, status: ending.status, ...sortOut([...found, ...after], where, settings) };
 }
 
 function whereOf(way: CrashWay): string {

@@ -10,7 +10,7 @@ import { brokenPromises, emittedAfterStop } from "./promises-kept.ts";
 import type { Outcome, Play } from "./rehearsal.ts";
 import { rehearse } from "./rehearsal.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
-import { chosenWays, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { answersLeft, chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
 /** How an agent is interrupted. `patienceMs` is 250 by default. */
 export interface InterruptionOptions extends WayOptions {}
@@ -23,7 +23,8 @@ const MAX_WITHOUT_END = 10;
  * that it does and during each step, sleep and receive; makes each step and each sub-agent fail; answers each question
  * twice, as late as possible, and not in time; sends messages before the agent begins, as late as possible, and not in
  * time. The clock moves by itself when the agent only waits for it. After each run it checks the agent: its `finally` ran, there is one terminal entry and
- * nothing after it, no question, step or sub-run is pending, and no timer or abort listener is left.
+ * nothing after it, no question, step or sub-run is pending, and no timer or abort listener is left. Undisturbed, it must not
+ * fail, unless by an `AgentError`, a declined answer, time or its budget. All `answers` of a list must be asked for.
  *
  * @example
  * ```ts
@@ -60,9 +61,8 @@ export async function everyInterruption(
     const undisturbed: Interruption = { kind: "none" };
     const alone = await run(undisturbed);
     const uninterrupted = alone.outcome;
-    const results = [
-      resultOf(way, undisturbed, uninterrupted, [...brokenPromises(uninterrupted, uninterrupted), ...alone.problems]),
-    ];
+    const results: InterruptionResult[] = [];
+    const asked = [uninterrupted.asked];
     const whereOf = (interruption: Interruption): string =>
       describeInterruption(interruption, uninterrupted.driveEvents);
     for (const interruption of chosenWays(interruptionsOf(uninterrupted), undisturbed, whereOf, way)) {
@@ -73,7 +73,15 @@ export async function everyInterruption(
         broken.push(...indifference(outcome, twin.outcome));
       }
       results.push(resultOf(way, interruption, outcome, broken));
+      asked.push(outcome.asked);
     }
+    const problems = [
+      ...brokenPromises(uninterrupted, uninterrupted),
+      ...failureProblems(way, uninterrupted.stage.view),
+      ...answersLeft(way, asked),
+      ...alone.problems,
+    ];
+    results.unshift(resultOf(way, undisturbed, uninterrupted, problems));
     return new InterruptionReport(play.agent.name, results, play.chance.isUsed ? play.chance.seed : undefined);
   });
 }

@@ -14,7 +14,7 @@ import { readAgent } from "./drive-options.ts";
 import type { WayResult } from "./report.ts";
 import { Report } from "./report.ts";
 import type { WayOptions } from "./way-options.ts";
-import { chosenWays, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { answersLeft, chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
 /** How an agent is upgraded. `patienceMs` is 250 by default. */
 export interface UpgradeOptions extends WayOptions {
@@ -36,7 +36,8 @@ export class UpgradeReport extends Report<UpgradeResult> {}
 /**
  * Executes a durable agent many times, and replaces its code once each time: after every write of the old code its process
  * dies, and a process with the new code continues the run. Each run must come to its end: code that does not match the
- * history blocks it, which is a problem. `report.results` says for each upgrade where it was, how the run ended and what
+ * history blocks it, which is a problem. So is a failure, unless by an `AgentError`, a declined answer, time or a budget, and
+ * so are `answers` of a list for which no run asks. `report.results` says for each upgrade where it was, how the run ended and what
  * it shows. `options.after` checks the run further.
  *
  * Both are taken for the same version of the agent. `options.agents` are the sub-agents, before and after.
@@ -70,29 +71,40 @@ export async function everyUpgrade(
   const next = asSuccessor(readAgent(after), agent);
   const play: CrashPlay = { agent, next, input, settings: drive, answers, messages, chance };
 
-  const run = async (way: Way): Promise<UpgradeResult & { readonly outcome: CrashOutcome }> => {
+  const run = async (way: Way): Promise<Tried> => {
     await settings.before?.();
     const outcome = await tryWay(play, way);
-    const { state } = outcome.disk.view ?? {};
-    const found = way.kind === "none" ? outcome.problems : problemsOf(outcome, state);
-    const where = whereOf(way);
-    const problems = [...found, ...(await problemsAfter(settings, state && runRecord(state)))];
-    return { ...resultOf(way, state), where, ...sortOut(problems, where, settings), outcome };
+    const { view } = outcome.disk;
+    const found = way.kind === "none" ? outcome.problems : problemsOf(outcome, view?.state);
+    const after = await problemsAfter(settings, view && runRecord(view.state));
+    return { way, outcome, problems: [...found, ...failureProblems(settings, view), ...after] };
   };
 
   return Chance.during(async () => {
-    const alone = await run({ kind: "none" });
-    const results = [alone];
+    const alone = await run(noWay);
+    const tries = [alone];
     const hasEnded = alone.outcome.disk.view !== undefined && isFinal(alone.outcome.disk.view.state.status);
     const ways = hasEnded ? chosenWays<Way>(waysOf(alone.outcome.disk.writes), noWay, whereOf, settings) : [];
     for (const way of ways) {
       const tried = await run(way);
       // An agent that uses real time may write less.
-      if (tried.outcome.isReached) results.push(tried);
+      if (tried.outcome.isReached) tries.push(tried);
     }
-    const told = results.map(({ outcome: _, ...result }) => result);
-    return new UpgradeReport(agent.name, told, chance.isUsed ? chance.seed : undefined);
+    const asked = tries.map(({ outcome }) => outcome.asked);
+    const results = tries.map((tried): UpgradeResult => {
+      const where = whereOf(tried.way);
+      const problems = tried === alone ? [...tried.problems, ...answersLeft(settings, asked)] : tried.problems;
+      return { ...resultOf(tried.way, tried.outcome.disk.view?.state), where, ...sortOut(problems, where, settings) };
+    });
+    return new UpgradeReport(agent.name, results, chance.isUsed ? chance.seed : undefined);
   });
+}
+
+/** One way, and its outcome. */
+interface Tried {
+  readonly way: Way;
+  readonly outcome: CrashOutcome;
+  readonly problems: readonly string[];
 }
 
 const noWay: Way = { kind: "none" };

@@ -37,6 +37,8 @@ export interface Outcome {
   readonly driveEvents: readonly DriveEvent[];
   /** The steps, sub-runs, sleeps and receives, in the order in which they began. */
   readonly places: readonly OperationPlace[];
+  /** How many questions were answered. */
+  readonly asked: number;
   /** The messages that were sent. */
   readonly deliveries: readonly Delivery[];
   readonly dropped: number;
@@ -109,6 +111,7 @@ class Rehearsal {
       stage,
       driveEvents: stage.view?.driveEvents ?? [],
       places: this.#places,
+      asked: this.#asked,
       deliveries: this.#supply.delivered,
       dropped,
       hung: hung > 0,

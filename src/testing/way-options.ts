@@ -1,3 +1,4 @@
+import type { CadenzaErrorCode } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
 import type { Run } from "../protocol/run.ts";
 import { badArgument, checkFunction, checkObject } from "../runtime/agent/check.ts";
@@ -5,6 +6,7 @@ import type { DriveOptions, DriveSettings } from "./drive-options.ts";
 import { readDriveOptions } from "./drive-options.ts";
 import type { Answers } from "./rehearsal.ts";
 import { lineOf } from "./report.ts";
+import type { RunView } from "./run-view.ts";
 import type { Messages } from "./supply.ts";
 import { checkMessages } from "./supply.ts";
 import { matches } from "./text-match.ts";
@@ -13,7 +15,8 @@ import { matches } from "./text-match.ts";
 export interface WayOptions extends DriveOptions {
   /**
    * The answers to the agent's questions: a list in the order of the questions, or a function of the question. The
-   * answer `decline(reason)` declines. Default: none.
+   * answer `decline(reason)` declines. Answers of a list for which the agent never asks are
+   * a problem. Default: none.
    */
   readonly answers?: Answers | undefined;
   /**
@@ -48,6 +51,8 @@ export interface WayOptions extends DriveOptions {
 /** The options with their defaults. */
 export interface WaySettings {
   readonly drive: DriveSettings;
+  /** The messages of the errors that stand for steps and sub-agents. */
+  readonly thrown: ReadonlySet<string>;
   readonly answers: Answers;
   readonly messages: Messages;
   readonly before: (() => unknown) | undefined;
@@ -73,7 +78,9 @@ export function readWayOptions(options: WayOptions): WaySettings {
     throw badArgument("options.only", "the words of a way, or a pattern", only);
   if (seed !== undefined && !Number.isSafeInteger(seed)) throw badArgument("options.seed", "an integer", seed);
   const settings = readDriveOptions({ patienceMs: PATIENCE_MS, ...drive });
-  return { drive: settings, answers, messages, before, after, ignore, only, seed };
+  const standIns: readonly unknown[] = [drive.steps, drive.agents].flatMap((some) => Object.values(some ?? {}));
+  const thrown = new Set(standIns.flatMap((one) => (one instanceof Error ? [one.message] : [])));
+  return { drive: settings, thrown, answers, messages, before, after, ignore, only, seed };
 }
 
 /**
@@ -104,6 +111,42 @@ export async function problemsAfter({ after }: WaySettings, run: Run | undefined
   } catch (error) {
     return [messageOf(error)];
   }
+}
+
+/** The codes of errors of the library that tell of a mistake in the agent's code. */
+const MISTAKES: readonly unknown[] = [
+  "invalid_argument",
+  "invalid_yield",
+  "invalid_output",
+  "nested_operation",
+] satisfies CadenzaErrorCode[];
+
+/**
+ * The failure of a run that nothing made to fail. An `AgentError` is meant, a declined answer, time and a budget come from the
+ * test, and so does an error that stands for a step or a sub-agent.
+ */
+export function failureProblems({ thrown }: WaySettings, view: RunView | undefined): readonly string[] {
+  const last = view?.entries.at(-1);
+  if (last?.type !== "ended" || last.error === undefined) return [];
+  const { cause, error } = last;
+  if (cause === undefined ? !MISTAKES.includes(error.data?.["reason"]) : thrown.has(cause.message)) return [];
+  return [
+    `It failed, and nothing made it fail. Where it is to fail, throw an AgentError. It threw: ${(cause ?? error).message}`,
+  ];
+}
+
+/**
+ * The answers of a list that no way to run the agent has asked for. `asked`: how many questions there were in each way. With
+ * `only`, another way may have asked for them.
+ */
+export function answersLeft({ answers, only }: WaySettings, asked: readonly number[]): readonly string[] {
+  const most = Math.max(...asked);
+  if (typeof answers === "function" || only !== undefined || answers.length <= most) return [];
+  const questions = most === 1 ? "1 question" : `${most} questions`;
+  const are = answers.length === 1 ? "is 1 answer" : `are ${answers.length} answers`;
+  return [
+    `It asks ${questions}, and there ${are}. Remove the rest of { answers: [ … ] }, or look why it asks no more.`,
+  ];
 }
 
 /** Separates the problems to ignore from the others. */

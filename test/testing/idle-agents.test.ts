@@ -1,0 +1,84 @@
+import type { AgentFunction } from "cadenza";
+import { AgentError } from "cadenza";
+import type { InterruptionOptions } from "cadenza/testing";
+import { decline, everyCrash, everyInterruption, everyUpgrade } from "cadenza/testing";
+import { describe, expect, it } from "vitest";
+
+/* A test of an agent that fails at once, or never comes to its questions, tries nothing. Its report says so. */
+
+const tools = {
+  everyInterruption,
+  everyCrash,
+  everyUpgrade: (agent: AgentFunction, input: string, options: InterruptionOptions) =>
+    everyUpgrade(agent, agent, { input, ...options }),
+};
+
+const failing: AgentFunction = async (_input, { ask }) => {
+  JSON.parse("{");
+  await ask("Go?");
+};
+const asking: AgentFunction = (_input, { ask }) => ask("Go?");
+const dear: AgentFunction = async (_input, { step }) => step("pay", () => "paid");
+
+const found: Readonly<
+  Record<string, readonly [agent: AgentFunction, options: InterruptionOptions, ...said: readonly string[]]>
+> = {
+  "fails, and never asks": [
+    failing,
+    { answers: [{ ok: true }] },
+    "It failed, and nothing made it fail. Where it is to fail, throw an AgentError. It threw: Expected property",
+    "It asks 0 questions, and there is 1 answer. Remove the rest of { answers: [ … ] }, or look why it asks no more.",
+  ],
+  "asks less than there are answers": [asking, { answers: [1, 2] }, "It asks 1 question, and there are 2 answers."],
+  "emits what has no meaning": [
+    async (_input, { emit }) => emit(7 as never),
+    {},
+    "It failed, and nothing made it fail.",
+  ],
+};
+
+const well: Readonly<Record<string, readonly [agent: AgentFunction, options: InterruptionOptions]>> = {
+  "throws an AgentError": [() => Promise.reject(new AgentError("not_found", "No.")), {}],
+  "emits an AgentError": [() => new AgentError("not_found", "No."), {}],
+  "does not catch a declined answer": [asking, { answers: [decline("No.")] }],
+  "fails by its limit of time": [async (_input, { sleep }) => sleep(1_000), { timeoutMs: 1 }],
+  "does not catch the error that stands for a step": [dear, { steps: { pay: new Error("No money.") } }],
+  "asks less than a function has answers": [dear, { answers: () => "yes" }],
+};
+
+describe.each(Object.entries(tools))("%s", (_name, tool) => {
+  it.each(Object.entries(found))("reports an agent that %s", async (_is, [agent, options, ...said]) => {
+    const { results } = await tool(agent, "x", options);
+    expect(results[0]?.problems).toEqual(said.map((one) => expect.stringContaining(one)));
+  });
+
+  it.each(Object.entries(well))("reports nothing of an agent that %s", async (_is, [agent, options]) => {
+    expect((await tool(agent, "x", options)).problems).toEqual([]);
+  });
+
+  it("looks at the answers only where all ways are tried", async () => {
+    const only = /^(not interrupted|left alone)$/;
+    expect((await tool(asking, "x", { answers: [1, 2], only })).problems).toEqual([]);
+  });
+
+  it("can be told to ignore a failure", async () => {
+    const ignore = [/It failed, .*Expected property/];
+    expect((await tool(failing, "x", { ignore })).problems).toEqual([]);
+  });
+});
+
+describe("everyUpgrade", () => {
+  it("takes answers for which only the new code asks", async () => {
+    const after: AgentFunction = async (_input, { ask, patched }) => {
+      await ask("Go?");
+      if (patched("sure")) await ask("Sure?");
+    };
+    expect((await everyUpgrade(asking, after, { answers: ["yes", "yes"] })).problems).toEqual([]);
+  });
+
+  it("reports new code that fails", async () => {
+    const after: AgentFunction = async (_input, { ask }) => JSON.parse(`{${await ask("Go?")}`);
+    const { problems } = await everyUpgrade(asking, after, { answers: ["yes"] });
+    expect(problems[0]).toMatch(/^upgraded after 1 entries, created: It failed, and nothing made it fail\./);
+  });
+});
