@@ -9,11 +9,18 @@ export function matchingCode({ expected, asked, newer }: Mismatch): string {
     return "Accept what the log holds as well: widen the schema.";
   if (/ after \d+ emitted values$/.test(expected))
     return `Emit as many values before it as the log holds where context.patched("…") is false.`;
-  if (/^(the text|the end of a message|a part|a message|an object)\b/.test(expected))
-    return `Emit ${expected} for this run: do it where context.patched("…") is false.`;
-  if (/^the agent (returned|threw)/.test(asked))
-    return `Keep ${expected} for this run: do it where context.patched("…") is false.`;
+  const kept = expected.replace(/^the result of /, "");
+  const hasEnded = /^the agent (returned|threw)/.test(asked);
+  const isOperation = !hasEnded && /#[\d.]+$/.test(asked);
+  if (/^(the text|the end of a message|a part|a message|an object)\b/.test(expected)) {
+    const help = `Emit ${expected} for this run: do it where context.patched("…") is false.`;
+    if (!isOperation) return help;
+    // The history may hold the question too, behind an output that the code has lost. It holds no other operation.
+    if (/^ask#/.test(asked))
+      return `${help} If the code emits it later, do ${asked} only where context.patched("…") is true.`;
+  }
+  if (hasEnded) return `Keep ${kept} for this run: do it where context.patched("…") is false.`;
   if (asked === "nothing")
     return "The code waits for something that is no operation, or takes long. Put that into a step.";
-  return `Do ${asked} only where context.patched("…") is true, and keep ${expected} where it is false. Or give the new code another version.`;
+  return `Do ${asked} only where context.patched("…") is true, and keep ${kept} where it is false. Or give the new code another version.`;
 }

@@ -107,6 +107,51 @@ describe("a run that waits for an answer", () => {
   });
 });
 
+describe("the help", () => {
+  const found: Code = async (_input, { step, ask, emit }) => {
+    await step("find", done);
+    await emit("Found");
+    await ask("Ship it?");
+  };
+
+  it.each<readonly [is: string, code: Code, help: string]>([
+    [
+      "a rename",
+      async (_input, { step }) => step("seek", done),
+      'Do seek#1 only where context.patched("…") is true, and keep find#1 where it is false. Or give the new code another version.',
+    ],
+    [
+      "a step in front of an output",
+      async (_input, { step, ask, emit }) => {
+        await step("find", done);
+        await step("weigh", done);
+        await emit("Found");
+        await ask("Ship it?");
+      },
+      'Do weigh#1 only where context.patched("…") is true, and keep the text "Found" where it is false. Or give the new code another version.',
+    ],
+  ])("for %s says what to guard", async (_is, code, help) => {
+    const { store } = await storeWith(found);
+    const { blocked } = await checkUpgrade({ agents: [agentOf(code)], store, patienceMs: PATIENCE_MS });
+    expect(blocked.map((one) => one.help)).toEqual([help]);
+  });
+
+  it("that the code follows lets the run go on", async () => {
+    const { store, run_id } = await storeWith(found);
+    const code: Code = async (_input, { step, ask, emit, patched }) => {
+      await (patched("seek") ? step("seek", done) : step("find", done));
+      if (patched("weigh")) await step("weigh", done);
+      await emit("Found");
+      await ask("Ship it?");
+      return "Shipped";
+    };
+    const agent = agentOf(code);
+    expect((await checkUpgrade({ agents: [agent], store, patienceMs: PATIENCE_MS })).blocked).toEqual([]);
+    const runtime = new AgentRuntime({ store: durable(store) }).register(agent);
+    expect((await runtime.resume({ run_id, await_resume: { ok: true } })).status).toBe("completed");
+  });
+});
+
 describe("a run with two open questions", () => {
   const asks =
     (...texts: readonly string[]): Code =>
