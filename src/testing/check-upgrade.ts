@@ -89,7 +89,7 @@ const QUIET_AT_ONCE = 1_000;
 const OPEN: readonly RunStatus[] = ["created", "in-progress", "awaiting", "cancelling"];
 const PATIENCE_MS = 5_000;
 
-/** What `checkUpgrade` has found. As text it is the message of a failing test. */
+/** What `checkUpgrade` has found. As text it is the message of a failing test, which names one of the runs that are blocked alike. */
 export class UpgradeCheck {
   readonly versions: readonly CheckedVersion[];
   readonly blocked: readonly BlockedByUpgrade[];
@@ -115,15 +115,16 @@ export class UpgradeCheck {
     const all = this.versions.reduce((sum, { runs }) => sum + runs, 0);
     const looked = this.versions.reduce((sum, { goOn, blocked }) => sum + goOn + blocked, 0);
     const lines = [`${count(all, "open run")}, ${looked} of them looked at: ${this.blocked.length} would be blocked.`];
-    for (const { agent_name, version, runs, goOn, blocked, hasCode } of this.versions) {
-      const which = `${JSON.stringify(agent_name)}${version === null ? "" : `, version ${JSON.stringify(version)}`}`;
-      lines.push(`  ${which}: ${count(runs, "run")}, ${hasCode ? `${goOn} go on, ${blocked} blocked` : "no code"}`);
-    }
-    for (const one of this.blocked) {
-      const { tenant, run_id, agent_name, position, expected, asked, at, help } = one;
+    for (const { runs, goOn, blocked, hasCode, ...of } of this.versions)
+      lines.push(
+        `  ${nameOf(of)}: ${count(runs, "run")}, ${hasCode ? `${goOn} go on, ${blocked} blocked` : "no code"}`,
+      );
+    for (const [first, runs] of this.#alike()) {
+      const { tenant, run_id, position, expected, asked, at, help } = first;
+      const many = runs === 1 ? "" : `${runs} runs, for example `;
       lines.push(
         "",
-        `✗ ${tenant === "" ? "" : `${tenant} `}${run_id} (${agent_name}), entry ${position + 1}`,
+        `✗ ${many}${tenant === "" ? "" : `${tenant} `}${run_id} (${nameOf(first)}), position ${position}`,
         `    history: ${expected}`,
         `    code: ${asked}${at === null ? "" : `, at ${at}`}`,
         `    ${help}`,
@@ -134,6 +135,18 @@ export class UpgradeCheck {
     if (reasons.size > 0) lines.push("", "Not looked at:");
     for (const [why, runs] of reasons) lines.push(`  ${count(runs, "run")}: ${why}`);
     return lines.join("\n");
+  }
+
+  /** The first of all runs that are blocked alike, and how many these are. */
+  #alike(): Iterable<readonly [BlockedByUpgrade, number]> {
+    const alike = new Map<string, [BlockedByUpgrade, number]>();
+    for (const one of this.blocked) {
+      const { agent_name, version, expected, asked, at, help } = one;
+      const cause = JSON.stringify([agent_name, version, expected, asked, at, help]);
+      const [first, runs] = alike.get(cause) ?? [one, 0];
+      alike.set(cause, [first, runs + 1]);
+    }
+    return alike.values();
   }
 }
 

@@ -259,6 +259,25 @@ describe("a check", () => {
     expect(check.ok).toBe(true);
   });
 
+  it("names one of the runs that are blocked alike, with the position that the data has", async () => {
+    const store = new MemoryStore();
+    for (const version of ["1", "1", "1", "2"]) {
+      const runtime = new AgentRuntime({ store: durable(store) }).register(agentOf(before, version));
+      await runtime.createRun({ agent_name: "order", input: "" });
+    }
+    const code: Code = async (_input, { step }) => step("weigh", done);
+    const agents = ["1", "2"].map((version) => agentOf(code, version));
+    const check = await checkUpgrade({ agents, store, patienceMs: PATIENCE_MS });
+    expect(check.blocked.map(({ position }) => position)).toEqual([2, 2, 2, 2]);
+    const first = (of: string) => check.blocked.find(({ version }) => version === of)?.run_id;
+    expect(check.toString().match(/✗ .*/g)?.toSorted()).toEqual(
+      [
+        `✗ 3 runs, for example ${first("1")} ("order", version "1"), position 2`,
+        `✗ ${first("2")} ("order", version "2"), position 2`,
+      ].toSorted(),
+    );
+  });
+
   it("takes runs that never began, and those that are being cancelled, whatever their code does", async () => {
     const store = new MemoryStore();
     const runtime = new AgentRuntime({ store: durable(store) }).register(agentOf(before));
