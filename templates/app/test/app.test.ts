@@ -37,7 +37,7 @@ it("the page loads what it needs, and its program has no types left", async () =
   assert.deepEqual(files.sort(), ["/cadenza/client.js", "/page.css", "/page.js"]);
   for (const file of files) assert.equal((await fetch(url + file)).status, 200, file);
   const program = await (await fetch(`${url}/page.js`)).text();
-  assert.doesNotMatch(program, /interface Chat|: ClientRun/);
+  assert.doesNotMatch(program, /interface Chat|: DeskRun/);
   const client = await (await fetch(`${url}/cadenza/client.js`)).text();
   for (const [, chunk] of client.matchAll(/"\.(\/chunk-\w+\.js)"/g))
     assert.equal((await fetch(`${url}/cadenza${chunk}`)).status, 200, chunk);

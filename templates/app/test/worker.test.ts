@@ -12,7 +12,7 @@ it("a worker executes what another process has accepted, and another one goes on
   const startWorker = () => {
     const worker = spawn(process.execPath, ["src/worker.ts"], {
       env: { ...process.env, STORE: file },
-      stdio: "ignore",
+      stdio: ["ignore", "ignore", "inherit"],
     });
     t.after(() => worker.kill());
     return worker;

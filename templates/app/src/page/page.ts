@@ -1,14 +1,17 @@
 import type { ClientRun } from "cadenza/client";
 import { createClient } from "cadenza/client";
+import type { agents } from "../agents.ts";
 
 /* A chat: each message begins a run, and all of them share a session. A run that the server has accepted goes on after a reload. */
+
+type DeskRun = ClientRun<(typeof agents)[number]>;
 
 interface Chat {
   readonly session: string;
   readonly said: { text: string; run_id: string }[];
 }
 
-const client = createClient({ url: "/api" });
+const client = createClient<typeof agents>({ url: "/api" });
 const saved = localStorage.getItem("chat");
 const chat: Chat = saved === null ? { session: crypto.randomUUID(), said: [] } : JSON.parse(saved);
 
@@ -38,7 +41,7 @@ find("#new", HTMLButtonElement).addEventListener("click", () => {
 });
 
 /** Shows a message and the run that answers it, as long as the page is open. */
-function show(text: string, run: ClientRun): void {
+function show(text: string, run: DeskRun): void {
   const answer = element("article", { className: "agent" });
   log.append(element("article", { className: "user", textContent: text }), answer);
   const draw = () => {
@@ -57,7 +60,7 @@ function show(text: string, run: ClientRun): void {
 }
 
 /** A question of the agent, with a button for each answer. */
-function ask(run: ClientRun, { await_id, message }: ClientRun["view"]["questions"][number]): HTMLElement {
+function ask(run: DeskRun, { await_id, message }: DeskRun["view"]["questions"][number]): HTMLElement {
   const question = element("fieldset", {});
   const button = (textContent: string, approved: boolean) =>
     element("button", {
