@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { AgentRuntime, DurableContext, StepScope } from "cadenza";
 import { textOf } from "../program-player.ts";
 import type { Act, WitnessLine } from "./messages.ts";
@@ -93,7 +94,9 @@ class Player {
       const id = crypto.randomUUID();
       const about = { run: this.#context.run_id, key, body: id };
       this.#note({ ...about, is: "began" });
-      if (!(await passes(name === "slow" ? SLOW_MS : BODY_MS, signal))) {
+      try {
+        await pause(name === "slow" ? SLOW_MS : BODY_MS, undefined, { signal });
+      } catch {
         this.#note({ ...about, is: "stopped" });
         throw signal.reason;
       }
@@ -106,15 +109,4 @@ class Player {
     };
     return this.#context.step(name, body, { retry: { attempts: 3, backoffMs: 50 } });
   }
-}
-
-/** Resolves with whether so much time has passed. False: the signal has aborted before. */
-function passes(ms: number, signal: AbortSignal): Promise<boolean> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(true), ms);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      resolve(false);
-    });
-  });
 }
