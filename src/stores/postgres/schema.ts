@@ -48,7 +48,6 @@ const functions: readonly ((schema: string) => string)[] = [
   linesFunction,
   pruneSlots,
   refuseFirstReleases,
-  wakeMisread,
 ];
 
 /**
@@ -76,7 +75,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   snapshots,
   // The functions were made here once.
   () => "",
-  (schema) => functions.map((part) => part(schema)).join("\n"),
+  (schema) => [...functions, wakeMisread].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */
