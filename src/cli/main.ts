@@ -168,7 +168,7 @@ function versionOf(): string {
   return version;
 }
 
-/** What the system said of a connection that failed. A host may have several addresses: of the first one. */
+/** What the system said of a connection that failed, to the first address of a host that has several. */
 function systemSaid({ cause }: Error): string {
   const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
   return error instanceof Error && "syscall" in error ? ` ${error.message}` : "";

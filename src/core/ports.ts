@@ -539,7 +539,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /**
    * Adds entries to the log, or to the inbox of a run with an owner, whatever the run's epoch and length, and changes only
    * what the post says of the head. What is written one after the other keeps its order. Undefined when written, else
-   * `missing`, `ended` or, for a status that a run without an owner refuses, `changed`. Throws `limit_reached` for entries that it can never hold.
+   * `missing`, `ended` or, for a status that a run without an owner refuses, `changed`. Throws `limit_reached` for entries
+   * that the store can never hold.
    */
   post(key: RunKey, post: RunPost): MaybePromise<StoreConflict | undefined>;
   /**

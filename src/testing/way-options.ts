@@ -15,8 +15,7 @@ import { matches } from "./text-match.ts";
 export interface WayOptions extends DriveOptions {
   /**
    * The answers to the agent's questions: a list in the order of the questions, or a function of the question. The
-   * answer `decline(reason)` declines. Answers of a list for which the agent never asks are
-   * a problem. Default: none.
+   * answer `decline(reason)` declines. Answers of a list for which the agent never asks are a problem. Default: none.
    */
   readonly answers?: Answers | undefined;
   /**

@@ -745,7 +745,7 @@ export class RunLog {
     }
     this.#wrote();
     if (stored?.position !== this.#committed) {
-      // What had arrived has gone, and the run with it. The next write is refused for that.
+      // Another process has taken over the run with what had arrived. The next write is refused, and says so.
       this.flush();
       return;
     }

@@ -619,7 +619,7 @@ export class LiveRun implements LogRun, StepsRun {
     const { log } = this;
     if (log.lost) return;
     if (isStopped(log.state)) {
-      // A cancel that came before the agent had returned was left to where it was stopped.
+      // A run whose cancel came before its agent returned is stopped here.
       if (log.state.status === "cancelling") this.#stop();
       return;
     }
