@@ -119,8 +119,8 @@ export class Admin {
       const mismatch = run.head.blocked ?? noMismatch;
       const { position, expected, asked, newer = false } = mismatch;
       const needs = newer
-        ? `A process with a newer version of cadenza, which can read the log: entry ${position} is ${expected}. Update the processes that execute ${named({ agent_name, version })}.`
-        : `Code of ${named({ agent_name, version })} that matches the log at entry ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
+        ? `A process with a newer version of cadenza, which can read the log: position ${position} holds ${expected}. Update the processes that execute ${named({ agent_name, version })}.`
+        : `Code of ${named({ agent_name, version })} that matches the log at position ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
       return [{ ...adminRun(run), needs, help: matchingCode(mismatch) }];
     });
     return { items, next: last === undefined ? null : cursorOf([last.tenant, last.run_id]) };

@@ -1,3 +1,4 @@
+import { whereBlocked } from "../core/blocked-error.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Growing, MovedEntry } from "../core/log.ts";
 import { matchingCode } from "../core/matching-code.ts";
@@ -100,10 +101,9 @@ export class Moving {
     if (entries === undefined) return false;
     const mismatch = await this.#replay.mismatch({ key, agent, head, entries });
     if (mismatch !== undefined) {
-      const { expected, asked } = mismatch;
       throw new CadenzaError(
         "run_blocked",
-        `Run ${key.run_id} stays with its version: the code of the new one does not match its history at entry ${mismatch.position + 1} (history: ${expected}; code: ${asked}). ${matchingCode(mismatch)}`,
+        `Run ${key.run_id} stays with its version: the code of the new one does not match its history ${whereBlocked(mismatch)}. ${matchingCode(mismatch)}`,
         { run_id: key.run_id, agent_name: created.agent_name },
       );
     }

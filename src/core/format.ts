@@ -85,7 +85,7 @@ function newerError({ run_id }: RunKey, position: number, entry: Entry): Cadenza
 /** The error for a run that a newer version of the library has written to. */
 export function newerFormatError(runId: string, mismatch: Mismatch): CadenzaError {
   const message =
-    `Run ${runId} was written by a newer version of cadenza: entry ${mismatch.position + 1} of its log is ${mismatch.expected}, ` +
+    `Run ${runId} was written by a newer version of cadenza: position ${mismatch.position} of its log holds ${mismatch.expected}, ` +
     `and ${mismatch.asked}. The run is left to processes that can read it. Update cadenza in this one.`;
   return new CadenzaError("newer_format", message, { run_id: runId, cause: new NewerEntry(mismatch) });
 }

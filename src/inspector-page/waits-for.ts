@@ -25,8 +25,8 @@ export function waitsFor(run: AdminRun, lost: boolean, items: readonly TimelineI
     const { position, expected, asked, newer = false } = run.blocked;
     add(
       newer
-        ? `a newer version of cadenza: entry ${position} of the log is ${expected}. Update the processes that execute its agent.`
-        : `other code: the log holds ${expected} at entry ${position}, and the code did ${asked}. Register matching code, or cancel the run.`,
+        ? `a newer version of cadenza: position ${position} of the log holds ${expected}. Update the processes that execute its agent.`
+        : `other code: the log holds ${expected} at position ${position}, and the code did ${asked}. Register matching code, or cancel the run.`,
     );
   }
   if (lost) add("another process: the one that executed it is gone.");

@@ -3,7 +3,7 @@ import type { RunKey } from "../core/ports.ts";
 
 /** The error for a run of which an entry cannot be read. It concerns this run alone. */
 export function damaged({ run_id }: RunKey, position: number, cause?: unknown): CadenzaError {
-  const message = `Run ${run_id} is damaged in the store: entry ${position} of its log cannot be read.`;
+  const message = `Run ${run_id} is damaged in the store: position ${position} of its log cannot be read.`;
   return new CadenzaError("store_failed", message, { run_id, cause });
 }
 

@@ -1,3 +1,4 @@
+import { whereBlocked } from "../core/blocked-error.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
@@ -154,9 +155,8 @@ function whereOf(way: CrashWay): string {
 function differences({ way, outcome, ending }: Tried, alone: Tried): readonly string[] {
   const { blocked, problems } = outcome;
   if (blocked !== undefined) {
-    const { position, expected, asked } = blocked;
     return [
-      `It is blocked: its code does not match its history at entry ${position + 1} (history: ${expected}; code: ${asked}). ` +
+      `It is blocked: its code does not match its history ${whereBlocked(blocked)}. ` +
         "A replay must do the same as the first time: put randomness, time and side effects into steps.",
     ];
   }

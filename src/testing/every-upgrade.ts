@@ -1,3 +1,4 @@
+import { whereBlocked } from "../core/blocked-error.ts";
 import type { Entry } from "../core/log.ts";
 import { resultKey } from "../core/operation-keys.ts";
 import { runRecord } from "../core/record.ts";
@@ -143,9 +144,8 @@ function whereOf(way: Way): string {
 
 function problemsOf({ blocked, problems, isOffScript }: CrashOutcome, state: RunState | undefined): readonly string[] {
   if (blocked !== undefined) {
-    const { position, expected, asked } = blocked;
     return [
-      `It is blocked: the new code does not match its history at entry ${position + 1} (history: ${expected}; code: ${asked}). ` +
+      `It is blocked: the new code does not match its history ${whereBlocked(blocked)}. ` +
         "Ask `context.patched` before what is new, or give the new code another version.",
     ];
   }

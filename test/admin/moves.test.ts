@@ -68,7 +68,7 @@ describe.each(Object.entries(stores))("on %s, a move to another version", (_name
         refused: 3,
       });
       expect(refused.errors.map(({ code }) => code)).toEqual(["run_blocked", "run_blocked", "run_blocked"]);
-      expect(refused.errors[0]?.message).toContain("at entry 5 (history: ask#1; code: the agent returned)");
+      expect(refused.errors[0]?.message).toContain("at position 4 (history: ask#1; code: the agent returned)");
 
       const moved = await admin.act(await admin.moveToVersion({ agent_name: "order" }, "2"), { wait: true });
       expect(moved).toMatchObject({ matched: 3, done: 3, left: 0, refused: 0, errors: [] });

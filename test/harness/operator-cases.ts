@@ -331,7 +331,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       );
       expect(page.items).toHaveLength(2);
       expect(page.items[0]?.needs).toMatch(
-        /^Code of agent "refund", version "1" that matches the log at entry \d+: it holds .*, the code did /,
+        /^Code of agent "refund", version "1" that matches the log at position \d+: it holds .*, the code did /,
       );
       await second.close();
     }));

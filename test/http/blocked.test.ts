@@ -35,7 +35,7 @@ it.each(["stream", "sync"])("a client in mode %s is told that its run is blocked
   const error = {
     code: "server_error",
     message:
-      `Run ${run_id} is blocked: the registered code of "agent" does not match its history at entry 3 ` +
+      `Run ${run_id} is blocked: the registered code of "agent" does not match its history at position 2 ` +
       "(history: the result of 1#1; code: 2#1). Register matching code, or cancel the run.",
     data: { reason: "run_blocked" },
   };

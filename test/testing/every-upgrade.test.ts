@@ -267,8 +267,8 @@ describe("the report", () => {
     const report = await everyUpgrade(steps("pack"), steps("weigh"));
     expect(report.ok).toBe(false);
     expect(report.problems).toEqual([
-      "upgraded after 3 entries, intent pack#1: It is blocked: the new code does not match its history at entry 3 (history: pack#1; code: weigh#1). Ask `context.patched` before what is new, or give the new code another version.",
-      "upgraded after 4 entries, step pack#1: It is blocked: the new code does not match its history at entry 3 (history: the result of pack#1; code: weigh#1). Ask `context.patched` before what is new, or give the new code another version.",
+      "upgraded after 3 entries, intent pack#1: It is blocked: the new code does not match its history at position 2 (history: pack#1; code: weigh#1). Ask `context.patched` before what is new, or give the new code another version.",
+      "upgraded after 4 entries, step pack#1: It is blocked: the new code does not match its history at position 2 (history: the result of pack#1; code: weigh#1). Ask `context.patched` before what is new, or give the new code another version.",
     ]);
     expect(() => report.assert()).toThrow('4 ways to run "agent", 2 went wrong');
   });

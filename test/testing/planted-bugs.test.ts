@@ -143,7 +143,9 @@ const found: Record<string, Planted> = {
       await step("charge", ({ key }) => outside.charge(`${run_id} ${key}`));
       yield "Paid.";
     },
-    said: [/^replayed after every commit: It is blocked: its code does not match its history at entry \d+ \(history: /],
+    said: [
+      /^replayed after every commit: It is blocked: its code does not match its history at position \d+ \(history: /,
+    ],
   },
 };
 

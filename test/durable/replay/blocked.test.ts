@@ -54,7 +54,7 @@ async function restart(agent: AgentFunction) {
 
 function sentence(run_id: string, position: number, history: string, code: string): string {
   return (
-    `Run ${run_id} is blocked: the registered code of "trip" does not match its history at entry ${position} ` +
+    `Run ${run_id} is blocked: the registered code of "trip" does not match its history at position ${position} ` +
     `(history: ${history}; code: ${code}). Register matching code, or cancel the run.`
   );
 }
@@ -85,8 +85,8 @@ it("a caller that cancels a blocked run and waits for its end is not refused whi
 describe.each(Object.entries(mismatching))("a run whose code %s", (_name, agent) => {
   const [position, history, code] =
     agent === endsEarly
-      ? ([5, "wait#1", "the agent returned"] as const)
-      : ([3, "the result of find a train#1", "walk#1"] as const);
+      ? ([4, "wait#1", "the agent returned"] as const)
+      : ([2, "the result of find a train#1", "walk#1"] as const);
 
   it("refuses each call that waits for it, with the reason", async () => {
     const { world, next, request, run_id } = await restart(agent);

@@ -85,7 +85,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
 
     const error = errorOf(() => store.read(key, 0, 9));
     expect(error).toMatchObject({ code: "store_failed", run_id: runId(1) });
-    expect(error?.message).toBe(`Run ${runId(1)} is damaged in the store: entry 2 of its log cannot be read.`);
+    expect(error?.message).toBe(`Run ${runId(1)} is damaged in the store: position 2 of its log cannot be read.`);
     expect(store.read(key, 0, 2)).toHaveLength(2);
     expect(store.read(key, 3, 9)).toEqual(parts("3"));
     store.close();
