@@ -22,7 +22,7 @@ import type { OpenOperation, Operation } from "./operation.ts";
 import type { Answers } from "./rehearsal.ts";
 import { sequentialIds } from "./sequential-ids.ts";
 import { createRequest, seedSession } from "./stage-request.ts";
-import type { Delivery, Messages, OpenWait } from "./supply.ts";
+import type { Delivery, Messages, OpenWait, TestMessage } from "./supply.ts";
 import { describeLacking, nextExpiry, openWaits, Supply } from "./supply.ts";
 import { waitUntil } from "./until.ts";
 
@@ -77,6 +77,7 @@ export interface CrashOutcome {
   readonly operations: readonly OpenOperation[];
   /** How many questions were asked. */
   readonly asked: number;
+  readonly received: ReadonlySet<TestMessage>;
   readonly blocked: BlockedEvent | undefined;
   /** Whether the agent reached the point of the crash or of the lost reply. */
   readonly isReached: boolean;
@@ -151,6 +152,7 @@ class Trial {
       disk,
       operations: this.#processes[0]?.cast.operations ?? [],
       asked: this.#asked.length,
+      received: this.#supply.used,
       blocked,
       isReached: this.#isReached,
       isOffScript: this.#isOffScript,

@@ -15,7 +15,7 @@ import { readAgent } from "./drive-options.ts";
 import { describeOutside } from "./outside.ts";
 import { diffLines } from "./text-diff.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
-import { answersLeft, chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut, suppliesLeft } from "./way-options.ts";
 
 /** How an agent is crashed. `patienceMs` is 250 by default. */
 export interface CrashOptions extends WayOptions {
@@ -89,17 +89,17 @@ export async function everyCrash(
   return Chance.during(async () => {
     const alone = await run({ kind: "none" });
     const results: CrashResult[] = [];
-    const asked = [alone.outcome.asked];
+    const outcomes = [alone.outcome];
     const ways = hasEnded(alone) ? chosenWays(waysOf(alone.outcome), alone.way, whereOf, settings) : [];
     for (const way of ways) {
       const tried = await run(way);
       // An agent that uses real time may not reach that point again. Then there is no result.
       if (!tried.outcome.isReached) continue;
       results.push(resultOf(tried, differences(tried, alone), settings));
-      asked.push(tried.outcome.asked);
+      outcomes.push(tried.outcome);
     }
     const { problems, disk } = alone.outcome;
-    const found = [...problems, ...failureProblems(settings, disk.view), ...answersLeft(settings, asked)];
+    const found = [...problems, ...failureProblems(settings, disk.view), ...suppliesLeft(settings, outcomes)];
     results.unshift(resultOf(alone, found, settings));
     return new CrashReport(play.agent.name, results, chance.isUsed ? chance.seed : undefined);
   });

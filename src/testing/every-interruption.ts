@@ -10,7 +10,7 @@ import { brokenPromises, emittedAfterStop } from "./promises-kept.ts";
 import type { Outcome, Play } from "./rehearsal.ts";
 import { rehearse } from "./rehearsal.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
-import { answersLeft, chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut, suppliesLeft } from "./way-options.ts";
 
 /** How an agent is interrupted. `patienceMs` is 250 by default. */
 export interface InterruptionOptions extends WayOptions {}
@@ -62,7 +62,7 @@ export async function everyInterruption(
     const alone = await run(undisturbed);
     const uninterrupted = alone.outcome;
     const results: InterruptionResult[] = [];
-    const asked = [uninterrupted.asked];
+    const outcomes = [uninterrupted];
     const whereOf = (interruption: Interruption): string =>
       describeInterruption(interruption, uninterrupted.driveEvents);
     for (const interruption of chosenWays(interruptionsOf(uninterrupted), undisturbed, whereOf, way)) {
@@ -73,12 +73,12 @@ export async function everyInterruption(
         broken.push(...indifference(outcome, twin.outcome));
       }
       results.push(resultOf(way, interruption, outcome, broken));
-      asked.push(outcome.asked);
+      outcomes.push(outcome);
     }
     const problems = [
       ...brokenPromises(uninterrupted, uninterrupted),
       ...failureProblems(way, uninterrupted.stage.view),
-      ...answersLeft(way, asked),
+      ...suppliesLeft(way, outcomes),
       ...alone.problems,
     ];
     results.unshift(resultOf(way, undisturbed, uninterrupted, problems));

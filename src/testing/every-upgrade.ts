@@ -15,7 +15,7 @@ import { readAgent } from "./drive-options.ts";
 import type { WayResult } from "./report.ts";
 import { Report } from "./report.ts";
 import type { WayOptions } from "./way-options.ts";
-import { answersLeft, chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
+import { chosenWays, failureProblems, problemsAfter, readWayOptions, sortOut, suppliesLeft } from "./way-options.ts";
 
 /** How an agent is upgraded. `patienceMs` is 250 by default. */
 export interface UpgradeOptions extends WayOptions {
@@ -91,10 +91,10 @@ export async function everyUpgrade(
       // An agent that uses real time may write less.
       if (tried.outcome.isReached) tries.push(tried);
     }
-    const asked = tries.map(({ outcome }) => outcome.asked);
+    const outcomes = tries.map(({ outcome }) => outcome);
     const results = tries.map((tried): UpgradeResult => {
       const where = whereOf(tried.way);
-      const problems = tried === alone ? [...tried.problems, ...answersLeft(settings, asked)] : tried.problems;
+      const problems = tried === alone ? [...tried.problems, ...suppliesLeft(settings, outcomes)] : tried.problems;
       return { ...resultOf(tried.way, tried.outcome.disk.view?.state), where, ...sortOut(problems, where, settings) };
     });
     return new UpgradeReport(agent.name, results, chance.isUsed ? chance.seed : undefined);

@@ -10,7 +10,7 @@ import type { Interruption, OperationPlace } from "./interruption.ts";
 import { InjectedError, operationId } from "./interruption.ts";
 import type { Operation } from "./operation.ts";
 import { Stage } from "./stage.ts";
-import type { Delivery, Messages, OpenWait } from "./supply.ts";
+import type { Delivery, Messages, OpenWait, TestMessage } from "./supply.ts";
 import { describeLacking, Supply, waitId } from "./supply.ts";
 import { TimerWatch } from "./timer-watch.ts";
 import { describeWaiting } from "./waiting.ts";
@@ -39,6 +39,7 @@ export interface Outcome {
   readonly places: readonly OperationPlace[];
   /** How many questions were answered. */
   readonly asked: number;
+  readonly received: ReadonlySet<TestMessage>;
   /** The messages that were sent. */
   readonly deliveries: readonly Delivery[];
   readonly dropped: number;
@@ -112,6 +113,7 @@ class Rehearsal {
       driveEvents: stage.view?.driveEvents ?? [],
       places: this.#places,
       asked: this.#asked,
+      received: this.#supply.used,
       deliveries: this.#supply.delivered,
       dropped,
       hung: hung > 0,

@@ -82,6 +82,11 @@ export class Supply {
     this.#delivered.add(delivery);
   }
 
+  /** The messages of the list that an open receive has got. */
+  get used(): ReadonlySet<TestMessage> {
+    return this.#used;
+  }
+
   /** The messages that were sent. */
   get delivered(): readonly Delivery[] {
     return [...this.#delivered];

@@ -7,7 +7,7 @@ import { readDriveOptions } from "./drive-options.ts";
 import type { Answers } from "./rehearsal.ts";
 import { lineOf } from "./report.ts";
 import type { RunView } from "./run-view.ts";
-import type { Messages } from "./supply.ts";
+import type { Messages, TestMessage } from "./supply.ts";
 import { checkMessages } from "./supply.ts";
 import { matches } from "./text-match.ts";
 
@@ -20,7 +20,8 @@ export interface WayOptions extends DriveOptions {
   readonly answers?: Answers | undefined;
   /**
    * The messages that the agent receives: a list, or a function of the message's name. Each is sent when the agent waits
-   * for a message of its name. Default: none. A receive without a message waits for its deadline.
+   * for a message of its name. Default: none. A receive without a message waits for its deadline. Messages of a list for
+   * which the agent never waits are a problem.
    */
   readonly messages?: Messages | undefined;
   /** Called before each run of the agent. Open here what it uses. */
@@ -134,18 +135,34 @@ export function failureProblems({ thrown }: WaySettings, view: RunView | undefin
   ];
 }
 
-/**
- * The answers of a list that no way to run the agent has asked for. `asked`: how many questions there were in each way. With
- * `only`, another way may have asked for them.
- */
-export function answersLeft({ answers, only }: WaySettings, asked: readonly number[]): readonly string[] {
-  const most = Math.max(...asked);
-  if (typeof answers === "function" || only !== undefined || answers.length <= most) return [];
-  const questions = most === 1 ? "1 question" : `${most} questions`;
-  const are = answers.length === 1 ? "is 1 answer" : `are ${answers.length} answers`;
-  return [
-    `It asks ${questions}, and there ${are}. Remove the rest of { answers: [ … ] }, or look why it asks no more.`,
-  ];
+/** What an agent took of the answers and messages in one way to run it. */
+interface Taken {
+  /** How many questions there were. */
+  readonly asked: number;
+  readonly received: ReadonlySet<TestMessage>;
+}
+
+/** The answers and messages of lists that no way to run the agent took. With `only`, another way may take them. */
+export function suppliesLeft({ answers, messages, only }: WaySettings, ways: readonly Taken[]): readonly string[] {
+  if (only !== undefined) return [];
+  const found: string[] = [];
+  const most = Math.max(...ways.map(({ asked }) => asked));
+  if (typeof answers !== "function" && answers.length > most) {
+    const questions = most === 1 ? "1 question" : `${most} questions`;
+    const are = answers.length === 1 ? "is 1 answer" : `are ${answers.length} answers`;
+    found.push(
+      `It asks ${questions}, and there ${are}. Remove the rest of { answers: [ … ] }, or look why it asks no more.`,
+    );
+  }
+  const left =
+    typeof messages === "function" ? [] : messages.filter((one) => !ways.some((way) => way.received.has(one)));
+  if (left.length > 0) {
+    const names = [...new Set(left.map(({ name }) => JSON.stringify(name)))].join(", ");
+    found.push(
+      `It does not receive ${names} of { messages: [ … ] }. Remove what is left of them, or look why it waits no more.`,
+    );
+  }
+  return found;
 }
 
 /** Separates the problems to ignore from the others. */

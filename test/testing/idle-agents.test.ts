@@ -30,6 +30,19 @@ const found: Readonly<
     "It asks 0 questions, and there is 1 answer. Remove the rest of { answers: [ … ] }, or look why it asks no more.",
   ],
   "asks less than there are answers": [asking, { answers: [1, 2] }, "It asks 1 question, and there are 2 answers."],
+  "receives less than there are messages": [
+    async (_input, { receive }) => {
+      await receive("go");
+    },
+    {
+      messages: [
+        { name: "go", data: 1 },
+        { name: "go", data: 2 },
+        { name: "stop", data: null },
+      ],
+    },
+    'It does not receive "go", "stop" of { messages: [ … ] }. Remove what is left of them, or look why it waits no more.',
+  ],
   "emits what has no meaning": [
     async (_input, { emit }) => emit(7 as never),
     {},
@@ -43,6 +56,19 @@ const well: Readonly<Record<string, readonly [agent: AgentFunction, options: Int
   "does not catch a declined answer": [asking, { answers: [decline("No.")] }],
   "fails by its limit of time": [async (_input, { sleep }) => sleep(1_000), { timeoutMs: 1 }],
   "does not catch the error that stands for a step": [dear, { steps: { pay: new Error("No money.") } }],
+  "receives all messages, in another order": [
+    async (_input, { receive }) => {
+      await receive("second");
+      await receive("first");
+    },
+    {
+      messages: [
+        { name: "first", data: 1 },
+        { name: "second", data: 2 },
+      ],
+    },
+  ],
+  "receives less than a function has messages": [dear, { messages: () => 1 }],
   "asks less than a function has answers": [dear, { answers: () => "yes" }],
 };
 
@@ -56,9 +82,10 @@ describe.each(Object.entries(tools))("%s", (_name, tool) => {
     expect((await tool(agent, "x", options)).problems).toEqual([]);
   });
 
-  it("looks at the answers only where all ways are tried", async () => {
+  it("looks at answers and messages only where all ways are tried", async () => {
     const only = /^(not interrupted|left alone)$/;
-    expect((await tool(asking, "x", { answers: [1, 2], only })).problems).toEqual([]);
+    const messages = [{ name: "go", data: 1 }];
+    expect((await tool(asking, "x", { answers: [1, 2], messages, only })).problems).toEqual([]);
   });
 
   it("can be told to ignore a failure", async () => {
