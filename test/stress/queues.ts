@@ -8,7 +8,7 @@ const MAX_RATIO = 1.5;
 
 export const trial = command({
   about:
-    "Queues runs of many customers on PostgreSQL. Part limits: three agents share a limit of each customer, and a process is killed each second; it is wrong if a customer has more runs at work, or more begun in any window by the server's clock, than its limit, or if all take more than 1.5 times the ideal. Part fair: a customer with many runs and 99 with one each; it is wrong if 200 runs of the first begin before one of the others.",
+    "Queues runs of many customers on PostgreSQL. Part limits: three agents share a limit of each customer, and a process is killed each second; it is wrong if a customer has more runs at work, or more begun in any window by the server's clock, than its limit, or if all take more than 1.5 times as long as they would at the speed of the same runs without limits, each customer in its turn. Part fair: a customer with many runs and 99 with one each; it is wrong if 200 runs of the first begin before one of the others.",
   options: {
     part: { about: "The part that is tried.", default: "all", oneOf: ["all", "limits", "fair"] },
     runs: { about: "How many runs all customers of the part limits have.", default: 20_000 },

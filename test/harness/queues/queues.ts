@@ -101,41 +101,34 @@ export interface CustomersOptions {
 
 export interface CustomersFigures {
   readonly kills: number;
+  /** How many runs a second all processes executed without a limit. */
+  readonly capacity: number;
   /** How many runs of one customer were at work at a time, at most. */
   readonly most: number;
   /** How many permits one customer got in one window, at most. */
   readonly granted: number;
   readonly seconds: number;
-  /** How long the first customer takes at least: its rate, or its slots. */
+  /** How long they would take at this capacity: see {@link idealSeconds}. */
   readonly ideal: number;
 }
 
-/** Lets processes, of which one is killed now and then, execute runs of customers with a limit each. */
-export function tryCustomers(options: CustomersOptions): Promise<CustomersFigures> {
-  const { processes, runs, customers, first, max, count, perMs, work, killEveryMs, onDone } = options;
-  const limit = { max, rate: { count, perMs } };
-  return onServer({ limit, atWork: 100, work }, async ({ pool, schema, create, start }) => {
-    const others = Array.from({ length: runs - first }, (_, n) => `customer ${1 + (n % (customers - 1))}`);
-    await create([...Array.from({ length: first }, () => "customer 0"), ...others]);
+/** Lets processes execute runs of customers with a limit each, after as many without a limit. One process is killed now and then. */
+export async function tryCustomers(options: CustomersOptions): Promise<CustomersFigures> {
+  const { max, count, perMs, runs, work } = options;
+  const free = await onServer({ atWork: 100, work }, async (trial) => {
+    await createAll(trial, options);
+    return executeAll(trial, options);
+  });
+  const capacity = runs / free.seconds;
+  return onServer({ limit: { max, rate: { count, perMs } }, atWork: 100, work }, async (trial) => {
+    const { pool, schema } = trial;
+    await createAll(trial, options);
     const grants = `${quoteName(schema)}.grants`;
     await pool.query(`CREATE UNLOGGED TABLE granted (key text NOT NULL, at float8 NOT NULL);
       CREATE FUNCTION keep_grant() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO granted VALUES (NEW.key, NEW.at); RETURN NULL; END $$;
       CREATE TRIGGER keep AFTER INSERT ON ${grants} FOR EACH ROW EXECUTE FUNCTION keep_grant();
       INSERT INTO granted SELECT key, at FROM ${grants}`);
-    const began = performance.now();
-    const workers = Array.from({ length: processes }, start);
-    let [kills, killAt] = [0, began + killEveryMs];
-    for (let done = 0; done < runs; ) {
-      await wait(200);
-      done = await runsDone(pool);
-      onDone(done);
-      // On a busy machine a process may need longer to start than it would live.
-      if (performance.now() < killAt || done === runs || workers[kills % processes]?.isReady !== true) continue;
-      killAt = performance.now() + killEveryMs;
-      const [victim] = workers.splice(kills++ % processes, 1, start());
-      await victim?.kill();
-    }
-    const seconds = (performance.now() - began) / 1_000;
+    const { kills, seconds } = await executeAll(trial, options);
     const { rows } = await pool.query<{ most: number; granted: number }>(
       `SELECT (SELECT max(together)::int FROM work w, LATERAL (SELECT count(*) AS together FROM work o
           WHERE o.tenant = w.tenant AND o.began <= w.began AND o.ended > w.began) x) AS most,
@@ -143,10 +136,58 @@ export function tryCustomers(options: CustomersOptions): Promise<CustomersFigure
           WHERE o.key = g.key AND o.at <= g.at AND o.at > g.at - $1) x) AS granted`,
       [perMs],
     );
-    const byRate = ((Math.ceil(first / count) - 1) * perMs) / 1_000;
-    const ideal = Math.max(byRate, (first * work) / max / 1_000);
-    return { kills, most: rows[0]?.most ?? 0, granted: rows[0]?.granted ?? 0, seconds, ideal };
+    const ideal = idealSeconds(options, capacity);
+    return { kills, capacity, most: rows[0]?.most ?? 0, granted: rows[0]?.granted ?? 0, seconds, ideal };
   });
+}
+
+async function createAll({ create }: Trial, { runs, customers, first }: CustomersOptions): Promise<void> {
+  const others = Array.from({ length: runs - first }, (_, n) => `customer ${1 + (n % (customers - 1))}`);
+  await create([...Array.from({ length: first }, () => "customer 0"), ...others]);
+}
+
+/** Lets processes execute all runs, and kills one of them now and then. */
+async function executeAll(
+  { pool, start }: Trial,
+  { processes, runs, killEveryMs, onDone }: CustomersOptions,
+): Promise<{ kills: number; seconds: number }> {
+  const began = performance.now();
+  const workers = Array.from({ length: processes }, start);
+  let [kills, killAt] = [0, began + killEveryMs];
+  for (let done = 0; done < runs; ) {
+    await wait(200);
+    done = await runsDone(pool);
+    onDone(done);
+    // On a busy machine a process may need longer to start than it would live.
+    if (performance.now() < killAt || done === runs || workers[kills % processes]?.isReady !== true) continue;
+    killAt = performance.now() + killEveryMs;
+    const [victim] = workers.splice(kills++ % processes, 1, start());
+    await victim?.kill();
+  }
+  return { kills, seconds: (performance.now() - began) / 1_000 };
+}
+
+const STEP_MS = 100;
+
+/**
+ * How long all runs take where nothing is lost but what the machine, the limits and fairness ask: each customer that has
+ * runs gets the same part of the capacity, in runs a second, and the first one no more than its rate and its slots let in.
+ */
+export function idealSeconds(
+  { runs, customers, first, max, count, perMs, work }: Omit<CustomersOptions, "processes" | "killEveryMs" | "onDone">,
+  capacity: number,
+): number {
+  let left = { first, others: runs - first };
+  const begun: number[] = [];
+  const perStep = (capacity * STEP_MS) / 1_000;
+  for (let step = 1; ; step++) {
+    const inWindow = begun.slice(-perMs / STEP_MS).reduce((sum, some) => sum + some, 0);
+    const admitted = Math.min(left.first, count - inWindow, (max * STEP_MS) / work);
+    const ofFirst = Math.min(admitted, Math.max(perStep / customers, perStep - left.others));
+    left = { first: left.first - ofFirst, others: Math.max(0, left.others - (perStep - ofFirst)) };
+    begun.push(ofFirst);
+    if (left.first < 1e-6 && left.others < 1e-6) return (step * STEP_MS) / 1_000;
+  }
 }
 
 export interface FairOptions {
