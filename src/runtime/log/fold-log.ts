@@ -350,12 +350,9 @@ async function eachOfPart(
   kept = 0,
 ): Promise<{ readonly size: number; readonly end: number } | undefined> {
   let size = kept;
-  let most = READ_CHUNK;
   let at = from;
   while (at < to) {
-    const reading = store.read(key, at, Math.min(most, to - at));
-    if (isPromise(reading)) most = LONG_CHUNK;
-    const chunk = await reading;
+    const chunk = await store.read(key, at, Math.min(TURN_ENTRIES, to - at));
     if (chunk === undefined) return undefined;
     if (chunk.length === 0) break;
     const had = size;
@@ -364,7 +361,8 @@ async function eachOfPart(
       callback(entry);
       at = behind(at, entry);
     }
-    if (at < to) await turnOf(store);
+    // After many entries, what the caller does with them has a turn of its own.
+    if (at < to || chunk.length >= READ_CHUNK) await turnOf(store);
     // Several logs may be read at once, of which none is to take the memory that it could.
     if (had <= KEPT_UNMEASURED && size > KEPT_UNMEASURED) await measureRest(store, key, at, to, size);
   }
