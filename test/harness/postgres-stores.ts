@@ -3,7 +3,7 @@ import { openPostgresStore } from "cadenza/postgres";
 import type { RunKey } from "cadenza/store";
 import type { OpenStores } from "cadenza/testing";
 import pg from "pg";
-import { inject } from "vitest";
+import { inject, onTestFinished } from "vitest";
 import type { OpenedStores } from "./internals.ts";
 import { quoteName } from "./internals.ts";
 import type { Major } from "./postgres-server.ts";
@@ -14,6 +14,49 @@ let schemas = 0;
 export function newSchema(): string {
   schemas += 1;
   return `test ${process.pid} ${schemas}`;
+}
+
+const emptied = new WeakMap<pg.Pool, string[]>();
+
+/**
+ * A schema on which the test opens stores of this pool. It is emptied after the test and used again, since to make one, and
+ * to compile its functions on each connection, takes longer than most tests. The test closes its stores and changes no
+ * definition in the schema. A schema is not used again if the test has failed, or if a connection still works in it.
+ */
+export function borrowSchema(pool: pg.Pool): string {
+  const free = emptied.get(pool) ?? [];
+  emptied.set(pool, free);
+  const schema = free.pop() ?? newSchema();
+  onTestFinished(async ({ task }) => {
+    if (task.result?.state === "fail" || (await isUsed(pool, schema))) return;
+    await renewSchema(pool, schema);
+    free.push(schema);
+  });
+  return schema;
+}
+
+/** Whether another connection has a transaction or a statement in the schema. */
+async function isUsed(pool: pg.Pool, schema: string): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    `SELECT FROM pg_stat_activity a WHERE pid <> pg_backend_pid() AND (
+       (state <> 'idle' AND strpos(query, $1) > 0) OR EXISTS (
+         SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+         WHERE l.pid = a.pid AND c.relnamespace = to_regnamespace($1)))`,
+    [quoteName(schema)],
+  );
+  return rowCount !== 0;
+}
+
+/** Empties the tables that were written, and lets all ids begin with 1, as in a schema that has just been made. */
+async function renewSchema(pool: pg.Pool, schema: string): Promise<void> {
+  const { rows } = await pool.query(
+    `SELECT string_agg(c.oid::regclass::text, ', ') AS tables FROM pg_class c
+     WHERE c.relnamespace = to_regnamespace($1) AND c.relkind = 'r' AND c.relname <> 'migrations'
+     AND (pg_relation_size(c.oid) > 0
+       OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attidentity <> ''))`,
+    [quoteName(schema)],
+  );
+  await pool.query(`TRUNCATE ${rows[0].tables} RESTART IDENTITY`);
 }
 
 /** Options of stores that a test keeps busy: a call may take long, and no process is taken for dead meanwhile. */

@@ -2,7 +2,7 @@ import { openPostgresStore } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, describe } from "vitest";
 import { actCases } from "../../harness/acts.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 
@@ -17,7 +17,7 @@ describe.skipIf(missing !== undefined)(
 
     actCases(
       (act) => {
-        const schema = newSchema();
+        const schema = borrowSchema(pool);
         return act((clock) => openPostgresStore({ pool, schema, clock, hints: false }));
       },
       { many: 30, dies: 13 },

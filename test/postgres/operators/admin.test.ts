@@ -2,7 +2,7 @@ import { openPostgresStore } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, describe } from "vitest";
 import { operatorCases } from "../../harness/operator-cases.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 
@@ -14,7 +14,7 @@ describe.skipIf(missing !== undefined)(`on PostgreSQL${missing ? ` (${missing})`
   afterAll(() => pool.end());
 
   operatorCases((act) => {
-    const schema = newSchema();
+    const schema = borrowSchema(pool);
     return act((clock) => openPostgresStore({ pool, schema, clock, hints: false }));
   });
 });

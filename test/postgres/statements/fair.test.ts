@@ -19,7 +19,7 @@ import {
 import { amount, LONG_MS, seededRandom } from "../../harness/fuzz.ts";
 import { noting, TELLS_DEADLOCKS } from "../../harness/hooked-pool.ts";
 import { MOST_THROUGH, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool, PATIENT } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -40,7 +40,7 @@ describe.skipIf(missing !== undefined)(`gates of customers on PostgreSQL${missin
   });
   afterAll(() => pool.end());
   beforeEach(async () => {
-    name = newSchema();
+    name = borrowSchema(pool);
     schema = quoteName(name);
     now = START;
     stores = [];

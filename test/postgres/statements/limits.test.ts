@@ -19,7 +19,7 @@ import {
 } from "../../../src/stores/contract/samples.ts";
 import { amount } from "../../harness/fuzz.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -64,7 +64,7 @@ describe.skipIf(missing !== undefined)(`several slots and rates on PostgreSQL${m
   });
   afterAll(() => pool.end());
   beforeEach(async () => {
-    name = newSchema();
+    name = borrowSchema(pool);
     schema = quoteName(name);
     now = START;
     stores = [];

@@ -19,7 +19,7 @@ import {
 import { amount, LONG_MS, seededRandom } from "../../harness/fuzz.ts";
 import { noting, TELLS_DEADLOCKS } from "../../harness/hooked-pool.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool, PATIENT } from "../../harness/postgres-stores.ts";
 import type { Random } from "../../harness/random.ts";
 import { lineComplaints } from "./line-judge.ts";
 
@@ -92,7 +92,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
   });
   afterAll(() => pool.end());
   beforeEach(async () => {
-    schema = newSchema();
+    schema = borrowSchema(pool);
     stores = [];
     refused = [];
     store = await open();

@@ -16,7 +16,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { ASIDE_MS, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -43,7 +43,7 @@ describe.skipIf(missing !== undefined)(`priorities on PostgreSQL${missing ? `: $
   });
   afterAll(() => pool.end());
   beforeEach(async () => {
-    name = newSchema();
+    name = borrowSchema(pool);
     schema = quoteName(name);
     now = START;
     store = await openPostgresStore({ pool, schema: name, hints: false, clock: { now: () => now } });

@@ -18,7 +18,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { nextTurn } from "../../harness/promises.ts";
 
 const missing = missingServer(18);
@@ -36,7 +36,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
 
   beforeEach(async () => {
     pool = new HookedPool(real);
-    schema = newSchema();
+    schema = borrowSchema(real);
     store = await openPostgresStore({ pool, schema, hints: false });
     pool.statements.length = 0;
     return () => store.close();
