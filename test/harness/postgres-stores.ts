@@ -29,7 +29,7 @@ export function borrowSchema(pool: pg.Pool): string {
   const schema = free.pop() ?? newSchema();
   onTestFinished(async ({ task }) => {
     if (task.result?.state === "fail" || (await isUsed(pool, schema))) return;
-    await renewSchema(pool, schema);
+    await emptySchema(pool, schema);
     free.push(schema);
   });
   return schema;
@@ -45,18 +45,6 @@ async function isUsed(pool: pg.Pool, schema: string): Promise<boolean> {
     [quoteName(schema)],
   );
   return rowCount !== 0;
-}
-
-/** Empties the tables that were written, and lets all ids begin with 1, as in a schema that has just been made. */
-async function renewSchema(pool: pg.Pool, schema: string): Promise<void> {
-  const { rows } = await pool.query(
-    `SELECT string_agg(c.oid::regclass::text, ', ') AS tables FROM pg_class c
-     WHERE c.relnamespace = to_regnamespace($1) AND c.relkind = 'r' AND c.relname <> 'migrations'
-     AND (pg_relation_size(c.oid) > 0
-       OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attidentity <> ''))`,
-    [quoteName(schema)],
-  );
-  await pool.query(`TRUNCATE ${rows[0].tables} RESTART IDENTITY`);
 }
 
 /** Options of stores that a test keeps busy: a call may take long, and no process is taken for dead meanwhile. */
@@ -129,25 +117,15 @@ async function damage(pool: PostgresPool, schema: string, { tenant, run_id }: Ru
   );
 }
 
+/** Empties the tables that were written, and lets all ids begin with 1, as in a schema that has just been made. */
 async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
-  const tables = [
-    "runs",
-    "entries",
-    "labels",
-    "sessions",
-    "messages",
-    "leases",
-    "slots",
-    "pauses",
-    "step_grants",
-    "step_permits",
-    "inbox",
-    "priorities",
-    "grants",
-    "counters",
-    "feed",
-    "feed_events",
-  ];
-  const statements = tables.map((table) => `DELETE FROM ${quoteName(schema)}.${table};`);
+  const { rows } = await pool.query(
+    `SELECT CASE relkind WHEN 'r' THEN format('DELETE FROM %s;', oid::regclass)
+         ELSE format('PERFORM setval(%L, 1, false);', oid::regclass) END AS statement
+     FROM pg_class WHERE relnamespace = to_regnamespace($1)
+       AND (relkind = 'S' OR relkind = 'r' AND relname <> 'migrations' AND pg_relation_size(oid) > 0)`,
+    [quoteName(schema)],
+  );
+  const statements = (rows as readonly { statement: string }[]).map(({ statement }) => statement);
   await pool.query(`DO $$ BEGIN ${statements.join(" ")} END $$`, []);
 }
