@@ -77,6 +77,7 @@ export interface CrashOutcome {
   readonly operations: readonly OpenOperation[];
   /** How many questions were asked. */
   readonly asked: number;
+  /** The messages of the list that the agent received. */
   readonly received: ReadonlySet<TestMessage>;
   readonly blocked: BlockedEvent | undefined;
   /** Whether the agent reached the point of the crash or of the lost reply. */

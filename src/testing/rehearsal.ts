@@ -39,6 +39,7 @@ export interface Outcome {
   readonly places: readonly OperationPlace[];
   /** How many questions were answered. */
   readonly asked: number;
+  /** The messages of the list that the agent received. */
   readonly received: ReadonlySet<TestMessage>;
   /** The messages that were sent. */
   readonly deliveries: readonly Delivery[];

@@ -19,7 +19,7 @@ import { nextTurn, TURN_ENTRIES } from "./system.ts";
 
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
-/** How many entries of a whole log are read at a time from a store that answers later. */
+/** How many entries a log may have that is not long. A long one is searched from its end, and measured, by so many at a time. */
 const LONG_CHUNK = 1_000;
 /** How many entries at the end of a long log are looked at for the beginning of its last generation. */
 const LOOK_BACK = 8 * LONG_CHUNK;

@@ -108,11 +108,11 @@ export interface CustomersFigures {
   /** How many permits one customer got in one window, at most. */
   readonly granted: number;
   readonly seconds: number;
-  /** How long they would take at this capacity: see {@link idealSeconds}. */
+  /** How long the runs would take at this capacity: see {@link idealSeconds}. */
   readonly ideal: number;
 }
 
-/** Lets processes execute runs of customers with a limit each, after as many without a limit. One process is killed now and then. */
+/** Lets processes execute runs of customers with a limit each, after as many without a limit. Kills one process every `killEveryMs`. */
 export async function tryCustomers(options: CustomersOptions): Promise<CustomersFigures> {
   const { max, count, perMs, runs, work } = options;
   const free = await onServer({ atWork: 100, work }, async (trial) => {
@@ -146,7 +146,7 @@ async function createAll({ create }: Trial, { runs, customers, first }: Customer
   await create([...Array.from({ length: first }, () => "customer 0"), ...others]);
 }
 
-/** Lets processes execute all runs, and kills one of them now and then. */
+/** Lets processes execute all runs, and kills one process every `killEveryMs`. */
 async function executeAll(
   { pool, start }: Trial,
   { processes, runs, killEveryMs, onDone }: CustomersOptions,
