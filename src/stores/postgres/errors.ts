@@ -40,6 +40,13 @@ export function isLocked(error: unknown): boolean {
   return codeOf(error) === "55P03";
 }
 
+/** Whether another connection made a schema after this one had looked for it: the server remembers that it was not there. */
+export function isMadeElsewhere(error: unknown): boolean {
+  const code = codeOf(error);
+  const { constraint } = error as { readonly constraint?: unknown };
+  return code === "42P06" || (code === "23505" && constraint === "pg_namespace_nspname_index");
+}
+
 /** Why the database can never hold what was written, if that is what an error says. */
 export function unwritableReason(error: unknown): string | undefined {
   if (error instanceof RangeError) return "its JSON is longer than a string can be.";

@@ -3,7 +3,7 @@ import type { Connection } from "./connection.ts";
 import { pause } from "./connection.ts";
 import { backlog, census, waitingRuns } from "./counts.ts";
 import { deleteFunctions, pruneWithParents, retention } from "./delete-sql.ts";
-import { isLocked, storeFailed } from "./errors.ts";
+import { isLocked, isMadeElsewhere, storeFailed } from "./errors.ts";
 import { gateFunctions, gatesOfCustomers } from "./fair-sql.ts";
 import { fedWrites, feed } from "./feed.ts";
 import { changes, inbox } from "./inbox-sql.ts";
@@ -170,7 +170,7 @@ async function takeStep(connection: Connection, schema: string, index: number): 
       await connection.attempt(stepSql(schema, index, STEP_WAIT_MS), [], Number.POSITIVE_INFINITY);
       return;
     } catch (error) {
-      if (!isLocked(error)) throw storeFailed(error);
+      if (!isLocked(error) && !isMadeElsewhere(error)) throw storeFailed(error);
       if (attempt === STEP_TRIES) throw await blockedStep(connection, schema, index + 1, error);
       await pause(STEP_PAUSE_MS);
     }

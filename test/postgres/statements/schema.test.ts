@@ -28,6 +28,49 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
   });
 
+  it("is created by a process that has looked for it before another one made it", async () => {
+    const schema = newSchema();
+    // After a step that found nothing to do, the server takes all names of the next one from what its connection remembers.
+    const warm = newPool(15, { max: 1 });
+    const [firstStep = ""] = postgresSchemaSql(newSchema()).split(/^(?=DO \$migration\$)/m);
+    await warm.query(firstStep);
+    await warm.query(firstStep);
+    const other = await pool.connect();
+    await other.query("BEGIN");
+    await other.query(`SELECT pg_advisory_xact_lock(hashtextextended('cadenza schema ' || $1, 0))`, [schema]);
+    const opening = openPostgresStore({ pool: warm, schema, hints: false });
+    const waits = "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory' AND strpos(query, $1) > 0";
+    while ((await pool.query(waits, [schema])).rowCount === 0);
+    await other.query(`CREATE SCHEMA ${quoteName(schema)}`);
+    await other.query("COMMIT");
+    other.release();
+
+    const store = await opening;
+    await create(store, 1);
+    await store.close();
+    await warm.end();
+  });
+
+  it.each([{ code: "42P06" }, { code: "23505", constraint: "pg_namespace_nspname_index" }])(
+    "is opened after a step was refused with %o, since another process had made it",
+    async (refusal) => {
+      const schema = newSchema();
+      const refusals = [refusal];
+      const refusing = {
+        async query(sql: string, values: unknown[]) {
+          const refused = sql.includes("DO $migration$") ? refusals.pop() : undefined;
+          if (refused === undefined) return pool.query(sql, values);
+          await pool.query(`CREATE SCHEMA ${quoteName(schema)}`);
+          throw Object.assign(new Error("already exists"), refused);
+        },
+      };
+      const store = await openPostgresStore({ pool: refusing, schema, hints: false });
+      await create(store, 1);
+      await store.close();
+      expect(refusals).toEqual([]);
+    },
+  );
+
   it("is created completely or not at all", async () => {
     const schema = newSchema();
     await pool.query(`CREATE SCHEMA ${quoteName(schema)}`);
