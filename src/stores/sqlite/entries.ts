@@ -46,12 +46,22 @@ const selectBatch = `
   SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.id = ${idOf("r.id", "?")} WHERE r.tenant = ? AND r.run_id = ?`;
 
+/** About how many characters a batch of several entries has at most: a read of some of them reads all. */
+const LONG_BATCH = 65_536;
+
 /** Adds entries at a position of a run. Throws if the log is full. */
 export function addLines(connection: Connection, run: number, position: number, lines: string): void {
-  if (lines === "") return;
-  if (position >= LAST_POSITION)
-    throw new CadenzaError("store_failed", `The log of a run is full: expected fewer than ${LAST_POSITION} entries.`);
-  connection.run(insertBatch, run, position, lines);
+  let at = position;
+  for (let from = 0; from < lines.length; ) {
+    if (at >= LAST_POSITION)
+      throw new CadenzaError("store_failed", `The log of a run is full: expected fewer than ${LAST_POSITION} entries.`);
+    const isLast = lines.length - from <= LONG_BATCH;
+    const end = isLast ? lines.length : lines.indexOf("\n", from + LONG_BATCH) + 1;
+    const batch = lines.slice(from, end);
+    connection.run(insertBatch, run, at, batch);
+    from = end;
+    if (!isLast) at += countOf(batch);
+  }
 }
 
 export function deleteEntries(connection: Connection, run: number): void {
