@@ -13,11 +13,29 @@ export interface Passed<Id> {
   readonly last: EndedPlace<Id>;
 }
 
+/** What a store has written about its ended runs under a key, and its time. */
+export interface Progress {
+  readonly text: string | null;
+  readonly now: number;
+}
+
 /** Which runs a store passes over: those behind `from`, not beyond `to`, the ones that ended first, and at most `most`. */
 export interface Passing<Id> {
   readonly from: EndedPlace<Id>;
   readonly to: EndedPlace<Id>;
   readonly most: number;
+}
+
+/** What a store does in one statement or transaction, to find which of its ended runs are too many. */
+export interface PassedRuns<Id> {
+  /** In front of all runs, and behind them. */
+  readonly ends: readonly [EndedPlace<Id>, EndedPlace<Id>];
+  /** Passes over runs. Undefined: there are none. */
+  pass(passing: Passing<Id>): Promise<Passed<Id> | undefined>;
+  /** What was written under a key, and the store's time. */
+  load(key: string): Promise<Progress>;
+  /** Writes under a key if `before` is written there. Answers whether it was. */
+  save(key: string, before: string | null, after: string): Promise<boolean>;
 }
 
 /** How many runs are passed over at once. So many kept runs are counted each time. */
@@ -28,76 +46,64 @@ const ALSO_KEPT = 1 / 64;
 const RECOUNT_MS = 3_600_000;
 /** Within this time other processes may still add ended runs, in milliseconds. */
 const LATE_MS = 60_000;
+/** Under this key the store has what is known. */
+const KEY = "kept runs";
 
 /** What is known of the kept runs: those behind `floor`, in segments, the oldest first. */
 interface Known<Id> {
   readonly maxRuns: number;
+  /** When all were counted, by the store's clock. */
   readonly since: number;
-  floor: EndedPlace<Id>;
+  /** Undefined: none is to be deleted. */
+  floor?: EndedPlace<Id>;
   segments: Passed<Id>[];
 }
 
 /**
  * Finds the newest of the ended runs that are deleted. To know which are too many, a count of all that are kept would cost the more the more these
- * are. So their number is remembered in segments, and a call counts what has ended since the last one, and the oldest
+ * are. So their number is remembered in segments, in the store: a process that lives for a moment need not count them. A call
+ * counts what has ended since the last one, and the oldest
  * segments, from which all processes delete. What other processes delete by its keys is not known: so all are counted anew
  * before a run is found to be too many, and of more than {@link SEGMENT} a part more is kept until then. Few kept runs are
  * counted each time.
  */
 export class KeptRuns<Id> {
-  readonly #start: EndedPlace<Id>;
-  readonly #end: EndedPlace<Id>;
-  readonly #pass: (passing: Passing<Id>) => Promise<Passed<Id> | undefined>;
-  readonly #now: () => number;
-  #known: Known<Id> | undefined;
+  readonly #runs: PassedRuns<Id>;
 
-  /** `start` and `end` are before and behind all runs, also those that ended at one time. `pass` answers undefined where no run is passed over. */
-  constructor(
-    [start, end]: readonly [EndedPlace<Id>, EndedPlace<Id>],
-    pass: (passing: Passing<Id>) => Promise<Passed<Id> | undefined>,
-    now: () => number,
-  ) {
-    this.#start = start;
-    this.#end = end;
-    this.#pass = pass;
-    this.#now = now;
+  constructor(runs: PassedRuns<Id>) {
+    this.#runs = runs;
   }
 
   /** Up to where ended runs are deleted: the newest beyond the number, or the last that ended before the time. */
   async lastToDelete({ maxRuns, endedBefore }: Retention): Promise<EndedPlace<Id>> {
-    const beyond = await this.#lastBeyond(maxRuns);
+    const beyond = Number.isFinite(maxRuns) ? await this.#lastBeyond(Math.max(0, Math.floor(maxRuns))) : undefined;
     // Before all runs that ended at the time itself.
-    return beyond !== undefined && beyond.at >= endedBefore ? beyond : { at: endedBefore, id: this.#start.id };
+    return beyond !== undefined && beyond.at >= endedBefore ? beyond : { at: endedBefore, id: this.#runs.ends[0].id };
   }
 
   /** The newest of the runs beyond the number; undefined if there are not so many. */
-  async #lastBeyond(most: number): Promise<EndedPlace<Id> | undefined> {
-    if (!Number.isFinite(most)) return undefined;
-    const now = this.#now();
-    const maxRuns = Math.max(0, Math.floor(most));
-    const allowed = maxRuns > SEGMENT ? maxRuns * (1 + ALSO_KEPT) : maxRuns;
-    let known = this.#knownOf(maxRuns, now);
+  async #lastBeyond(maxRuns: number): Promise<EndedPlace<Id> | undefined> {
+    const { text, now } = await this.#runs.load(KEY);
+    const isRemembered = maxRuns > SEGMENT;
+    const allowed = isRemembered ? maxRuns * (1 + ALSO_KEPT) : maxRuns;
+    let known = isRemembered ? knownIn<Id>(text, maxRuns, now) : undefined;
     if (known === undefined || (await this.#count(known, now)) > allowed) {
-      known = { maxRuns, since: now, floor: this.#start, segments: [] };
+      known = { maxRuns, since: now, segments: [] };
       const runs = await this.#count(known, now);
       if (runs > allowed) await this.#dropFirst(known, runs - maxRuns);
     }
-    this.#known = known;
-    return known.floor === this.#start ? undefined : known.floor;
-  }
-
-  #knownOf(maxRuns: number, now: number): Known<Id> | undefined {
-    const known = this.#known;
-    // With a higher number what is behind the floor, and is not deleted yet, may be kept.
-    const isOfUse = known !== undefined && maxRuns <= known.maxRuns && Math.abs(now - known.since) < RECOUNT_MS;
-    return isOfUse && maxRuns > SEGMENT ? { ...known, maxRuns } : undefined;
+    const after = JSON.stringify(known);
+    // What another process has written meanwhile is as good.
+    if (isRemembered && after !== text) await this.#runs.save(KEY, text, after);
+    return known.floor;
   }
 
   /** How many runs are kept, as far as is known. */
   async #count(known: Known<Id>, now: number): Promise<number> {
     known.segments = known.segments.filter(({ last }) => last.at < now - LATE_MS);
-    await this.#countOldest(known.floor, known.segments);
-    await this.#countNew(known.floor, known.segments);
+    const floor = known.floor ?? this.#runs.ends[0];
+    await this.#countOldest(floor, known.segments);
+    await this.#countNew(floor, known.segments);
     return known.segments.reduce((sum, { runs }) => sum + runs, 0);
   }
 
@@ -106,11 +112,12 @@ export class KeptRuns<Id> {
     const { segments } = known;
     let left = excess;
     for (let first = segments[0]; first !== undefined && left > 0; first = segments[0]) {
+      const from = known.floor ?? this.#runs.ends[0];
       const isWhole = first.runs <= left;
-      const passed = isWhole ? first : await this.#pass({ from: known.floor, to: first.last, most: left });
+      const passed = isWhole ? first : await this.#runs.pass({ from, to: first.last, most: left });
       if (isWhole) segments.shift();
       else if (passed !== undefined) segments[0] = { ...first, runs: first.runs - passed.runs };
-      known.floor = passed?.last ?? known.floor;
+      if (passed !== undefined) known.floor = passed.last;
       left -= passed?.runs ?? left;
     }
   }
@@ -119,7 +126,7 @@ export class KeptRuns<Id> {
   async #countOldest(floor: EndedPlace<Id>, segments: Passed<Id>[]): Promise<void> {
     for (let from = floor, index = 0; index < segments.length; index++) {
       const segment = segments[index] as Passed<Id>;
-      const passed = await this.#pass({ from, to: segment.last, most: segment.runs });
+      const passed = await this.#runs.pass({ from, to: segment.last, most: segment.runs });
       segments[index] = { ...segment, runs: passed?.runs ?? 0 };
       if (passed?.runs === segment.runs) return;
       from = segment.last;
@@ -130,7 +137,7 @@ export class KeptRuns<Id> {
   async #countNew(floor: EndedPlace<Id>, segments: Passed<Id>[]): Promise<void> {
     for (;;) {
       const last = segments.at(-1);
-      const passed = await this.#pass({ from: last?.last ?? floor, to: this.#end, most: SEGMENT });
+      const passed = await this.#runs.pass({ from: last?.last ?? floor, to: this.#runs.ends[1], most: SEGMENT });
       if (passed === undefined) return;
       if (last !== undefined && last.runs + passed.runs <= SEGMENT)
         segments[segments.length - 1] = { runs: last.runs + passed.runs, last: passed.last };
@@ -138,4 +145,11 @@ export class KeptRuns<Id> {
       if (passed.runs < SEGMENT) return;
     }
   }
+}
+
+/** What was written before, unless it is of no use: with a higher number what is behind the floor, and is not deleted yet, may be kept. */
+function knownIn<Id>(text: string | null, maxRuns: number, now: number): Known<Id> | undefined {
+  const known = text === null ? undefined : (JSON.parse(text) as Known<Id>);
+  const isOfUse = known !== undefined && maxRuns <= known.maxRuns && Math.abs(now - known.since) < RECOUNT_MS;
+  return isOfUse ? { ...known, maxRuns } : undefined;
 }

@@ -1,7 +1,7 @@
 import type { Retention, RuleRetention } from "../core/ports.ts";
 import { labelsOf } from "../core/retention.ts";
 import { digestOf } from "../runtime/log/system.ts";
-import type { EndedPlace } from "./kept-runs.ts";
+import type { EndedPlace, PassedRuns } from "./kept-runs.ts";
 
 /** The rules of a retention, and after them one without conditions, for the runs that no rule matches. */
 export type Rules = readonly RuleRetention[];
@@ -24,9 +24,7 @@ export interface Walk<Id> extends Stretch<Id> {
 }
 
 /** What a store does in one statement or transaction, with as many runs as that takes. */
-export interface EndedRuns<Id> {
-  /** In front of all runs, and behind them. */
-  readonly ends: readonly [EndedPlace<Id>, EndedPlace<Id>];
+export interface EndedRuns<Id> extends PassedRuns<Id> {
   /** The first runs of a stretch: the last of them, and those that a rule with a number counts for. Undefined: there are none. */
   count(rules: Rules, stretch: Stretch<Id>): Promise<Counted<Id> | undefined>;
   /**
@@ -37,10 +35,6 @@ export interface EndedRuns<Id> {
     rules: Rules,
     walk: Walk<Id>,
   ): Promise<{ readonly deleted: number; readonly last: EndedPlace<Id> | undefined; readonly hasSkipped: boolean }>;
-  /** What was written under a key, and the store's time. */
-  load(key: string): Promise<{ readonly text: string | null; readonly now: number }>;
-  /** Writes under a key if `before` is written there. Answers whether it was. */
-  save(key: string, before: string | null, after: string): Promise<boolean>;
 }
 
 /** Ended runs in the order of their ends. */

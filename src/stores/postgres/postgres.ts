@@ -41,6 +41,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
+import type { EndedRuns } from "../rule-walks.ts";
 import { RuleWalks } from "../rule-walks.ts";
 import type { StoredInbox } from "../stored-rows.ts";
 import { fromText, toInbox, toJson, toLines, toText } from "../stored-rows.ts";
@@ -51,7 +52,7 @@ import { Hints } from "./hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { pauseValues } from "./pauses.ts";
-import { clearRemoved, END, endedRuns, passOver, pruneRuns, START } from "./prune.ts";
+import { clearRemoved, endedRuns, pruneRuns, START } from "./prune.ts";
 import { fromMarked, Reads } from "./reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./schema.ts";
 import { keepSnapshot, readSnapshot } from "./snapshots.ts";
@@ -99,8 +100,7 @@ export class PostgresStore implements DurableStore {
   readonly #now: () => number | null;
   readonly #writer: Writer;
   readonly #reads: Reads;
-  readonly #kept: KeptRuns<string>;
-  readonly #walks: RuleWalks<string>;
+  readonly #ended: EndedRuns<string>;
   readonly #survey: SurveyReads;
   readonly #hints: Hints | undefined;
   readonly #feed: PostgresFeed | undefined;
@@ -125,12 +125,7 @@ export class PostgresStore implements DurableStore {
     this.#schema = quoteName(settings.schema);
     this.#writer = new Writer(connection, this.#schema, feed !== undefined, now);
     this.#reads = new Reads(connection, this.#schema, now);
-    this.#walks = new RuleWalks(endedRuns(connection, this.#schema, this.#now));
-    this.#kept = new KeptRuns(
-      [START, END],
-      (passing) => passOver(connection, this.#schema, passing),
-      () => now() ?? systemClock.now(),
-    );
+    this.#ended = endedRuns(connection, this.#schema, now);
     this.#survey = new SurveyReads(connection, this.#schema, now);
     this.#hints = hints;
     this[engineKey] = readOnly ? noEngine : engine;
@@ -383,9 +378,9 @@ export class PostgresStore implements DurableStore {
     this.#checkWritable();
     const { sessionsBefore, perTenant, rules } = given;
     let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
-    if (rules !== undefined) deleted += await this.#walks.prune(given);
+    if (rules !== undefined) deleted += await new RuleWalks(this.#ended).prune(given);
     const retention = rules === undefined ? given : { ...given, endedBefore: START.at };
-    deleted += await pruneRuns(this.#connection, this.#schema, await this.#kept.lastToDelete(retention));
+    deleted += await pruneRuns(this.#connection, this.#schema, await new KeptRuns(this.#ended).lastToDelete(retention));
     await clearRemoved(this.#connection, this.#schema);
     let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
     while (place !== null) {

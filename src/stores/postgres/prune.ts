@@ -27,7 +27,7 @@ type Place = EndedPlace<string>;
 
 /** Before and behind all runs. */
 export const START: Place = { at: Number.NEGATIVE_INFINITY, id: "0" };
-export const END: Place = { at: Number.POSITIVE_INFINITY, id: "9223372036854775807" };
+const END: Place = { at: Number.POSITIVE_INFINITY, id: "9223372036854775807" };
 
 /** How many runs statements look at, by the time that the last one took. */
 class Chunk {
@@ -92,12 +92,13 @@ export async function clearRemoved(connection: Connection, schema: string): Prom
   }
 }
 
-/** What the walks of retention rules do in the database. `now`: the time by a clock of the store, or null for the server's. */
+/** What the walks of retention rules and the count of kept runs do in the database. `now`: the time by a clock of the store, or null for the server's. */
 export function endedRuns(connection: Connection, schema: string, now: () => number | null): EndedRuns<string> {
   const chunk = new Chunk();
   const time = "coalesce($2::float8, floor(extract(epoch FROM now()) * 1000))";
   return {
     ends: [START, END],
+    pass: (passing) => passOver(connection, schema, passing),
     count: (rules, stretch) => chunk.timed(() => countByRule(connection, schema, rules, stretch, chunk.size)),
     prune: (rules, walk) => chunk.timed(() => pruneByRule(connection, schema, rules, walk, chunk.size)),
     async load(key) {
@@ -216,7 +217,7 @@ async function pruneByRule(
 }
 
 /** Passes over ended runs: see `KeptRuns`. */
-export async function passOver(
+async function passOver(
   connection: Connection,
   schema: string,
   { from, to, most }: Passing<string>,

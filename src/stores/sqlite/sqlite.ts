@@ -41,6 +41,7 @@ import { systemClock } from "../../runtime/log/system.ts";
 import type { DurableStore, Engine } from "../../runtime/runs/remote-runs.ts";
 import { KeptRuns } from "../kept-runs.ts";
 import { noEngine, readOnlyError } from "../read-only.ts";
+import type { EndedRuns } from "../rule-walks.ts";
 import { RuleWalks } from "../rule-walks.ts";
 import { toLines } from "../stored-rows.ts";
 import * as counts from "./counts.ts";
@@ -106,20 +107,15 @@ export class SqliteStore implements DurableStore {
   readonly #gates: GateCursor = { after: FIRST_GATE };
   readonly #paused = new pauses.PausedInFront();
   readonly #now = (): number => this.#clock.now();
-  readonly #kept = new KeptRuns<number>(
-    [START, END],
-    (passing) => this.#write((connection) => passOver(connection, passing)),
-    this.#now,
-  );
-
-  readonly #walks = new RuleWalks<number>({
+  readonly #ended: EndedRuns<number> = {
     ends: [START, END],
+    pass: (passing) => this.#write((connection) => passOver(connection, passing)),
     count: (rules, stretch) => this.#write((connection) => countByRule(connection, rules, stretch)),
     prune: (rules, walk) => this.#write((connection) => pruneByRule(connection, rules, walk)),
     load: async (key) => ({ text: loadProgress(this.#connection, key), now: this.#now() }),
     save: (key, before, after) =>
       this.#write((connection) => saveProgress(connection, key, [before, after], this.#now())),
-  });
+  };
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
     this.#clock = options.clock ?? systemClock;
@@ -312,9 +308,9 @@ export class SqliteStore implements DurableStore {
   /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(given: Retention): Promise<number> {
     let deleted = given.perTenant === undefined ? 0 : await this.#pruneTenants(given.perTenant);
-    if (given.rules !== undefined) deleted += await this.#walks.prune(given);
+    if (given.rules !== undefined) deleted += await new RuleWalks(this.#ended).prune(given);
     const retention = given.rules === undefined ? given : { ...given, endedBefore: START.at };
-    const last = await this.#kept.lastToDelete(retention);
+    const last = await new KeptRuns(this.#ended).lastToDelete(retention);
     await this.#inChunks((connection, from) => {
       const pruned = pruneRuns(connection, from, last);
       deleted += pruned?.deleted ?? 0;

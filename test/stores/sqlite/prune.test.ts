@@ -28,6 +28,19 @@ describe(`among ${RUNS} ended runs`, () => {
     store.close();
   });
 
+  it("a process that has just started counts those that have ended since another one counted", async () => {
+    const db = new RecordingDatabase(openDatabase(":memory:"));
+    const first = new SqliteStore(db);
+    fill(db);
+    await first.prune({ ...keep, maxRuns: RUNS });
+    fill(db, RUNS, RUNS + 10);
+    db.statements.length = 0;
+    expect(await new SqliteStore(db).prune({ ...keep, maxRuns: RUNS })).toBe(0);
+    // The oldest segment, and the new runs.
+    expect(passes(db)).toBe(2);
+    db.close();
+  });
+
   it("runs that a live parent may read again are looked at once", async () => {
     const db = new RecordingDatabase(openDatabase(":memory:"));
     const store = new SqliteStore(db, { closeDatabase: true });

@@ -370,6 +370,7 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
     "the runs of a status that a survey looks at or a count has found, up to a limit",
   ],
   [/^SCAN \(subquery-1\)$/, "the runs with a label, counted up to a limit"],
+  [/^SCAN cadenza_retention$/, "one row for each set of rules, when the progress of a retention is written"],
   [/^SCAN cadenza_pauses$/, "one row for each pause"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_aside$/, "the first of the runs that are set aside"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_apart$/, "the first of the runs of other priorities"],
