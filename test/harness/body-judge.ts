@@ -2,7 +2,8 @@ import type { Entry } from "cadenza/store";
 
 /*
  * Judges what the bodies of steps do while they do it: each attempt is in the log before its body begins, begins once and
- * before the step has a result, in the process that owns the run, and beside no body of another process.
+ * before the step has a result, in the process that owns the run, and beside no body of another process. What an earlier
+ * generation has left at work may go on anywhere: its result is dropped.
  */
 
 /** The body of a step in a process. */
@@ -36,8 +37,8 @@ export class BodyJudge {
   readonly webs = new Set<string>();
   /** By run and key. */
   readonly #steps = new Map<string, Map<string, Step>>();
-  /** The bodies that are being executed, by run, with their process. */
-  readonly #working = new Map<string, Map<string, string>>();
+  /** The bodies that are being executed, by run. */
+  readonly #working = new Map<string, Map<string, Body>>();
 
   constructor(wrong: string[]) {
     this.wrong = wrong;
@@ -59,10 +60,11 @@ export class BodyJudge {
     if (owner !== undefined && owner !== process && !(owner ?? "").startsWith(`${process}/`))
       say(`runs, and the run belongs to ${owner}`);
     if (typeof log === "object") for (const what of misbegun(body, log)) say(what);
-    const working = this.#working.get(run_id) ?? new Map<string, string>();
+    const working = this.#working.get(run_id) ?? new Map<string, Body>();
     this.#working.set(run_id, working);
-    for (const [other, where] of working) if (where !== process) say(`runs while ${other} is running`);
-    working.set(nameOf(body), process);
+    for (const [name, other] of working)
+      if (other.process !== process && generationOf(other) >= generationOf(body)) say(`runs while ${name} is running`);
+    working.set(nameOf(body), body);
   }
 
   ended(body: Body): void {
@@ -77,7 +79,7 @@ export class BodyJudge {
   /** A process executes nothing any more, or other processes may take over what it executes. */
   left(process: string): void {
     for (const working of this.#working.values())
-      for (const [body, where] of working) if (where === process) working.delete(body);
+      for (const [name, body] of working) if (body.process === process) working.delete(name);
   }
 
   /** What is wrong with the bodies of a run, by its log in the end. */
@@ -111,6 +113,11 @@ function* misbegun({ key, attempt }: Body, log: readonly Entry[], later = false)
   if (later) return;
   if (log.some((entry) => entry.type === "step" && entry.key === key)) yield "runs again, and the step has a result";
   if (log.some(({ type }) => type === "ended")) yield "runs, and the run has ended";
+}
+
+/** The generation to which the step belongs: `plan#2.1` to the second, `plan#1` to the first. */
+function generationOf({ key }: Body): number {
+  return Number(/#(\d+)\.\d+$/.exec(key)?.[1] ?? 1);
 }
 
 function nameOf({ process, run_id, key, attempt }: Body): string {

@@ -224,6 +224,14 @@ describe("the bodies of steps", () => {
       },
       /runs while one: attempt 1/,
     ],
+    [
+      "another process is at work on the same generation",
+      (judge) => {
+        judge.began({ ...began, key: "plan#2.1" });
+        judge.began({ ...began, key: "other#2.1", process: "two", owner: "two" });
+      },
+      /runs while one: attempt 1/,
+    ],
   ])("are wrong if %s", (_fault, act, says) => {
     expect(wrong(act)).toMatch(says);
   });
@@ -235,6 +243,13 @@ describe("the bodies of steps", () => {
       judge.began({ ...began, process: "two", owner: "two", attempt: 2 });
     });
     expect(gone).not.toMatch(/runs while/);
+  });
+
+  it("may be those of a generation after the one whose work another process still does", () => {
+    const judge = new BodyJudge([]);
+    judge.began(began);
+    judge.began({ ...began, key: "plan#2.1", process: "two", owner: "two", log: undefined });
+    expect(judge.wrong).toEqual([]);
   });
 
   it("have not lost a result that the agent had", () => {
