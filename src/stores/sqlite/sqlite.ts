@@ -133,7 +133,10 @@ export class SqliteStore implements DurableStore {
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
     const prepared = writes.prepareWrite(write);
-    return this.#write((connection) => writes.createRun(connection, key, prepared, idempotencyKey, this.#now));
+    return this.#write(
+      (connection) => writes.createRun(connection, key, prepared, idempotencyKey, this.#now),
+      prepared.lines.length,
+    );
   }
 
   async append(
@@ -142,12 +145,15 @@ export class SqliteStore implements DurableStore {
     write: RunWrite,
   ): Promise<StoreConflict | WrittenWithInbox | undefined> {
     const prepared = writes.prepareWrite(write);
-    return this.#write((connection) => writes.appendToRun(connection, key, expected, prepared, this.#now));
+    return this.#write(
+      (connection) => writes.appendToRun(connection, key, expected, prepared, this.#now),
+      prepared.lines.length,
+    );
   }
 
   async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
     const lines = toLines(post.entries);
-    return this.#write((connection) => writes.postToRun(connection, key, post, lines, this.#now));
+    return this.#write((connection) => writes.postToRun(connection, key, post, lines, this.#now), lines.length);
   }
 
   claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
@@ -204,7 +210,7 @@ export class SqliteStore implements DurableStore {
   }
 
   keepSnapshot(key: RunKey, snapshot: Snapshot): Promise<void> {
-    return this.#write((connection) => keepSnapshot(connection, key, snapshot));
+    return this.#write((connection) => keepSnapshot(connection, key, snapshot), snapshot.state.length);
   }
 
   trim(key: RunKey, before: number): Promise<boolean> {
@@ -379,9 +385,10 @@ export class SqliteStore implements DurableStore {
     if (this.#closeDatabase) this.#connection.close();
   }
 
-  #write<T>(work: (connection: Connection) => T): Promise<T> {
+  /** `size`: about how many characters are written, if these may be many. */
+  #write<T>(work: (connection: Connection) => T, size?: number): Promise<T> {
     if (this.#writer === undefined) return Promise.reject(readOnlyError());
-    return this.#writer.write(() => work(this.#connection));
+    return this.#writer.write(() => work(this.#connection), size);
   }
 }
 

@@ -7,6 +7,8 @@ import { isBusy, stillBusy } from "./database.ts";
 
 /** How many writes share a transaction at most. The event loop is blocked while they are made. */
 const MAX_GROUP = 128;
+/** How many characters of entries these have together, unless one has more. */
+const MAX_SIZE = 524_288;
 
 interface Write {
   /** Writes inside a transaction, and returns what acknowledges the write after the commit. */
@@ -22,6 +24,8 @@ export class GroupCommit {
   readonly #connection: Connection;
   /** Each group is one transaction. New writes join the last one. */
   readonly #groups: Write[][] = [];
+  /** How many characters the last one has. */
+  #size = 0;
   #scheduled = false;
   #refusals = 0;
   #closed = false;
@@ -32,9 +36,9 @@ export class GroupCommit {
 
   /**
    * Does work in a transaction, and resolves with its result after the commit. If the work throws, it has written
-   * nothing.
+   * nothing. `size`: about how many characters it writes, if that may be many.
    */
-  write<T>(work: () => T): Promise<T> {
+  write<T>(work: () => T, size = 0): Promise<T> {
     if (this.#closed) return Promise.reject(new CadenzaError("store_failed", "The store is closed."));
     return new Promise((resolve, reject) => {
       const attempt = () => {
@@ -42,7 +46,9 @@ export class GroupCommit {
         return () => resolve(result);
       };
       const last = this.#groups.at(-1);
-      if (last !== undefined && last.length < MAX_GROUP) last.push({ attempt, reject });
+      const joins = last !== undefined && last.length < MAX_GROUP && this.#size + size <= MAX_SIZE;
+      this.#size = joins ? this.#size + size : size;
+      if (joins) last.push({ attempt, reject });
       else this.#groups.push([{ attempt, reject }]);
       this.#schedule();
     });

@@ -71,6 +71,19 @@ describe("group commit", () => {
     expect(store.list({ tenant: "acme", limit: 1_000, offset: 0 })).toHaveLength(600);
   });
 
+  it("large writes are spread over several turns, and small ones beside them are not", async () => {
+    const { store, db } = open();
+    const large = "x".repeat(200_000);
+    const sizes = [large, large, "", large, "", large, "", ""];
+    await Promise.all(
+      sizes.map((input, n) => store.create(runKey(n), write([created(n, { labels: { input } })]), null)),
+    );
+
+    // Two large ones fit into one transaction.
+    expect(db.count("COMMIT")).toBe(2);
+    expect(store.list({ tenant: "acme", limit: 1_000, offset: 0 })).toHaveLength(sizes.length);
+  });
+
   it("a write that is refused does not affect the others of its transaction", async () => {
     const { store, db } = open();
     const answers = await Promise.all([1, 2, 1, 3].map((n) => store.create(runKey(n), write([created(n)]), null)));
