@@ -122,7 +122,9 @@ class Crew {
     if (heard.is === "began") this.began.set(heard.tenant, (this.began.get(heard.tenant) ?? 0) + 1);
     if (heard.is !== "turn" || heard.ms <= this.turn) return;
     this.turn = heard.ms;
-    if (heard.ms > this.#longest) this.#report.say(`process ${this.#started}: a turn took ${heard.ms.toFixed(1)} ms`);
+    if (heard.ms <= this.#longest) return;
+    const said = `a turn took ${heard.ms.toFixed(1)} ms, of which the collector up to ${heard.collected.toFixed(1)}`;
+    this.#report.say(`process ${this.#started}: ${said}`);
   }
 }
 

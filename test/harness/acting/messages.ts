@@ -16,10 +16,12 @@ export interface ActingOrder {
   readonly resume: string;
 }
 
-/** `turn`: the longest turn of the event loop so far, in milliseconds of processor time. `began`: a run of a tenant has begun. */
+/**
+ * `turn`: the longest turn of the event loop so far, in milliseconds of processor time, and how much of it the collector may
+ * have taken. `began`: a run of a tenant has begun. */
 export type ActingReport =
   | { readonly is: "ready" }
   | { readonly is: "resumed" }
-  | { readonly is: "turn"; readonly ms: number }
+  | { readonly is: "turn"; readonly ms: number; readonly collected: number }
   | { readonly is: "began"; readonly tenant: string }
   | { readonly is: "said"; readonly message: string };

@@ -1,12 +1,16 @@
 /*
  * A process that acts on many runs, and tells how long its event loop is taken up. Its one parameter holds its settings.
  */
+import { PerformanceObserver } from "node:perf_hooks";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { openPlace } from "../crash/place.ts";
 import { textOf } from "../program-player.ts";
 import type { ActingOrder, ActingReport, ActingSettings } from "./messages.ts";
 import { durability } from "./messages.ts";
+
+/** After this time Node has told what the collector has done, in milliseconds. */
+const TELLING_MS = 100;
 
 const { place, executes } = JSON.parse(process.argv[2] ?? "") as ActingSettings;
 const said = (message: string): void => say({ is: "said", message });
@@ -48,14 +52,22 @@ async function isResumed(tenant: string): Promise<boolean> {
  */
 function measure(): void {
   let longest = 0;
-  let last = processorMs();
+  let last = { at: performance.now(), ms: processorMs() };
+  const collections: { readonly startTime: number; readonly duration: number }[] = [];
+  new PerformanceObserver((list) => void collections.push(...list.getEntries())).observe({ entryTypes: ["gc"] });
+  const tell = (from: number, to: number, ms: number): void => {
+    const within = collections.filter(({ startTime }) => startTime >= from && startTime <= to);
+    say({ is: "turn", ms, collected: within.reduce((sum, { duration }) => sum + duration, 0) });
+  };
   setInterval(() => {
-    const now = processorMs();
-    if (now - last > longest) {
-      longest = now - last;
-      say({ is: "turn", ms: longest });
+    const now = { at: performance.now(), ms: processorMs() };
+    const { at, ms } = last;
+    if (now.ms - ms > longest) {
+      longest = now.ms - ms;
+      // What the collector did is told later.
+      setTimeout(tell, TELLING_MS, at, now.at, longest);
     }
-    last = processorMs();
+    last = { at: performance.now(), ms: processorMs() };
   }, 1);
 }
 
