@@ -38,8 +38,10 @@ export interface PassedRuns<Id> {
   save(key: string, before: string | null, after: string): Promise<boolean>;
 }
 
-/** How many runs are passed over at once. So many kept runs are counted each time. */
+/** How many runs are passed over at once, at least. So many kept runs are counted each time. */
 const SEGMENT = 10_000;
+/** Of many runs a segment has more, so that there are about so many segments. */
+const SEGMENTS = 256;
 /** So large a part more of many runs is kept before all are counted, which is then paid by what is deleted. */
 const ALSO_KEPT = 1 / 64;
 /** After so long the kept runs are counted anew, in milliseconds. */
@@ -60,12 +62,11 @@ interface Known<Id> {
 }
 
 /**
- * Finds the newest of the ended runs that are deleted. To know which are too many, a count of all that are kept would cost the more the more these
- * are. So their number is remembered in segments, in the store: a process that lives for a moment need not count them. A call
- * counts what has ended since the last one, and the oldest
- * segments, from which all processes delete. What other processes delete by its keys is not known: so all are counted anew
- * before a run is found to be too many, and of more than {@link SEGMENT} a part more is kept until then. Few kept runs are
- * counted each time.
+ * Finds the newest of the ended runs that are deleted. To know which are too many, a count of all that are kept would cost
+ * the more the more these are. So their number is remembered in segments, in the store: a process that lives for a moment
+ * need not count them. A call counts what has ended since the last one, and the oldest segments, from which all processes
+ * delete. What other processes delete by its keys is not known: so all are counted anew before a run is found to be too
+ * many, and of more than {@link SEGMENT} a part more is kept until then. Few kept runs are counted each time.
  */
 export class KeptRuns<Id> {
   readonly #runs: PassedRuns<Id>;
@@ -101,9 +102,8 @@ export class KeptRuns<Id> {
   /** How many runs are kept, as far as is known. */
   async #count(known: Known<Id>, now: number): Promise<number> {
     known.segments = known.segments.filter(({ last }) => last.at < now - LATE_MS);
-    const floor = known.floor ?? this.#runs.ends[0];
-    await this.#countOldest(floor, known.segments);
-    await this.#countNew(floor, known.segments);
+    await this.#countOldest(known);
+    await this.#countNew(known);
     return known.segments.reduce((sum, { runs }) => sum + runs, 0);
   }
 
@@ -123,7 +123,7 @@ export class KeptRuns<Id> {
   }
 
   /** Counts the oldest segments again, up to the first one of which no run is gone. */
-  async #countOldest(floor: EndedPlace<Id>, segments: Passed<Id>[]): Promise<void> {
+  async #countOldest({ floor = this.#runs.ends[0], segments }: Known<Id>): Promise<void> {
     for (let from = floor, index = 0; index < segments.length; index++) {
       const segment = segments[index] as Passed<Id>;
       const passed = await this.#runs.pass({ from, to: segment.last, most: segment.runs });
@@ -134,22 +134,26 @@ export class KeptRuns<Id> {
   }
 
   /** Adds segments of the runs behind the last one. A short segment grows. */
-  async #countNew(floor: EndedPlace<Id>, segments: Passed<Id>[]): Promise<void> {
+  async #countNew({ floor = this.#runs.ends[0], maxRuns, segments }: Known<Id>): Promise<void> {
+    const most = Math.max(SEGMENT, Math.ceil(maxRuns / SEGMENTS));
     for (;;) {
       const last = segments.at(-1);
-      const passed = await this.#runs.pass({ from: last?.last ?? floor, to: this.#runs.ends[1], most: SEGMENT });
+      const passed = await this.#runs.pass({ from: last?.last ?? floor, to: this.#runs.ends[1], most });
       if (passed === undefined) return;
-      if (last !== undefined && last.runs + passed.runs <= SEGMENT)
+      if (last !== undefined && last.runs + passed.runs <= most)
         segments[segments.length - 1] = { runs: last.runs + passed.runs, last: passed.last };
       else segments.push(passed);
-      if (passed.runs < SEGMENT) return;
+      if (passed.runs < most) return;
     }
   }
 }
 
-/** What was written before, unless it is of no use: with a higher number what is behind the floor, and is not deleted yet, may be kept. */
+/**
+ * What was written before, unless it is of no use: with a higher number what is behind the floor, and is not deleted yet,
+ * may be kept.
+ */
 function knownIn<Id>(text: string | null, maxRuns: number, now: number): Known<Id> | undefined {
   const known = text === null ? undefined : (JSON.parse(text) as Known<Id>);
   const isOfUse = known !== undefined && maxRuns <= known.maxRuns && Math.abs(now - known.since) < RECOUNT_MS;
-  return isOfUse ? { ...known, maxRuns } : undefined;
+  return isOfUse ? known : undefined;
 }

@@ -73,7 +73,6 @@ async function timesWith(
   report: Report,
 ): Promise<ReadonlyMap<string, Times>> {
   const grown = await open();
-  const makingBegan = Date.now() - PAST_MS;
   const patterns = start(await grown.open());
   await makePatterns(patterns);
   await patterns.close({ drainMs: 0 });
@@ -85,7 +84,8 @@ async function timesWith(
   await countAll(store, 0.8 * runs, report);
   const runtime = start(store);
   const times = new Map<string, Times>();
-  for (const [name, call] of calls(runtime, store, makingBegan, 0.8 * runs)) {
+  const [first] = await grown.query(`SELECT min(finished_at) AS at FROM ${grown.prefix}runs`);
+  for (const [name, call] of calls(runtime, store, Number(first?.["at"]), 0.8 * runs)) {
     const taken: number[] = [];
     let refused = 0;
     while (taken.length < CALLS && (taken.at(-1) ?? 0) < LONG_MS) {
@@ -159,7 +159,7 @@ function beyond(ended: number, n: number): number {
 type Call = (n: number) => Promise<unknown>;
 
 /** Each call by its name, the reading ones first. */
-function calls(runtime: AgentRuntime, store: Store, began: number, ended: number): ReadonlyMap<string, Call> {
+function calls(runtime: AgentRuntime, store: Store, oldest: number, ended: number): ReadonlyMap<string, Call> {
   const admin = createAdmin(runtime);
   const acme = runtime.scope({ tenant: "acme" });
   const waiting: string[] = [];
@@ -234,7 +234,7 @@ function calls(runtime: AgentRuntime, store: Store, began: number, ended: number
     ],
     ["cancel()", async (n) => acme.cancel(await openOf("order", waiting, 200 + n))],
     ["delete()", async (n) => acme.delete(await openOf("order", waiting, n))],
-    ["store.prune(), by age", async (n) => store.prune({ ...keepsAll, endedBefore: began + n })],
+    ["store.prune(), by age", async (n) => store.prune({ ...keepsAll, endedBefore: oldest + n })],
     ["store.prune(), by number", async (n) => store.prune({ ...keepsAll, maxRuns: beyond(ended, n) })],
   ]);
 }
