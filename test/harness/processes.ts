@@ -63,6 +63,10 @@ export function faultOf({ code, stderr }: Ended): string | undefined {
 
 /** Resolves when a process has ended with code 0, and rejects if it has ended otherwise. */
 export async function endOf(child: ChildProcess): Promise<void> {
-  const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
+  const { exitCode, signalCode } = child;
+  const isGone = exitCode !== null || signalCode !== null;
+  const [code, signal] = isGone
+    ? [exitCode, signalCode]
+    : ((await once(child, "exit")) as [number | null, string | null]);
   if (code !== 0) throw new Error(`A process ended with ${code ?? signal}.`);
 }

@@ -5,9 +5,12 @@
 
 import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
-import { AgentRuntime } from "cadenza";
+import { AgentRuntime, CadenzaError } from "cadenza";
 import type { Place } from "../crash/place.ts";
 import { openPlace } from "../crash/place.ts";
+
+/** After this time a message is sent again for which there was no room, in milliseconds. */
+const FULL_MS = 50;
 
 /** What a message says. */
 export interface Said {
@@ -39,7 +42,17 @@ const sendAll = async () => {
     const earlyMs = begun + (n * 1_000) / perSecond - performance.now();
     if (earlyMs > 1) await pause(earlyMs);
     const data: Said = { sender: Number(sender), n: Math.floor(n / runs.length) + 1 };
-    await runtime.send({ to: runs[n % runs.length] ?? "", name: "said", data: { ...data } });
+    while (!(await isTaken(runs[n % runs.length] ?? "", data))) await pause(FULL_MS);
+  }
+};
+/** False: too many messages wait for the run. */
+const isTaken = async (to: string, data: Said): Promise<boolean> => {
+  try {
+    await runtime.send({ to, name: "said", data: { ...data } });
+    return true;
+  } catch (error) {
+    if (CadenzaError.is(error) && error.limit === "maxWaitingMessages") return false;
+    throw error;
   }
 };
 await Promise.all(Array.from({ length: atOnce }, sendAll));
