@@ -1,6 +1,6 @@
 import { equal } from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { openStore } from "../postgres/cadenza.mjs";
+import { makeSchema, openStore } from "../postgres/cadenza.mjs";
 import { inSchema, server } from "../postgres/database.mjs";
 import { rateOfProcesses, start } from "../postgres/processes.mjs";
 import { rateAtOnce, rateOf } from "../rates.mjs";
@@ -85,6 +85,7 @@ async function openLog(store, run_id) {
  */
 export const measureLooking = async (_subject, scale) =>
   inSchema(async (schema, pool) => {
+    await makeSchema(schema);
     const store = await openStore(schema, { hints: false });
     await fill(pool, schema, scale === "quick" ? 500 : 500_000);
     const before = await statistics(pool, schema);

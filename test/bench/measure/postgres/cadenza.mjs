@@ -13,6 +13,14 @@ export async function openStore(schema, { hints = true, pool = newPool(CONNECTIO
   return openPostgresStore({ pool, schema, hints });
 }
 
+/** Makes a schema on a connection that is gone then: the server counts late what an idle one has done. */
+export async function makeSchema(schema) {
+  const pool = newPool(1);
+  const store = await openStore(schema, { hints: false, pool });
+  await store.close();
+  await pool.end();
+}
+
 /** A runtime with the agents of the benchmark, which are durable, on such a store. */
 export async function openRuntime(schema, { work = true, ...options } = {}) {
   const store = await openStore(schema, options);
