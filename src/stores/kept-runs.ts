@@ -26,12 +26,19 @@ export interface Passing<Id> {
   readonly most: number;
 }
 
+/** The last `count` of the runs behind `from` and not beyond `to`. */
+export interface Kept<Id> extends Omit<Passing<Id>, "most"> {
+  readonly count: number;
+}
+
 /** What a store does in one statement or transaction, to find which of its ended runs are too many. */
 export interface PassedRuns<Id> {
   /** In front of all runs, and behind them. */
   readonly ends: readonly [EndedPlace<Id>, EndedPlace<Id>];
   /** Passes over runs. Undefined: there are none. */
   pass(passing: Passing<Id>): Promise<Passed<Id> | undefined>;
+  /** The newest of the runs behind one place that come before so many others up to another one. Undefined: there are none. */
+  before(kept: Kept<Id>): Promise<EndedPlace<Id> | undefined>;
   /** What was written under a key, and the store's time. */
   load(key: string): Promise<Progress>;
   /** Writes under a key if `before` is written there. Answers whether it was. */
@@ -107,18 +114,25 @@ export class KeptRuns<Id> {
     return known.segments.reduce((sum, { runs }) => sum + runs, 0);
   }
 
-  /** Moves the floor behind so many runs, the oldest ones. */
+  /**
+   * Moves the floor behind so many runs, the oldest ones. Others may have deleted some of these since they were counted: so
+   * the place is found from the runs that stay.
+   */
   async #dropFirst(known: Known<Id>, excess: number): Promise<void> {
     const { segments } = known;
     let left = excess;
     for (let first = segments[0]; first !== undefined && left > 0; first = segments[0]) {
-      const from = known.floor ?? this.#runs.ends[0];
-      const isWhole = first.runs <= left;
-      const passed = isWhole ? first : await this.#runs.pass({ from, to: first.last, most: left });
-      if (isWhole) segments.shift();
-      else if (passed !== undefined) segments[0] = { ...first, runs: first.runs - passed.runs };
-      if (passed !== undefined) known.floor = passed.last;
-      left -= passed?.runs ?? left;
+      const count = first.runs - left;
+      if (count > 0) {
+        segments[0] = { ...first, runs: count };
+        const from = known.floor ?? this.#runs.ends[0];
+        const place = await this.#runs.before({ from, to: first.last, count });
+        if (place !== undefined) known.floor = place;
+        return;
+      }
+      segments.shift();
+      known.floor = first.last;
+      left -= first.runs;
     }
   }
 

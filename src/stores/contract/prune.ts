@@ -222,6 +222,19 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame(await known(first), numbers.slice(-5).map(runId), "the runs that are left");
   }),
 
+  check("prune: several calls at once keep as many runs as one", async ({ first, second }) => {
+    const numbers = Array.from({ length: 900 }, (_, n) => n);
+    await Promise.all(numbers.map((n) => createEnded(first, n, n + 1)));
+    const calls: Promise<number>[] = [];
+    for (let n = 0; n < 12; n++) {
+      calls.push(Promise.resolve((n % 2 === 0 ? first : second).prune({ ...keep, maxRuns: 250 })));
+      // Each begins a write later, while those before it count and delete.
+      await first.renew("other", LEASE_MS);
+    }
+    await Promise.all(calls);
+    expectSame(await known(first), numbers.slice(-250).map(runId), "the runs that are left");
+  }),
+
   check("prune: leases and counters stay", async ({ first }) => {
     await first.renew(OWNER, LEASE_MS);
     await create(first, 1);

@@ -1,6 +1,6 @@
 import type { RunsOfRule } from "../../core/ports.ts";
 import { labelsOf } from "../../core/retention.ts";
-import type { EndedPlace, Passed, Passing } from "../kept-runs.ts";
+import type { EndedPlace, Kept, Passed, Passing } from "../kept-runs.ts";
 import type { Counted, EndedRuns, Rules, Stretch, Walk } from "../rule-walks.ts";
 import type { StoredRow } from "../stored-rows.ts";
 import { toText } from "../stored-rows.ts";
@@ -99,6 +99,7 @@ export function endedRuns(connection: Connection, schema: string, now: () => num
   return {
     ends: [START, END],
     pass: (passing) => passOver(connection, schema, passing),
+    before: (kept) => placeBefore(connection, schema, kept),
     count: (rules, stretch) => chunk.timed(() => countByRule(connection, schema, rules, stretch, chunk.size)),
     prune: (rules, walk) => chunk.timed(() => pruneByRule(connection, schema, rules, walk, chunk.size)),
     async load(key) {
@@ -216,7 +217,7 @@ async function pruneByRule(
   return { deleted, last: row["stays"] === true && !hasSkipped ? walk.from : placeIn(row), hasSkipped };
 }
 
-/** Passes over ended runs: see `KeptRuns`. */
+/** Passes over ended runs: see `PassedRuns`. */
 async function passOver(
   connection: Connection,
   schema: string,
@@ -232,6 +233,21 @@ async function passOver(
     [from.at, from.id, to.at, to.id, most],
   );
   return row && { runs: Number(row["runs"]), last: placeIn(row) };
+}
+
+/** The newest run before some others: see `PassedRuns`. */
+async function placeBefore(
+  connection: Connection,
+  schema: string,
+  { from, to, count }: Kept<string>,
+): Promise<Place | undefined> {
+  const [row] = await connection.query(
+    `SELECT r.finished_at AS at, r.id::text FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL
+       AND (r.finished_at, r.id) > ($1::float8, $2::bigint) AND (r.finished_at, r.id) <= ($3::float8, $4::bigint)
+     ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET $5::bigint`,
+    [from.at, from.id, to.at, to.id, count],
+  );
+  return row && placeIn(row);
 }
 
 function placeIn(row: StoredRow): Place {

@@ -1,7 +1,7 @@
 import type { RunKey, RunsOfRule, SessionKey } from "../../core/ports.ts";
 import { labelsOf } from "../../core/retention.ts";
 import { machineClock, silentLogger } from "../../runtime/log/system.ts";
-import type { EndedPlace, Passed, Passing } from "../kept-runs.ts";
+import type { EndedPlace, Kept, Passed, Passing } from "../kept-runs.ts";
 import type { Counted, Rules, Stretch, Walk } from "../rule-walks.ts";
 import { fromText, toText } from "../stored-rows.ts";
 import type { Connection, SqliteRow } from "./database.ts";
@@ -51,16 +51,25 @@ export type Place = EndedPlace<number>;
 export const START: Place = { at: Number.NEGATIVE_INFINITY, id: 0 };
 export const END: Place = { at: Number.POSITIVE_INFINITY, id: 0 };
 
-/** Passes over ended runs: see `KeptRuns`. */
+/** Ended runs from one place to another. */
+const inRange = `FROM cadenza_runs WHERE finished_at IS NOT NULL AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?)`;
+
+/** Passes over ended runs: see `PassedRuns`. */
 export function passOver(connection: Connection, { from, to, most }: Passing<number>): Passed<number> | undefined {
-  const range = `FROM cadenza_runs WHERE finished_at IS NOT NULL
-    AND (finished_at, id) > (?, ?) AND (finished_at, id) <= (?, ?) ORDER BY finished_at, id`;
+  const range = `${inRange} ORDER BY finished_at, id`;
   const places = [from.at, from.id, to.at, to.id];
   const counted = connection.get(`SELECT count(*) AS runs FROM (SELECT 1 ${range} LIMIT ? + 0)`, ...places, most);
   const runs = Number(counted?.["runs"]);
   if (runs === 0) return undefined;
   const row = connection.get(`SELECT id, finished_at AS at ${range} LIMIT 1 OFFSET ? + 0`, ...places, runs - 1);
   return row && { runs, last: placeOf(row) };
+}
+
+/** The newest run before some others: see `PassedRuns`. */
+export function placeBefore(connection: Connection, { from, to, count }: Kept<number>): Place | undefined {
+  const sql = `SELECT id, finished_at AS at ${inRange} ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`;
+  const row = connection.get(sql, from.at, from.id, to.at, to.id, count);
+  return row && placeOf(row);
 }
 
 /**

@@ -63,6 +63,7 @@ import {
   loadProgress,
   PRUNE_CHUNK,
   passOver,
+  placeBefore,
   pruneByRule,
   pruneRuns,
   pruneSessions,
@@ -110,6 +111,7 @@ export class SqliteStore implements DurableStore {
   readonly #ended: EndedRuns<number> = {
     ends: [START, END],
     pass: (passing) => this.#write((connection) => passOver(connection, passing)),
+    before: async (kept) => placeBefore(this.#connection, kept),
     count: (rules, stretch) => this.#write((connection) => countByRule(connection, rules, stretch)),
     prune: (rules, walk) => this.#write((connection) => pruneByRule(connection, rules, walk)),
     load: async (key) => ({ text: loadProgress(this.#connection, key), now: this.#now() }),

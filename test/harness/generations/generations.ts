@@ -12,8 +12,8 @@ import type { CountingReport, CountingSettings } from "./messages.ts";
 const DEAD_MS = 1_100;
 /** How much more a later generation may cost. */
 const FLAT = 1.2;
-/** A reader goes away after one event of so many, and comes back. */
-const LEAVES = 5;
+/** A reader goes away after one event of so many, and comes back: it finds its place from the beginning of the log. */
+const LEAVES = 100;
 
 export interface GenerationOptions {
   readonly turns: number;

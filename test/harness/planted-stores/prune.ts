@@ -116,6 +116,22 @@ export const pruneFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  {
+    fault: "prune deletes as many runs as were too many when it began",
+    caughtBy: "prune: several calls at once keep as many runs as one",
+    open(options) {
+      const store = new MemoryStore(options);
+      const count = () =>
+        store.list({ tenant: "acme", limit: 1_000, offset: 0 }).filter(({ head }) => head.finished_at !== null).length;
+      const prune = async (retention: Retention): Promise<number> => {
+        const tooMany = Math.max(0, count() - retention.maxRuns);
+        for (let n = 0; n < 9; n++) await null;
+        const maxRuns = Number.isFinite(retention.maxRuns) ? Math.max(0, count() - tooMany) : retention.maxRuns;
+        return store.prune({ ...retention, maxRuns });
+      };
+      return withMembers<Store>(store, { prune });
+    },
+  },
   broken(
     "prune looks at no tenant",
     "prune: ended runs of a tenant beyond its number, the ones that ended first",
