@@ -43,7 +43,10 @@ export interface AdminAct {
   readonly matched: number;
   /** How many it has cancelled, tries again, or has moved. */
   readonly done: number;
-  /** How many it has left alone: they ended, changed or were deleted after they were found, or were tried again before. */
+  /**
+   * How many it has left alone: they ended, changed or were deleted after they were found, or were tried again before. Of two
+   * acts at the same time each may count a run as done.
+   */
   readonly left: number;
   /** How many have refused. Of a `move`: their code does not match, or a process has kept them. */
   readonly refused: number;
