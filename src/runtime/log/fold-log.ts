@@ -86,8 +86,8 @@ export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<
 }
 
 /**
- * The newest snapshot of a run, as a state on which later entries can be folded. Undefined: the store has none that holds at most so
- * many entries and events.
+ * The newest snapshot of a run that holds at most so many entries and events, as a state on which later entries can be folded. Where
+ * it holds more events, the beginning of the last generation that does not. Undefined: there is neither.
  */
 export async function snapshotOf(
   store: Store,
@@ -99,7 +99,27 @@ export async function snapshotOf(
   const snapshot = await readSnapshot(store, key);
   if (snapshot === undefined || snapshot.position > entries) return undefined;
   const state = fromSnapshot(snapshot);
-  return state !== undefined && state.events <= events ? state : undefined;
+  return state === undefined || state.events <= events ? state : generationBefore(store, key, state, events);
+}
+
+/** The beginning of the last generation that holds at most so many events, looked for from a later state. Undefined: it is the first one, or is deleted. */
+async function generationBefore(
+  store: Store,
+  key: RunKey,
+  { generation }: RunState,
+  events: number,
+): Promise<RunState | undefined> {
+  for (let position = generation?.position; position !== undefined; await turnOf(store)) {
+    const [entry] = (await store.read(key, position, 1)) ?? [];
+    if (entry?.type !== "continued" || entry.position !== position) return undefined;
+    const state = initialState(key.run_id);
+    if (entry.events < events && (await foldOn(store, key, state, 1)) !== undefined) {
+      evolve(state, entry);
+      if (state.events <= events) return state;
+    }
+    position = entry.previous;
+  }
+  return undefined;
 }
 
 /** A run can be read without its snapshot. Where the store fails as a whole, so does what is read instead. */
