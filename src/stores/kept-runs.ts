@@ -37,7 +37,7 @@ export interface PassedRuns<Id> {
   readonly ends: readonly [EndedPlace<Id>, EndedPlace<Id>];
   /** Passes over runs. Undefined: there are none. */
   pass(passing: Passing<Id>): Promise<Passed<Id> | undefined>;
-  /** The newest of the runs behind one place that come before so many others up to another one. Undefined: there are none. */
+  /** The newest run behind `from` that is not one of the kept ones. Undefined: there is none. */
   before(kept: Kept<Id>): Promise<EndedPlace<Id> | undefined>;
   /** What was written under a key, and the store's time. */
   load(key: string): Promise<Progress>;

@@ -102,7 +102,10 @@ export async function snapshotOf(
   return state === undefined || state.events <= events ? state : generationBefore(store, key, state, events);
 }
 
-/** The beginning of the last generation that holds at most so many events, looked for from a later state. Undefined: it is the first one, or is deleted. */
+/**
+ * The beginning of the last generation that holds at most so many events, looked for from a later state. Undefined: it is the
+ * first one, or is deleted.
+ */
 async function generationBefore(
   store: Store,
   key: RunKey,

@@ -235,7 +235,7 @@ async function passOver(
   return row && { runs: Number(row["runs"]), last: placeIn(row) };
 }
 
-/** The newest run before some others: see `PassedRuns`. */
+/** The newest run before the kept ones: see `PassedRuns`. */
 async function placeBefore(
   connection: Connection,
   schema: string,

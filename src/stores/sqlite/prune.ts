@@ -65,7 +65,7 @@ export function passOver(connection: Connection, { from, to, most }: Passing<num
   return row && { runs, last: placeOf(row) };
 }
 
-/** The newest run before some others: see `PassedRuns`. */
+/** The newest run before the kept ones: see `PassedRuns`. */
 export function placeBefore(connection: Connection, { from, to, count }: Kept<number>): Place | undefined {
   const sql = `SELECT id, finished_at AS at ${inRange} ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`;
   const row = connection.get(sql, from.at, from.id, to.at, to.id, count);

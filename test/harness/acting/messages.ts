@@ -18,7 +18,8 @@ export interface ActingOrder {
 
 /**
  * `turn`: the longest turn of the event loop so far, in milliseconds of processor time, and how much of it the collector may
- * have taken. `began`: a run of a tenant has begun. */
+ * have taken. `began`: a run of a tenant has begun.
+ */
 export type ActingReport =
   | { readonly is: "ready" }
   | { readonly is: "resumed" }

@@ -98,7 +98,7 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
     hooked.statements.length = 0;
 
     expect(await store.prune({ ...keep, maxRuns: 300 })).toBe(1_200);
-    // The runs are counted, and the last that is too many is found from those that stay.
+    // The runs are counted, and the last that is too many is found from the runs that stay.
     const sent = (text: string) => hooked.statements.filter((sql) => sql.includes(text)).length;
     expect([sent("row_number()"), sent("LIMIT 1 OFFSET")]).toEqual([1, 1]);
     expect(sent("remove_runs_v1")).toBeLessThan(50);

@@ -28,7 +28,7 @@ describe(`among ${RUNS} ended runs`, () => {
     store.close();
   });
 
-  it("a process that has just started counts those that have ended since another one counted", async () => {
+  it("a process that has just started counts the runs that have ended since another one counted", async () => {
     const db = new RecordingDatabase(openDatabase(":memory:"));
     const first = new SqliteStore(db);
     fill(db);
