@@ -74,13 +74,15 @@ describe.skipIf(missing !== undefined)(`the inbox on PostgreSQL${missing ? `: ${
     const leaving = await statementOf(write(parts("told"), { head: waiting(null, { epoch: 2 }), takes: "all" }));
     const client = await pool.connect();
     const counts: Record<string, number> = {};
-    for (const [what, [text, values]] of Object.entries({ posting, finding, following, taking, leaving })) {
-      await client.query("BEGIN");
-      const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`, values);
-      await client.query("ROLLBACK");
-      const [{ Plan: plan }] = rows[0]["QUERY PLAN"];
-      counts[what] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
-    }
+    // A connection reads the catalogue for what it executes for the first time.
+    for (const isWarm of [false, true])
+      for (const [what, [text, values]] of Object.entries({ posting, finding, following, taking, leaving })) {
+        await client.query("BEGIN");
+        const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`, values);
+        await client.query("ROLLBACK");
+        const [{ Plan: plan }] = rows[0]["QUERY PLAN"];
+        if (isWarm) counts[what] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
+      }
     client.release();
     await takeAll();
     return counts;
