@@ -644,7 +644,7 @@ export class RunLog {
         return;
       case "arrived":
         this.#putBack(attempt);
-        this.#stored.done = this.#done(this.#readInbox());
+        this.#stored.done = this.#done(this.#readInbox(attempt));
         return;
       case "behind":
         this.#decideAgain(attempt);
@@ -735,7 +735,7 @@ export class RunLog {
    * The store refuses to leave behind what has arrived. A run that has ended here is decided again: the cancel comes
    * before its end.
    */
-  async #readInbox(): Promise<void> {
+  async #readInbox({ write: { takes } }: Attempt): Promise<void> {
     let stored: StoredRun | undefined;
     try {
       stored = await this.#run.shared.store.find(this.key, "with inbox");
@@ -750,7 +750,8 @@ export class RunLog {
       return;
     }
     const { inbox = [] } = stored;
-    if (inbox.every(({ id }) => this.#isTaken(id))) {
+    // What was decided here meanwhile is not in the write that was refused.
+    if (takes === "all" || inbox.every(({ id }) => takes?.includes(id))) {
       const message = `The store refuses to write run ${this.key.run_id} because of what has arrived, and shows none of it.`;
       this.#onFailed(new CadenzaError("store_failed", message, { run_id: this.key.run_id }));
       return;
@@ -762,7 +763,9 @@ export class RunLog {
     }
     this.#unseal();
     const due = this.#next;
-    const cancels = inbox.filter(({ entries }) => entries.some(({ type }) => type === "cancel-requested"));
+    const cancels = inbox.filter(
+      ({ id, entries }) => !this.#isTaken(id) && entries.some(({ type }) => type === "cancel-requested"),
+    );
     due.takes = [...(due.takes ?? []), ...cancels.map(({ id }) => id)];
     due.entries = [...cancels.flatMap(({ entries }) => entries), ...due.entries];
     this.#decideAgain();

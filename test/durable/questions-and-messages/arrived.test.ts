@@ -1,4 +1,4 @@
-import type { RunWrite } from "cadenza/store";
+import type { RunPost, RunWrite } from "cadenza/store";
 import { expect, it } from "vitest";
 import { deferred } from "../../harness/promises.ts";
 import { inMemory } from "../../harness/world/replicas.ts";
@@ -67,4 +67,68 @@ it("a process whose run is taken over, with what had arrived, while it reads wha
   await replicas.clock.settle();
   expect(first.said.filter(({ message }) => message.includes("write a run"))).toEqual([]);
   expect(await second.runtime.resume({ run_id, await_resume: { ok: true } })).toMatchObject({ status: "completed" });
+});
+
+it("a process that gets what has arrived by another road, while it reads what has arrived, says nothing of it", async () => {
+  const replicas = inMemory();
+  const read = deferred();
+  let isRefused = false;
+  let finds = 0;
+  const first = replicas.start({}, async (call, method, parameters) => {
+    const [, , write] = parameters as readonly [unknown, unknown, RunWrite | undefined];
+    if (method === "append" && write?.head.owner === null && !isRefused) {
+      await second.runtime.send({ to: run_id, name: "later", data: 1 });
+      isRefused = true;
+    } else if (method === "find" && isRefused && finds++ === 0) {
+      const answer = await call();
+      await read.promise;
+      return answer;
+    }
+    return call();
+  });
+  const second = replicas.start();
+  for (const { runtime } of [first, second])
+    runtime.register("agent", { durable: true }, async (_input, { ask, receive }) => {
+      await Promise.all([ask("Well?"), receive("later")]);
+      return "done";
+    });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  expect(finds).toBe(1);
+  await replicas.clock.advance(3_000);
+  expect(finds).toBeGreaterThan(1);
+  read.resolve();
+  await replicas.clock.settle();
+  expect(first.said.filter(({ message }) => message.includes("write a run"))).toEqual([]);
+  expect(await second.runtime.resume({ run_id, await_resume: { ok: true } })).toMatchObject({ status: "completed" });
+});
+
+it("a run that ends while a cancel lies behind more than a process reads at once has the cancel before its end", async () => {
+  const replicas = inMemory();
+  const posted = deferred();
+  let ends = 0;
+  const first = replicas.start({}, async (call, method, parameters) => {
+    const [, , write] = parameters as readonly [unknown, unknown, RunWrite | undefined];
+    if (method === "append" && write?.entries.at(-1)?.type === "ended" && ends++ === 0) {
+      for (let n = 0; n < 600; n++) await second.runtime.send({ to: run_id, name: "other", data: n });
+      void second.runtime.cancel(run_id);
+      await posted.promise;
+    }
+    return call();
+  });
+  const second = replicas.start({}, async (call, method, parameters) => {
+    const answer = await call();
+    if (method === "post" && (parameters[1] as RunPost).status === "cancelling") posted.resolve();
+    return answer;
+  });
+  for (const { runtime } of [first, second])
+    runtime.register("agent", { durable: true }, async (_input, { sleep }) => {
+      await sleep(1);
+      return "done";
+    });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.advance(20_000);
+  expect(first.said).toEqual([]);
+  expect(ends).toBe(2);
+  expect(await second.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
 });
