@@ -24,7 +24,7 @@ export function copyJson(value: unknown): JsonValue | undefined {
 
 /** Plain objects and lists are copied here, which costs a part of what writing and reading their text costs. */
 function copyAt(key: string | number, value: unknown, depth: number): JsonValue | undefined {
-  if (value === null || typeof value === "string" || typeof value === "boolean") return value;
+  if (value === undefined || value === null || typeof value === "string" || typeof value === "boolean") return value;
   // JSON has no NaN, no infinity, and no -0.
   if (typeof value === "number") return Number.isFinite(value) ? value + 0 : null;
   if (typeof value !== "object" || hasOwnWay(value)) return copyOther(key, value, depth);

@@ -3,6 +3,7 @@ import type { PartSource } from "../../core/emission-source.ts";
 import type { CadenzaError, CadenzaErrorCode } from "../../core/errors.ts";
 import type { StepFailure } from "../../core/failure.ts";
 import { errorOfStep, failureOfStep } from "../../core/failure.ts";
+import { copyJson } from "../../core/json.ts";
 import type { AttemptEntry, AttemptFailedEntry, Growing, StepEntry } from "../../core/log.ts";
 import { nameIn } from "../../core/operation-keys.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -428,9 +429,9 @@ function outcomeOf(key: string, returned: unknown, maxBytes: number): Outcome {
 }
 
 /** The result of a step in the log, or throws an error like the one that the body threw. */
-export function resultOfStep({ key, result, error }: StepEntry): JsonValue | undefined {
+export function resultOfStep({ result, error }: StepEntry): JsonValue | undefined {
   // A copy, because the agent may change it.
-  if (error === null) return recordedResult(key, result);
+  if (error === null) return copyJson(result);
   throw errorOfStep(error);
 }
 
