@@ -39,7 +39,7 @@ const selectNext = `
   SELECT e.position, e.lines FROM cadenza_entries e
   WHERE e.id BETWEEN ${idOf("?", "?")} AND ${idOf("?", `${LAST_POSITION}`)} ORDER BY e.id LIMIT ?`;
 /** How many batches are read at once, at most. */
-const MANY = 64;
+const MANY = 256;
 /** About how many characters they have together, if there are several. */
 const MANY_CHARACTERS = 131_072;
 const selectBatch = `
