@@ -6,6 +6,7 @@ import type { HttpSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
 import type { Service } from "./service.ts";
 import type { BodyLimits, WireBody, WireHost, WireRequest, WireStream } from "./wire.ts";
+import { inTurns } from "./wire.ts";
 
 /** Answers a web request. It never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
@@ -24,11 +25,12 @@ export function handlerOf<Settings extends HttpSettings, Who>(service: Service<S
 
 /** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is disconnected. */
 function bytesOf(
-  stream: WireStream,
+  pieces: WireStream,
   { clock, logger, settings }: Pick<Service<HttpSettings, unknown>, "clock" | "logger" | "settings">,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> {
   const { stallMs } = settings;
+  const stream = inTurns(pieces, clock);
   const encoder = new TextEncoder();
   let stop: (() => void) | undefined;
   const leave = (): void => {

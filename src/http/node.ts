@@ -6,6 +6,7 @@ import type { HttpSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
 import type { Service } from "./service.ts";
 import type { WireResponse, WireStream } from "./wire.ts";
+import { inTurns } from "./wire.ts";
 
 /** Answers a request of `node:http`, and of every framework that hands on its request and response. */
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
@@ -61,8 +62,9 @@ async function sendStream(
   { clock, logger, settings }: Pick<Service<HttpSettings, unknown>, "clock" | "logger" | "settings">,
   response: NodeResponse,
   { status, headers }: WireResponse,
-  stream: WireStream,
+  pieces: WireStream,
 ): Promise<void> {
+  const stream = inTurns(pieces, clock);
   const stopListening = listen(logger, response, "close", () => stream.return());
   response.writeHead(status, headers);
   response.flushHeaders?.();

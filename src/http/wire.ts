@@ -59,6 +59,19 @@ export function beginningWith(first: IteratorResult<string, undefined>, rest: Wi
   };
 }
 
+/** After so many pieces other work has a turn of the event loop. */
+const TURN_PIECES = 8;
+
+/** The same pieces, with turns for other work: a reader that is near takes all of them at once. */
+export function inTurns(pieces: WireStream, clock: Pick<Clock, "turn">): WireStream {
+  let given = 0;
+  const next = (): ReturnType<WireStream["next"]> => pieces.next();
+  return {
+    next: () => (++given % TURN_PIECES === 0 ? clock.turn().then(next) : next()),
+    return: () => pieces.return(),
+  };
+}
+
 const jsonHeaders = {
   "content-type": "application/json",
   "cache-control": "no-store",
