@@ -9,8 +9,9 @@ import { clock } from "./connection.ts";
 import { LONG_LOG } from "./delete-sql.ts";
 import { Parameters } from "./list.ts";
 
-/** How many runs are looked at in one statement: at first and at least, and at most. */
-const FIRST_CHUNK = 300;
+/** How many runs are looked at in one statement: at first, at least, and at most. */
+const FIRST_CHUNK = 100;
+const LEAST_CHUNK = 25;
 const LAST_CHUNK = 600;
 /** How many entries are deleted in one statement, but for those of the last run. */
 const MOST_ENTRIES = 1_500;
@@ -37,7 +38,7 @@ class Chunk {
     const since = clock.monotonic();
     const result = await work();
     const tookMs = clock.monotonic() - since;
-    if (tookMs > LONG_MS) this.size = Math.max(FIRST_CHUNK, Math.floor(this.size / 2));
+    if (tookMs > LONG_MS) this.size = Math.max(LEAST_CHUNK, Math.floor(this.size / 2));
     else if (tookMs < LONG_MS / 2) this.size = Math.min(2 * this.size, LAST_CHUNK);
     return result;
   }
