@@ -7,6 +7,8 @@ import { createEnded, keep, runKey } from "../../src/stores/contract/samples.ts"
 import { command } from "../harness/commands/commands.ts";
 import type { GrownDatabase } from "../harness/growth/grown-stores.ts";
 import { growOnPostgres, growOnSqlite } from "../harness/growth/grown-stores.ts";
+import type { LongestTurn } from "../harness/longest-turn.ts";
+import { longestTurnOf } from "../harness/longest-turn.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 
 const ROUNDS = 10;
@@ -17,11 +19,8 @@ const MAX_GROWTH = 1.1;
 const FIRST_END = Date.now() - 30 * 86_400_000;
 
 /** What a prune of one round has taken. */
-interface Round {
+interface Round extends LongestTurn {
   readonly deleted: number;
-  readonly ms: number;
-  /** The processor time of the longest turn, in milliseconds. */
-  readonly turnMs: number;
   /** The longest transaction, in milliseconds: of SQLite without and with the wait for the disk that ends it. */
   readonly transactionMs: number;
   readonly withDiskMs: number;
@@ -151,32 +150,16 @@ function timedPool(
 
 async function prune(timed: Timed, retention: Retention): Promise<Round> {
   let transactionMs = 0;
-  let turnMs = 0;
   let withDiskMs = 0;
   timed.onTransaction = (ms, withEndMs) => {
     transactionMs = Math.max(transactionMs, ms);
     withDiskMs = Math.max(withDiskMs, withEndMs);
   };
-  let last = processorMs();
-  let isOver = false;
-  const turn = (): void => {
-    const now = processorMs();
-    turnMs = Math.max(turnMs, now - last);
-    last = now;
-    if (!isOver) setImmediate(turn);
-  };
-  setImmediate(turn);
-  const began = performance.now();
-  const deleted = await timed.store.prune(retention);
-  isOver = true;
-  return { deleted, ms: performance.now() - began, turnMs, transactionMs, withDiskMs };
-}
-
-/** The processor time of this thread, or of the process where Node does not tell it. */
-function processorMs(): number {
-  const { threadCpuUsage } = process as { threadCpuUsage?: () => NodeJS.CpuUsage };
-  const { user, system } = threadCpuUsage?.() ?? process.cpuUsage();
-  return (user + system) / 1_000;
+  let deleted = 0;
+  const longest = await longestTurnOf(async () => {
+    deleted = await timed.store.prune(retention);
+  });
+  return { ...longest, deleted, transactionMs, withDiskMs };
 }
 
 /** The size of the database, where what is free is used again. */

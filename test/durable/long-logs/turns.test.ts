@@ -1,10 +1,9 @@
 import { setImmediate as inNextTurn } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
-import { createAdmin } from "cadenza/admin";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Entry, Store } from "cadenza/store";
-import { record } from "cadenza/testing";
 import { expect, it } from "vitest";
+import { readers } from "../../harness/long-logs/long-logs.ts";
 import { withMembers } from "../../harness/port-proxy.ts";
 import { openDatabase, withFile } from "../../harness/sqlite-files.ts";
 
@@ -107,24 +106,9 @@ it.each([
     const opened = new SqliteStore(openDatabase(file), { closeDatabase: true });
     const { store, longest } = counted(opened, log.sizeOf, log.counts);
     const runtime = open(store);
-    const admin = createAdmin(runtime);
-    const readers: Readonly<Record<string, () => Promise<unknown>>> = {
-      getRun: () => runtime.getRun(run_id),
-      listRuns: () => runtime.listRuns(),
-      details: async () => {
-        for await (const { type } of runtime.events(run_id, { detail: true })) if (type === "run.awaiting") return;
-      },
-      transcript: () => runtime.transcript(run_id),
-      timeline: () => admin.timeline(run_id),
-      cassette: () => record(store, run_id),
-      events: async () => {
-        for await (const { type } of runtime.events(run_id)) if (type === "run.awaiting") return;
-      },
-      resume: () => runtime.resume({ run_id, await_resume: { ok: true } }),
-    };
     for (const [name, read] of Object.entries(readers)) {
       if (log.but.includes(name)) continue;
-      await read();
+      await read({ runtime, store, run_id });
       await inNextTurn();
       const most = longest();
       expect(most, `${name}: what was read`).toBeGreaterThan(0);
