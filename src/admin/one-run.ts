@@ -86,11 +86,18 @@ export async function timelineOf<Item extends TimelineItem = TimelineItem>(
   if (log === undefined) throw notFound(key);
   const fold = new TimelineFold();
   await eachInTurns(store, log, (entry) => fold.add(entry));
-  const wanted = fold.items.filter((item) => item.position >= from && item.last_position >= since).filter(isWanted);
-  const items = wanted.slice(0, most);
-  const next = wanted[most]?.position;
+  const items: Item[] = [];
+  let next: string | null = null;
+  for (const item of fold.items) {
+    if (item.position < from || item.last_position < since || !isWanted(item)) continue;
+    if (items.length < most) items.push(item);
+    else {
+      next = cursorOf(item.position);
+      break;
+    }
+  }
   return {
-    ...{ items, next: next === undefined ? null : cursorOf(next) },
+    ...{ items, next },
     ...{ run: adminRun(run), position: fold.position, usage: fold.usage },
   };
 }
