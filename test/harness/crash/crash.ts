@@ -14,6 +14,8 @@ import { newFile } from "./place.ts";
 export interface CrashOptions extends ClientOptions {
   readonly kills: number;
   readonly runs: number;
+  /** See {@link WorkerSettings.replays}. */
+  readonly replays?: boolean;
   readonly onProgress?: ((figures: KillFigures) => void) | undefined;
 }
 
@@ -98,6 +100,7 @@ class Driver {
         scanMs: 20,
         evictAfterMs: random.pick([10, 60_000]),
         maxTakeovers: 5,
+        replays: this.#options.replays === true,
       },
       (report) => this.#hear(worker, report, life),
     );

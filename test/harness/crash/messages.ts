@@ -15,6 +15,8 @@ export interface WorkerSettings {
   readonly scanMs: number;
   readonly evictAfterMs: number;
   readonly maxTakeovers: number;
+  /** Whether each run is replayed after each commit, with a snapshot of each entry. Every second one is spoilt. Default: false. */
+  readonly replays?: boolean;
   /** Whether it executes runs. Default: true. */
   readonly work?: boolean;
   /** Default: its clock is right. */

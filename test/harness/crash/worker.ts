@@ -11,7 +11,7 @@ import { CHILD, inputOf } from "../program.ts";
 import { KILLED, programNamed } from "../program-maker.ts";
 import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";
-import { hookedStore } from "../store-proxy.ts";
+import { forgetful, hookedStore } from "../store-proxy.ts";
 import type { BodyReport, Order, Receiving, Report, WorkerSettings, WrongClock } from "./messages.ts";
 import { machineTime } from "./messages.ts";
 import { openPlace } from "./place.ts";
@@ -24,20 +24,23 @@ const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const machineNow = Date.now;
 const { wrongClock } = settings;
 if (wrongClock !== undefined) Date.now = () => wrongNow(wrongClock, machineNow());
-const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
-const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
+const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers, replays = false } = settings;
+const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers, alwaysReplay: replays };
 const opened = await openPlace(settings.place, {
   synchronous,
   durability,
   onLate: (method, ms) => say({ is: "late", method, ms: Math.round(ms) }),
 });
-const store = hookedStore((call, method, parameters) => {
-  const answer = call();
-  if (method !== "append" && method !== "create") return answer;
-  return isPromise(answer)
-    ? answer.then((conflict) => noteStored(parameters, conflict))
-    : noteStored(parameters, answer);
-}, opened);
+const store = hookedStore(
+  (call, method, parameters) => {
+    const answer = call();
+    if (method !== "append" && method !== "create") return answer;
+    return isPromise(answer)
+      ? answer.then((conflict) => noteStored(parameters, conflict))
+      : noteStored(parameters, answer);
+  },
+  replays ? forgetful(opened) : opened,
+);
 let tokens = 0;
 const { work = true } = settings;
 const runtime = new AgentRuntime({
