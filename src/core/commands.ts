@@ -28,7 +28,7 @@ import type {
   TornEntry,
 } from "./log.ts";
 import { isWait } from "./operation-keys.ts";
-import type { Replied } from "./state.ts";
+import type { InboxMessage, Replied } from "./state.ts";
 
 /** What is asked of a run, and when. */
 export type Command =
@@ -97,6 +97,8 @@ export interface ContinueCommand extends MeasuredEntry {
   /** What the agent gives itself. Undefined: nothing. */
   readonly carry: JsonValue | undefined;
   readonly usage: Usage | null;
+  /** The messages that receives have taken, and that the agent has not got. */
+  readonly left?: readonly InboxMessage[] | undefined;
 }
 
 export interface EndCommand extends Pick<EndedEntry, "key" | "cause" | "active_ms" | "queued_ms"> {
@@ -206,7 +208,14 @@ export function commandOf(entry: Entry): Command {
     case "cancel-requested":
       return cancelCommand(at, entry.by);
     case "continued":
-      return { ...timesOf(entry), type: "continue", at, carry: entry.carry, usage: entry.usage ?? null };
+      return {
+        ...timesOf(entry),
+        type: "continue",
+        at,
+        carry: entry.carry,
+        usage: entry.usage ?? null,
+        left: entry.messages,
+      };
     case "ended":
       return { ...entry, type: "end", failure: entry.error ?? null, usage: entry.usage ?? null };
   }

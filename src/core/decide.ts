@@ -350,7 +350,7 @@ function decideRepeated(state: RunState, entry: ReceivedEntry): Decision | undef
 /** A run past a deadline is being stopped. */
 function decideContinue(state: RunState, command: ContinueCommand): readonly Entry[] {
   if (state.overdue !== null) return nothing;
-  const { carry, usage, active_ms, queued_ms } = command;
+  const { carry, usage, active_ms, queued_ms, left = [] } = command;
   const at = Math.max(command.at, latestTime(state));
   const started_at = state.started?.at ?? at;
   const entry: Growing<ContinuedEntry> = {
@@ -372,7 +372,8 @@ function decideContinue(state: RunState, command: ContinueCommand): readonly Ent
   if (state.mail !== null) {
     const { inbox, keys } = state.mail;
     const message_keys = keys.last(KEPT_KEYS);
-    if (inbox.length > 0) entry.messages = [...inbox];
+    const messages = new Map([...left, ...inbox].map((message) => [message.position, message]));
+    if (messages.size > 0) entry.messages = [...messages.values()].toSorted((a, b) => a.position - b.position);
     if (message_keys.length > 0) entry.message_keys = message_keys;
   }
   const replies = (state.exchanges ?? [])

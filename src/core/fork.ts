@@ -124,11 +124,13 @@ function generationOfFork(
 ): ContinuedEntry {
   const first: Growing<ContinuedEntry> = { ...entry, position: 1, events: 1, started_at: at };
   if (entry.replies !== undefined) first.replies = entry.replies.map((reply) => ({ ...reply, event: 1, position: 2 }));
-  if (entry.messages !== undefined)
+  if (entry.messages !== undefined) {
+    const { length } = entry.messages;
     first.messages = entry.messages.map((message, index) => {
-      moved.set(message.position, -1 - index);
-      return { ...message, position: -1 - index };
+      moved.set(message.position, index - length);
+      return { ...message, position: index - length };
     });
+  }
   return first;
 }
 

@@ -6,8 +6,10 @@ import type {
   Entry,
   ReceivedEntry,
   ResultEntry,
+  TakenEntry,
 } from "../../core/log.ts";
 import type { RunKey } from "../../core/ports.ts";
+import type { InboxMessage } from "../../core/state.ts";
 import { subtractUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Delivery } from "../../runtime/execution/operations.ts";
@@ -81,6 +83,7 @@ export class History {
       case "taken":
         this.#begin(entry.key, position);
         this.#end(entry.key, entry, position);
+        this.#take(entry);
         break;
       case "patched":
         this.patches.add(entry.id);
@@ -127,6 +130,11 @@ export class History {
     operation.endedAt = position;
     operation.attempt = undefined;
     this.results.push({ key, entry, live: undefined, position });
+  }
+
+  #take({ key, position }: TakenEntry): void {
+    const entry = position === null || this.isStopped ? undefined : this.received.get(position);
+    if (entry !== undefined && position !== null) this.#operationOf(key).taken = { entry, position };
   }
 
   /** The operation with this key, in the last generation. Undefined: the history does not have it. */
@@ -207,6 +215,8 @@ class RecordedOperation {
   asked: AwaitedEntry | undefined;
   /** The position of its result. Undefined: it has none. */
   endedAt: number | undefined;
+  /** Of a receive: the message that it has taken. */
+  taken: InboxMessage | undefined;
   isBegunAgain = false;
 
   constructor(key: string) {

@@ -2,7 +2,7 @@ import type { AboutRun } from "../../core/about-run.ts";
 import { aboutRun } from "../../core/about-run.ts";
 import type { Contained } from "../../core/background.ts";
 import { contained, inBackground, whenSettled } from "../../core/background.ts";
-import type { Command, Emission, EndCommand } from "../../core/commands.ts";
+import type { Command, ContinueCommand, Emission, EndCommand } from "../../core/commands.ts";
 import { isRefusal } from "../../core/decide.ts";
 import type { PartSource } from "../../core/emission-source.ts";
 import { CadenzaError } from "../../core/errors.ts";
@@ -642,6 +642,7 @@ export class Execution extends Operations {
     if (this.over) return;
     const isLost = how === undefined && this.#unwinding === undefined && this.#continuing !== undefined;
     const error = thrown ?? this.#unwinding?.failure ?? (isLost ? notReturned() : null);
+    const left = how instanceof ContinueAsNew ? this.left : undefined;
     if (this.#stage === "called") this.journal?.end(error);
     // The journal has left an agent that ends before it has done what the log holds.
     if (this.over) return;
@@ -650,7 +651,7 @@ export class Execution extends Operations {
     const { log, clock, run } = this;
     const failed = error === null ? { failure: null } : this.#whatFailed(error);
     const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
-    const next = how instanceof ContinueAsNew ? this.#decideContinue(how, usage) : undefined;
+    const next = how instanceof ContinueAsNew ? this.#decideContinue(how, usage, left) : undefined;
     if (next === undefined) log.decide({ type: "end", at: clock.now(), ...failed, usage });
     const reason = (): CadenzaError => this.aborted ?? endedError(log.key.run_id, next && "generation");
     this.close(reason);
@@ -667,8 +668,8 @@ export class Execution extends Operations {
   }
 
   /** The entry with which the next generation begins. Undefined: the run is being stopped. */
-  #decideContinue({ carry }: ContinueAsNew, usage: Usage | null): Entry | undefined {
-    const decision = this.log.decide({ type: "continue", at: this.clock.now(), carry, usage });
+  #decideContinue({ carry }: ContinueAsNew, usage: Usage | null, left: ContinueCommand["left"]): Entry | undefined {
+    const decision = this.log.decide({ type: "continue", at: this.clock.now(), carry, usage, left });
     return isRefusal(decision) ? undefined : decision.at(-1);
   }
 

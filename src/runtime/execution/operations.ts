@@ -5,6 +5,7 @@ import { resultKey } from "../../core/operation-keys.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
+import type { InboxMessage } from "../../core/state.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
@@ -76,6 +77,8 @@ export interface Operation {
   reject(error: unknown): void;
   /** The operation has its result, or gets none any more. It lets go of timers and signals. */
   release?(): void;
+  /** Of a receive: the message that it has taken, in this execution or an earlier one. */
+  taken?: InboxMessage | undefined;
 }
 
 /** An entry with a result, and the key of its operation. `live`: see {@link Operation.settle}. */
@@ -192,6 +195,8 @@ export abstract class Operations {
   #only: Operation | undefined;
   /** Undefined for most runs, which have one operation. */
   #more: More | undefined;
+  /** The operation whose result is being handed over. */
+  #handing: Operation | undefined;
   /** Set when nothing is handed over any more. */
   #closed: (() => Error) | "dropped" | undefined;
 
@@ -286,6 +291,7 @@ export abstract class Operations {
       return undefined;
     }
     if (isPromise(value)) {
+      this.#handing = operation;
       // What a schema gives may be a thenable of the user's, whose own `then` may throw or return nothing.
       return Promise.resolve(value).then(
         (later) => (later === unfit ? unfit : this.#resolve(operation, later)),
@@ -294,6 +300,13 @@ export abstract class Operations {
     }
     this.#resolve(operation, value);
     return undefined;
+  }
+
+  /** The messages that receives have taken, and that the agent does not have yet. */
+  protected get left(): readonly InboxMessage[] {
+    const handing = this.#handing?.taken;
+    const left = this.#all.flatMap(({ taken }) => taken ?? []);
+    return handing === undefined ? left : [handing, ...left];
   }
 
   /** Fails one operation. */
@@ -338,6 +351,7 @@ export abstract class Operations {
   }
 
   #resolve(operation: Operation, value: unknown): undefined {
+    this.#handing = undefined;
     // The agent may have been left while a schema was asked.
     if (this.#closed === "dropped") return;
     this.run.onMove();
@@ -345,6 +359,7 @@ export abstract class Operations {
   }
 
   #reject(operation: Operation, error: unknown): undefined {
+    this.#handing = undefined;
     if (this.#closed === "dropped") return;
     this.run.onMove();
     operation.reject(error);

@@ -256,6 +256,7 @@ interface Claim {
 class Receive extends IntendedWait {
   readonly #name: string;
   readonly #options: Receiving;
+  taken: InboxMessage | undefined;
   #claim: Claim | undefined;
 
   constructor(execution: Execution, key: string, name: string, options: Receiving) {
@@ -300,6 +301,7 @@ class Receive extends IntendedWait {
     const entry: Growing<TakenEntry> = { type: "taken", at: this.execution.clock.now(), key: this.key, position };
     if ("issues" in claim.verdict) entry.issues = claim.verdict.issues;
     this.finish({ type: "take", entry });
+    if (this.isEnded) this.taken = claim.message;
   }
 
   get #isAsking(): boolean {

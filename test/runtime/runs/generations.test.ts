@@ -119,6 +119,31 @@ it("an answer that is repeated in the next generation changes nothing, and answe
   expect(textsOf(last)).toEqual(["said three"]);
 });
 
+it.each([false, true])("no message is lost that arrives as a generation ends (durable: %s)", async (durable) => {
+  const { runtime, clock } = setUp();
+  runtime.register("inbox", { durable }, async (_input, { carry, receive, sleep, continueAsNew }) => {
+    const got = (carry ?? []) as readonly unknown[];
+    const first = await Promise.race([receive("n"), sleep(10).then(() => "tick")]);
+    if (first === "stop") return JSON.stringify(got);
+    return continueAsNew(first === "tick" ? got : [...got, first]);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "inbox", input: "", mode: "async" });
+  for (let turns = 0; turns < 30; turns++) {
+    const passing = clock.advance(10);
+    for (let turn = 0; turn < turns; turn++) await clock.turn();
+    await runtime.send({ to: run_id, name: "n", data: turns });
+    await passing;
+  }
+  const ended = drain(runtime.events(run_id));
+  await runtime.send({ to: run_id, name: "n", data: "stop" });
+  await clock.advance(10);
+  await ended;
+  const [[text = ""] = []] = [textsOf(await runtime.getRun(run_id))];
+  expect((JSON.parse(text) as readonly number[]).toSorted((a, b) => a - b)).toEqual(
+    Array.from({ length: 30 }, (_, n) => n),
+  );
+});
+
 it("messages that nothing has received stay, and one that is sent again arrives once", async () => {
   const { runtime } = setUp();
   runtime.register("agent", { durable: true }, async (_input, { receive, ask, generation, continueAsNew }) => {
@@ -282,6 +307,19 @@ it("a fork of a run begins with the generation that it forks", async () => {
   await drain(runtime.events(first.run_id, { until: "end" }));
   expect(textsOf(await runtime.getRun(first.run_id))).toEqual(["2 x"]);
   expect(charged).toEqual(["1", "2", "1", "2"]);
+});
+
+it("a fork that continues as new keeps the order of the messages that came before it", async () => {
+  const { runtime } = setUp();
+  runtime.register("agent", { durable: true }, async (_input, { ask, step, receive, generation, continueAsNew }) => {
+    if (generation === 1) await ask("Well?");
+    if (generation === 2) await step("here", () => 1);
+    return generation < 3 ? continueAsNew() : `${await receive("note")} ${await receive("note")}`;
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  for (const data of ["one", "two"]) await runtime.send({ to: run_id, name: "note", data });
+  expect(textsOf(await runtime.resume({ run_id, await_resume: { ok: true } }))).toEqual(["one two"]);
+  expect(textsOf(await runtime.fork(run_id, { before: "here#2.1" }))).toEqual(["one two"]);
 });
 
 it("an agent that begins again for ever leaves turns to others, and can be cancelled", async () => {
