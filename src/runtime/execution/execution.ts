@@ -531,7 +531,7 @@ export class Execution extends Operations {
   get tokensLeft(): number {
     const spending = this.#spending;
     if (spending === undefined) return Number.POSITIVE_INFINITY;
-    return this.journal === undefined ? tokensLeft(this.run) : spending.leftFor(this);
+    return this.journal === undefined ? tokensLeft(this.run) : spending.leftFor(this, this.log.state);
   }
 
   /** What has been reported so far; null before the first report. */

@@ -4,6 +4,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Budget } from "../../core/log.ts";
 import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { RunMap } from "../../core/run-map.ts";
+import type { RunState } from "../../core/state.ts";
 import { addUsage, left, usageOfGeneration } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { RunLog } from "../log/run-log.ts";
@@ -143,8 +144,9 @@ export class Spending {
    * How many tokens of the budget are left by the results that a durable agent has received in this execution: it sees
    * the same whenever it is executed again. The budget of a sub-run is what was left above it when it was created.
    */
-  leftFor(execution: object): number {
-    return left(this.#budget, this.#received?.get(execution) ?? null);
+  leftFor(execution: object, state: RunState): number {
+    const received = this.#received?.get(execution) ?? null;
+    return left(this.#budget, usageOfGeneration(state, addUsage(state.generation?.used ?? null, received)));
   }
 
   isExceeded(own: Usage | null): boolean {

@@ -255,6 +255,26 @@ it("what was said joins the session at the end of each generation, and the next 
   ]);
 });
 
+it.each([false, true])(
+  "a sub-run has one budget in all generations, and sees what is left (durable: %s)",
+  async (durable) => {
+    const { runtime } = setUp();
+    const options = { durable };
+    runtime.register("child", options, async (_input, { step, usage, carry, generation, continueAsNew }) => {
+      const seen = [...((carry ?? []) as readonly number[]), usage.remaining];
+      await step("think", () => usage.add({ totalTokens: 80 }));
+      seen.push(usage.remaining);
+      return generation < 3 ? continueAsNew(seen) : seen.join();
+    });
+    runtime.register("parent", options, async (_input, { run }) => {
+      const { output } = await run("child", "", { budget: { totalTokens: 500 } });
+      return output[0]?.parts[0]?.content;
+    });
+    const ended = await runtime.createRun({ agent_name: "parent", input: "" }, { budget: { totalTokens: 1_000 } });
+    expect(textsOf(ended)).toEqual(["500,420,420,340,340,260"]);
+  },
+);
+
 it("each generation has the whole budget, and all of its log", async () => {
   const { runtime } = setUp({ limits: { maxLogEntries: 40 } });
   runtime.register(
