@@ -1,3 +1,4 @@
+import { LAST_TIME } from "../core/time.ts";
 import { Zone } from "./zone.ts";
 
 /**
@@ -71,7 +72,7 @@ function cronTimes(cron: InstanceType<CronClass>, zone: Zone): NextTime {
 function within({ start_at, end_at }: Timing, next: NextTime): NextTime {
   return (after) => {
     const time = next(start_at === null ? after : Math.max(after, start_at - 1));
-    return time === null || (end_at !== null && time > end_at) ? null : time;
+    return time === null || time > (end_at ?? LAST_TIME) ? null : time;
   };
 }
 

@@ -285,6 +285,12 @@ it("may be put again after it was removed", async () => {
   expect(await timesOf(runtime)).toEqual([time]);
 });
 
+it("a schedule has no times that no date can have", async () => {
+  const { plans } = start(inMemory());
+  await plans.put({ id: "rare", agent_name: "report", input: "", everyMs: 3_000_000_000_000_000 });
+  expect(await plans.next("rare", 5)).toEqual(["+097036-03-20T05:20:00.000Z", "+192102-06-07T10:40:00.000Z"]);
+});
+
 it("has the times of a cron expression in its zone", async () => {
   const replicas = inMemory();
   const { plans } = start(replicas);
