@@ -168,7 +168,9 @@ export class Browser {
   /** A run, once it has completed, as JSON. A feed that began before tells of each change alone. */
   async completed(run_id: string): Promise<string> {
     const path = `api/feed/run?tenant=&run_id=${run_id}`;
-    await this.first(path, /"completed"/);
-    return this.first(path, /"completed"/);
+    // A step of it may have completed before.
+    const completed = new RegExp(`"run_id":"${run_id}","status":"completed"`);
+    await this.first(path, completed);
+    return this.first(path, completed);
   }
 }
