@@ -42,8 +42,8 @@ export async function longestTurnOf(work: () => Promise<unknown>): Promise<Longe
   return { turnMs, collectedMs: within.reduce((sum, { duration }) => sum + duration, 0), ms };
 }
 
-/** The processor time of this thread, or of the process where Node does not tell it. */
-function processorMs(): number {
+/** The processor time of this thread, in milliseconds. Before Node 24 it is that of all threads of the process. */
+export function processorMs(): number {
   const { threadCpuUsage = process.cpuUsage } = process as { readonly threadCpuUsage?: typeof process.cpuUsage };
   const { user, system } = threadCpuUsage.call(process);
   return (user + system) / 1_000;

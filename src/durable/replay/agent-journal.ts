@@ -38,9 +38,11 @@ export class AgentJournal extends ResultQueue implements Journal {
     if (operation?.asking !== undefined)
       this.#mayMismatch(this.check?.askAgain(operation.key, operation.asking, this.missing));
     if (this.agent.isClosed) return;
-    const taken = operation && this.check?.history.find(operation.key)?.taken;
-    if (operation !== undefined && taken !== undefined) operation.taken = taken;
-    if (operation !== undefined && this.takesUp(operation)) this.start(operation);
+    if (operation !== undefined) {
+      const taken = this.check?.history.find(operation.key)?.taken;
+      if (taken !== undefined) operation.taken = taken;
+      if (this.takesUp(operation)) this.start(operation);
+    }
     this.advance();
   }
 

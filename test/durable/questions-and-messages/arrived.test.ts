@@ -1,3 +1,4 @@
+import type { AgentRuntime } from "cadenza";
 import type { RunPost, RunWrite } from "cadenza/store";
 import { expect, it } from "vitest";
 import { deferred } from "../../harness/promises.ts";
@@ -54,11 +55,7 @@ it("a process whose run is taken over, with what had arrived, while it reads wha
     return call();
   });
   const second = replicas.start();
-  for (const { runtime } of [first, second])
-    runtime.register("agent", { durable: true }, async (_input, { ask, receive }) => {
-      await Promise.all([ask("Well?"), receive("later")]);
-      return "done";
-    });
+  for (const { runtime } of [first, second]) registerWaiting(runtime);
   const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
   await replicas.clock.settle();
   expect(isAway).toBe(true);
@@ -87,11 +84,7 @@ it("a process that gets what has arrived by another road, while it reads what ha
     return call();
   });
   const second = replicas.start();
-  for (const { runtime } of [first, second])
-    runtime.register("agent", { durable: true }, async (_input, { ask, receive }) => {
-      await Promise.all([ask("Well?"), receive("later")]);
-      return "done";
-    });
+  for (const { runtime } of [first, second]) registerWaiting(runtime);
   const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
   await replicas.clock.settle();
   expect(finds).toBe(1);
@@ -132,3 +125,11 @@ it("a run that ends while a cancel lies behind more than a process reads at once
   expect(ends).toBe(2);
   expect(await second.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
 });
+
+/** An agent that waits for an answer and a message. */
+function registerWaiting(runtime: AgentRuntime): void {
+  runtime.register("agent", { durable: true }, async (_input, { ask, receive }) => {
+    await Promise.all([ask("Well?"), receive("later")]);
+    return "done";
+  });
+}

@@ -5,6 +5,7 @@ import { PerformanceObserver } from "node:perf_hooks";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { openPlace } from "../crash/place.ts";
+import { processorMs } from "../longest-turn.ts";
 import { textOf } from "../program-player.ts";
 import type { ActingOrder, ActingReport, ActingSettings } from "./messages.ts";
 import { durability } from "./messages.ts";
@@ -69,13 +70,6 @@ function measure(): void {
     }
     last = { at: performance.now(), ms: processorMs() };
   }, 1);
-}
-
-/** Before Node 24 it is that of all threads of the process. */
-function processorMs(): number {
-  const { threadCpuUsage = process.cpuUsage } = process as { readonly threadCpuUsage?: typeof process.cpuUsage };
-  const { user, system } = threadCpuUsage.call(process);
-  return (user + system) / 1_000;
 }
 
 function say(report: ActingReport): void {
