@@ -52,7 +52,10 @@ export async function handleMessages({ place, senders, perSecond, seconds }: Mes
   let steps = 0;
   let isOver = false;
   runtime.register("stepper", { durable: true }, async (_input, { step }) => {
-    while (!isOver) steps = await step("work", () => steps + 1);
+    while (!isOver) {
+      await step("work", () => undefined);
+      steps += 1;
+    }
   });
   const { run_id } = await runtime.createRun({ agent_name: "listener", input: "", mode: "async" });
   for (let n = 0; n < STEPPERS; n++) await runtime.createRun({ agent_name: "stepper", input: "", mode: "async" });
