@@ -586,8 +586,8 @@ function hasMailToTake({ mail, waits }: RunState): boolean {
   if (mail === null) return false;
   if (mail.offers.size > 0) return true;
   if (mail.inbox.length === 0 || waits === null) return false;
-  const awaited = new Set([...waits.keys()].map((key) => key.slice(0, key.lastIndexOf("#"))));
-  return mail.inbox.some(({ entry }) => awaited.has(`receive:${entry.name}`));
+  const awaited = new Set([...waits.keys()].filter(isReceive).map((key) => key.slice(0, key.lastIndexOf("#"))));
+  return awaited.size > 0 && mail.inbox.some(({ entry }) => awaited.has(`receive:${entry.name}`));
 }
 
 /** Whether a receive has taken a message. */
