@@ -356,6 +356,7 @@ ${create} FUNCTION ${schema}.${name}(writes jsonb, given_time float8, its_shard 
 LANGUAGE plpgsql${slots.settings} AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));${slots.variables}
+  has_sessions boolean := jsonb_path_exists(writes, '$[*].session');
   wanted jsonb;
   write jsonb;
   answer jsonb;
@@ -364,15 +365,17 @@ DECLARE
 BEGIN
   ${slots.lockRuns} FROM ${lockedRuns(schema, slots.ofRun, slots.posts)};${slots.gates}
 
-  SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
-  WHERE x.w -> 'session' ? 'isLazy' AND (
-    EXISTS (SELECT 1 FROM ${schema}.sessions s
-      WHERE s.tenant = x.w ->> 'tenant' AND s.session_id = x.w -> 'session' ->> 'session_id')
-    OR (x.w ->> 'tenant', x.w -> 'session' ->> 'session_id') IN (
-      SELECT o ->> 'tenant', o -> 'session' ->> 'session_id' FROM jsonb_array_elements(writes) o
-      WHERE (o -> 'session' ->> 'create')::boolean));
-  IF wanted IS NOT NULL THEN
-    RETURN jsonb_build_object('wanted', wanted);
+  IF has_sessions THEN
+    SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+    WHERE x.w -> 'session' ? 'isLazy' AND (
+      EXISTS (SELECT 1 FROM ${schema}.sessions s
+        WHERE s.tenant = x.w ->> 'tenant' AND s.session_id = x.w -> 'session' ->> 'session_id')
+      OR (x.w ->> 'tenant', x.w -> 'session' ->> 'session_id') IN (
+        SELECT o ->> 'tenant', o -> 'session' ->> 'session_id' FROM jsonb_array_elements(writes) o
+        WHERE (o -> 'session' ->> 'create')::boolean));
+    IF wanted IS NOT NULL THEN
+      RETURN jsonb_build_object('wanted', wanted);
+    END IF;
   END IF;
 
   PERFORM pg_advisory_xact_lock(k.lock) FROM (
@@ -383,12 +386,14 @@ BEGIN
     ORDER BY lock
   ) k;
 
-  PERFORM 1 FROM (
-    SELECT DISTINCT w ->> 'tenant' AS tenant, w -> 'session' ->> 'session_id' AS id FROM jsonb_array_elements(writes) w
-    WHERE w ? 'session' ORDER BY tenant, id
-  ) k CROSS JOIN LATERAL (
-    SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
-  ) s;
+  IF has_sessions THEN
+    PERFORM 1 FROM (
+      SELECT DISTINCT w ->> 'tenant' AS tenant, w -> 'session' ->> 'session_id' AS id FROM jsonb_array_elements(writes) w
+      WHERE w ? 'session' ORDER BY tenant, id
+    ) k CROSS JOIN LATERAL (
+      SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
+    ) s;
+  END IF;
 ${slots.lastLocks}
   FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
     CASE write ->> 'kind'
@@ -410,6 +415,9 @@ ${slots.lastLocks}
     END IF;
   END LOOP;
 
+  IF counted = '{}' THEN
+    RETURN to_jsonb(answers);
+  END IF;
   INSERT INTO ${schema}.counters AS c (agent_name, shard, ${counterNames.join(", ")})
   SELECT k.agent_name, its_shard, ${counterNames.map((name) => `sum((k.w ->> '${name}')::float8)`).join(", ")}
   FROM (SELECT (SELECT r.agent_name FROM ${schema}.runs r
