@@ -165,7 +165,8 @@ export function hasWork(
   const { agents, unusedForMs } = request;
   if (unusedForMs !== undefined && unusedHolders(connection, agents, unusedForMs, now).length > 0) return true;
   if (request.limit > 0 && pausedHolders(connection, paused.agents, now).length > 0) return true;
-  if (choose(connection, request, signs, paused, now, () => true).length > 0) return true;
+  const one = { ...request, limit: Math.min(1, request.limit) };
+  if (choose(connection, one, signs, paused, now, () => true).length > 0) return true;
   const { after } = cursor;
   if (!signs.behind || request.limit <= 0 || gatesToOpen(connection, agents, cursor, now).length === 0) return false;
   cursor.after = after;
