@@ -7,12 +7,22 @@ import { feedOf } from "../../core/feed.ts";
 import type { Entry, ReceivedEntry } from "../../core/log.ts";
 import type { Arrived, RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../../core/ports.ts";
 import { behind } from "../../core/positions.ts";
+import type { MaybePromise } from "../../core/promises.ts";
+import { ignore } from "../../core/promises.ts";
 import { RunMap } from "../../core/run-map.ts";
-import type { RunState, WaitingMessages } from "../../core/state.ts";
-import { generationLength, initialState, isFinal, waitingMessages } from "../../core/state.ts";
+import type { RunState } from "../../core/state.ts";
+import { generationLength, initialState, isFinal } from "../../core/state.ts";
 import { verdict } from "../../core/transitions.ts";
 import type { RunStatus } from "../../protocol/run.ts";
-import { eachOfGeneration, findStored, foldAll, foldInbox, foldOn, READ_CHUNK } from "../../runtime/log/fold-log.ts";
+import {
+  eachOfGeneration,
+  findStored,
+  foldAll,
+  foldInbox,
+  foldOn,
+  READ_CHUNK,
+  snapshotOf,
+} from "../../runtime/log/fold-log.ts";
 import type { MessageLimits } from "../../runtime/log/part-size.ts";
 import { checkLogLength, checkWaiting } from "../../runtime/log/part-size.ts";
 import { refusalError, takenError } from "../../runtime/log/refusals.ts";
@@ -70,24 +80,19 @@ export class RemotePosts {
    */
   async send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver, limits: MessageLimits): Promise<boolean> {
     const log = keyBy === "sender" ? initialState(key.run_id) : undefined;
+    const { bytes = 0 } = message;
     for (;;) {
-      const stored = await (log === undefined ? this.#store.find(key) : findStored(this.#store, key));
+      const how = log === undefined && this.#unreceived.knows(key) ? undefined : "with inbox";
+      const stored = await this.#store.find(key, how);
       if (stored === undefined) throw notFound(key.run_id);
       const said = verdict("receive", stored.head.status);
       if (said === "run_finished" || said === "run_cancelling") {
         await refuseLate(this.#store, key, message);
         return false;
       }
-      const state = log && (await this.#seenBy(stored, log));
-      if (state !== undefined && hasArrived(state, key, message)) return false;
-      if (stored.position >= limits.maxLogEntries) {
-        const { state: now } = await foldAll(this.#store, key);
-        checkLogLength(generationLength(now), limits.maxLogEntries);
-      }
-      const { bytes = 0 } = message;
-      if (state === undefined) await this.#unreceived.check(stored, bytes, limits);
-      else checkWaiting(key.run_id, waitingMessages(state), bytes, limits);
-      if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) break;
+      if (log !== undefined && hasArrived(await this.#seenBy(stored, log), key, message)) return false;
+      const post = (): MaybePromise<unknown> => this.#store.post(key, { entries: [message], due: "work" });
+      if ((await this.#unreceived.post({ stored, how, bytes, limits }, post)) === undefined) break;
     }
     // Another process may have sent another message under the key meanwhile. The first one counts.
     if (log !== undefined) hasArrived(await this.#seenBy(await findStored(this.#store, key), log), key, message);
@@ -181,6 +186,8 @@ function statusAfter(head: RunHead, state: RunState): RunStatus | undefined {
 const MAX_RUNS = 10_000;
 /** Of how many entries of a log, from its end, a first look is. */
 const MAX_ENTRIES = 20_000;
+/** A log of so few entries is not read for a first message: each of them counts as a message that waits. */
+const FEW_ENTRIES = 16;
 /** Which part of the room that is left a process uses before it looks again: the others use it too. */
 const SHARE = 1 / 16;
 
@@ -190,16 +197,27 @@ interface Seen {
   position: number | undefined;
   /** How many bytes each of the messages has, by their positions in the log. */
   readonly waiting: Map<number, number>;
-  bytes: number;
   /** What it may send before it looks again. */
   messagesLeft: number;
   bytesLeft: number;
+  /** The messages that it is sending, and how many bytes each has. A look may not see them. */
+  readonly underWay: Map<Promise<unknown>, number>;
+  /** While it looks: nothing is sent meanwhile. Does not reject. */
+  looking: Promise<unknown> | undefined;
+}
+
+/** A message to send. `stored`: its run, as it was found before. `how`: see `Store.find`. */
+interface NewMessage {
+  readonly stored: StoredRun;
+  readonly how: "with inbox" | undefined;
+  readonly bytes: number;
+  readonly limits: MessageLimits;
 }
 
 /**
- * Limits the messages that wait to be received by runs that are not loaded here. Only a look at the log tells how many
- * do, so a process looks when it has sent a part of what is allowed, and reads only what is new since its last look.
- * Several processes that send to one run at once may exceed a limit by that part each.
+ * Limits the messages that wait to be received by runs that are not loaded here, and the lengths of their logs. Only a look
+ * tells how many wait, so a process looks before its first message, and when it has sent a part of what is allowed. It reads
+ * only what is new since its last look. Several processes that send to one run at once may exceed a limit by that part each.
  */
 export class Unreceived {
   readonly #store: Store;
@@ -209,73 +227,122 @@ export class Unreceived {
     this.#store = store;
   }
 
-  /** Throws `limit_reached` if a message of so many bytes is too much for the run. Otherwise it is counted as sent. */
-  async check({ key }: StoredRun, bytes: number, limits: MessageLimits): Promise<void> {
-    const seen = this.#seen(key, limits);
-    if (seen.messagesLeft < 1 || seen.bytesLeft < bytes) {
-      const { position, inbox } = await findStored(this.#store, key);
-      await this.#look(seen, key, position);
-      const waiting = withInbox(seen, inbox);
-      checkWaiting(key.run_id, waiting, bytes, limits);
-      allow(seen, waiting, limits);
-      seen.bytesLeft = Math.max(bytes, seen.bytesLeft);
-    }
-    seen.messagesLeft -= 1;
-    seen.bytesLeft -= bytes;
+  /** Whether this process has sent a message to the run. If not, the run is best found with its inbox. */
+  knows(key: RunKey): boolean {
+    return this.#runs.get(key) !== undefined;
   }
 
-  #seen(key: RunKey, limits: MessageLimits): Seen {
+  /** Posts a message. Throws `limit_reached` if it is too much for the run. */
+  async post<T>(message: NewMessage, post: () => MaybePromise<T>): Promise<T> {
+    const { stored, bytes, limits } = message;
+    const seen = this.#seen(stored.key);
+    // The last generation of such a log may be short.
+    if (stored.position >= limits.maxLogEntries) seen.messagesLeft = 0;
+    for (;;) {
+      while (seen.looking !== undefined) await seen.looking;
+      if (seen.messagesLeft >= 1 && seen.bytesLeft >= bytes) break;
+      await this.#look(seen, message);
+    }
+    // Nothing comes in between: the next look knows of it.
+    seen.messagesLeft -= 1;
+    seen.bytesLeft -= bytes;
+    const posted = (async () => post())();
+    seen.underWay.set(posted, bytes);
+    try {
+      return await posted;
+    } finally {
+      seen.underWay.delete(posted);
+    }
+  }
+
+  #seen(key: RunKey): Seen {
     let seen = this.#runs.get(key);
     if (seen === undefined) {
       if (this.#runs.size >= MAX_RUNS) this.#runs.clear();
-      seen = { position: undefined, waiting: new Map(), bytes: 0, messagesLeft: 0, bytesLeft: 0 };
-      allow(seen, withInbox(seen, undefined), limits);
+      const nothing = { position: undefined, waiting: new Map(), messagesLeft: 0, bytesLeft: 0 };
+      seen = { ...nothing, underWay: new Map(), looking: undefined };
       this.#runs.set(key, seen);
     }
     return seen;
   }
 
-  async #look(seen: Seen, key: RunKey, until: number): Promise<void> {
-    let from = seen.position ?? Math.max(0, until - MAX_ENTRIES);
-    while (from < until) {
-      const entries = await this.#store.read(key, from, Math.min(READ_CHUNK, until - from));
-      if (entries === undefined || entries.length === 0) return;
-      // Another message may have been checked meanwhile, and may have looked further.
-      const known = seen.position ?? from;
-      for (const entry of entries) {
-        const next = behind(from, entry);
-        if (next > known) note(seen, next - 1, entry);
-        from = next;
+  /** One look at a time. */
+  async #look(seen: Seen, message: NewMessage): Promise<void> {
+    const look = this.#measure(seen, message);
+    seen.looking = look.catch(ignore);
+    try {
+      await look;
+    } finally {
+      seen.looking = undefined;
+    }
+  }
+
+  async #measure(seen: Seen, { stored, how, bytes, limits }: NewMessage): Promise<void> {
+    const { key } = stored;
+    const first = seen.position === undefined && how !== undefined ? stored : undefined;
+    for (let found = first; ; found = undefined) {
+      const underWay = [...seen.underWay];
+      const run = found ?? (await findStored(this.#store, key));
+      if (found !== undefined && run.position <= Math.min(FEW_ENTRIES, limits.maxWaitingMessages - 1))
+        seen.position = 0;
+      else await this.#read(seen, key, run.position);
+      const sizes = underWay.map(([, size]) => size);
+      const waiting = [...seen.waiting.values(), ...sizesIn(run.inbox), ...sizes];
+      const messages = run.position - (seen.position ?? 0) + waiting.length;
+      const most = { messages, bytes: waiting.reduce((sum, size) => sum + size, 0) };
+      const length = sizes.length + (await this.#lengthOf(run, sizes.length, limits));
+      try {
+        checkLogLength(length, limits.maxLogEntries);
+        checkWaiting(key.run_id, most, bytes, limits);
+      } catch (error) {
+        if (sizes.length === 0) throw error;
+        // The look may have counted twice what was under way.
+        await Promise.allSettled(underWay.map(([posted]) => posted));
+        continue;
       }
-      seen.position = Math.max(known, from);
+      const room = Math.min(limits.maxWaitingMessages - messages, limits.maxLogEntries - length);
+      seen.messagesLeft = Math.ceil(room * SHARE);
+      seen.bytesLeft = Math.max(bytes, (limits.maxWaitingBytes - most.bytes) * SHARE);
+      return;
+    }
+  }
+
+  /** How many entries the last generation of a log has, with what lies in the inbox, or more. */
+  async #lengthOf({ key, position, inbox = [] }: StoredRun, more: number, limits: MessageLimits): Promise<number> {
+    const most = position + inbox.reduce((sum, { entries }) => sum + entries.length, 0);
+    if (most + more < limits.maxLogEntries) return most;
+    return generationLength((await foldAll(this.#store, key)).state);
+  }
+
+  /** Reads what is new in a log. Of a long one that is not known, what a snapshot does not have. */
+  async #read(seen: Seen, key: RunKey, until: number): Promise<void> {
+    if (seen.position === undefined) {
+      const state = await snapshotOf(this.#store, key, until);
+      for (const { position, entry } of state?.mail?.inbox ?? []) seen.waiting.set(position, entry.bytes ?? 0);
+      seen.position = Math.max(state?.position ?? 0, until - MAX_ENTRIES);
+    }
+    while (seen.position < until) {
+      const entries = await this.#store.read(key, seen.position, Math.min(READ_CHUNK, until - seen.position));
+      if (entries === undefined || entries.length === 0) return;
+      for (const entry of entries) {
+        seen.position = behind(seen.position, entry);
+        note(seen.waiting, seen.position - 1, entry);
+      }
     }
   }
 }
 
-/** What waits in the log, and in the inbox of the owner. */
-function withInbox({ waiting, bytes }: Seen, inbox: readonly Arrived[] | undefined): WaitingMessages {
-  const all = { messages: waiting.size, bytes };
-  for (const { entries } of inbox ?? []) {
-    for (const entry of entries) {
-      if (entry.type !== "received") continue;
-      all.messages += 1;
-      all.bytes += entry.bytes ?? 0;
-    }
-  }
-  return all;
+/** How many bytes each message has that lies in an inbox. */
+function sizesIn(inbox: readonly Arrived[] = []): readonly number[] {
+  return inbox.flatMap(({ entries }) =>
+    entries.flatMap((entry) => (entry.type === "received" ? (entry.bytes ?? 0) : [])),
+  );
 }
 
-function allow(seen: Seen, waiting: WaitingMessages, { maxWaitingMessages, maxWaitingBytes }: MessageLimits): void {
-  seen.messagesLeft = Math.ceil((maxWaitingMessages - waiting.messages) * SHARE);
-  seen.bytesLeft = (maxWaitingBytes - waiting.bytes) * SHARE;
-}
-
-function note(seen: Seen, position: number, entry: Entry | undefined): void {
-  if (entry?.type === "received") {
-    seen.waiting.set(position, entry.bytes ?? 0);
-    seen.bytes += entry.bytes ?? 0;
-  } else if (entry?.type === "taken" && entry.position !== null) {
-    seen.bytes -= seen.waiting.get(entry.position) ?? 0;
-    seen.waiting.delete(entry.position);
-  }
+function note(waiting: Map<number, number>, position: number, entry: Entry): void {
+  if (entry.type === "continued") {
+    waiting.clear();
+    for (const message of entry.messages ?? []) waiting.set(message.position, message.entry.bytes ?? 0);
+  } else if (entry.type === "received") waiting.set(position, entry.bytes ?? 0);
+  else if (entry.type === "taken" && entry.position !== null) waiting.delete(entry.position);
 }

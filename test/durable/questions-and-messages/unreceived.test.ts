@@ -45,7 +45,18 @@ async function open(replicas: Replicas) {
       }
     }
   };
-  return { worker, web, take, fill };
+  /** Sends so many messages at once, and returns how many were not refused. */
+  const sendAtOnce = async ({ runtime }: Replica, count: number, { data, limit }: Kind, isKeyed = false) => {
+    const sending = Array.from({ length: count }, () => {
+      const options = isKeyed ? { idempotencyKey: crypto.randomUUID() } : {};
+      return runtime.send({ to: run_id, name: "mail", data }, options);
+    });
+    const outcomes = await Promise.allSettled(sending);
+    const refused = outcomes.filter((outcome) => outcome.status === "rejected");
+    for (const { reason } of refused) expect(reason).toMatchObject({ code: "limit_reached", limit, run_id });
+    return count - refused.length;
+  };
+  return { worker, web, take, fill, sendAtOnce };
 }
 
 describe.each([
@@ -67,6 +78,20 @@ describe.each([
       expect(await fill([worker], kind)).toBe(kind.room);
       await take(5);
       expect(await fill([worker], kind)).toBe(5);
+    });
+
+    it.each([true, false])("holds for messages that a process sends at once, with keys: %s", async (isKeyed) => {
+      const { web, sendAtOnce } = await open(place());
+      const process = web();
+      expect(await sendAtOnce(process, 3 * kind.room, kind, isKeyed)).toBe(kind.room);
+      expect(await sendAtOnce(process, 3, kind, isKeyed)).toBe(0);
+    });
+
+    it("holds for processes that follow one another", async () => {
+      const { web, sendAtOnce } = await open(place());
+      let sent = 0;
+      for (let n = 0; n < 10; n++) sent += await sendAtOnce(web(), Math.ceil(kind.room / 4), kind);
+      expect(sent).toBe(kind.room);
     });
 
     it("may be exceeded a little where several processes send at once", async () => {
@@ -95,6 +120,28 @@ describe.each([
     expect(await fill([process], kind)).toBe(1);
     expect(read - before).toBeLessThanOrEqual(10);
   });
+
+  it.each([true, false])(
+    "a log takes no more than its limit of messages that are sent at once, with keys: %s",
+    async (isKeyed) => {
+      const replicas = place();
+      const few = { maxLogEntries: 20 };
+      const worker = replicas.start({ durability, limits: few });
+      worker.runtime.register("waits", { durable: true }, async (_input, { receive }) => {
+        await receive("never");
+      });
+      const { run_id } = await worker.runtime.createRun({ agent_name: "waits", input: "", mode: "async" });
+      await replicas.clock.advance(1_000);
+      const { runtime } = replicas.start({ durability, limits: few, work: false });
+      const options = () => (isKeyed ? { idempotencyKey: crypto.randomUUID() } : {});
+      const sending = Array.from({ length: 40 }, () => runtime.send({ to: run_id, name: "mail", data: 1 }, options()));
+      const outcomes = await Promise.allSettled(sending);
+      const sent = outcomes.filter(({ status }) => status === "fulfilled").length;
+
+      const before = 3;
+      expect(sent).toBe(few.maxLogEntries - before);
+    },
+  );
 
   it("one message to a run costs no read of its log", async () => {
     const { web } = await open(place());
