@@ -61,7 +61,7 @@ export class AgentJournal extends ResultQueue implements Journal {
   }
 
   protected override onUnfit(key: string): void {
-    this.#mayMismatch(this.check?.unfitAnswer(key));
+    this.#mayMismatch(this.check?.unfitResult(key));
   }
 
   /**

@@ -2,6 +2,7 @@ import type { Emission } from "../../core/commands.ts";
 import { messageOf } from "../../core/failure.ts";
 import { sameJson } from "../../core/json.ts";
 import type { AwaitedEntry, EmittedEntry } from "../../core/log.ts";
+import { isReceive } from "../../core/operation-keys.ts";
 import type { Mismatch } from "../../core/ports.ts";
 import type { Patch } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
@@ -108,10 +109,10 @@ export class ReplayCheck {
     return { expected: `${key} after ${before.emitted} emitted values`, asked: `${key} after ${emitted}`, position };
   }
 
-  /** The mismatch of an answer in the history that fails the validation of the question as the code asks it now. */
-  unfitAnswer(key: string): Mismatch {
+  /** The mismatch of an answer or a message in the history that fails the validation of the code as it is now. */
+  unfitResult(key: string): Mismatch {
     return {
-      expected: `a valid answer to ${key}`,
+      expected: `a valid ${isReceive(key) ? "message for" : "answer to"} ${key}`,
       asked: `${key} with another schema`,
       position: this.#positionOf(key),
     };

@@ -158,7 +158,7 @@ export interface Patch {
 /** `held`: the log has it. `passed`: the log holds what comes after it, without it. `new`: the agent is at the end of what it holds. */
 export type Recalled = "held" | "passed" | "new";
 
-/** An answer in the log fails the validation of the question as the code asks it now. The agent does not receive it. */
+/** An answer or a message in the log, which was accepted, fails the validation of the code as it is now. The agent does not receive it. */
 export const unfit = Symbol("unfit");
 export type Unfit = typeof unfit;
 

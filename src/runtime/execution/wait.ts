@@ -17,7 +17,7 @@ import { issuesText } from "../log/refusals.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { Execution } from "./execution.ts";
 import type { Committed, Operation } from "./operations.ts";
-import { onceCommitted, onceInLog, sureToBeLogged } from "./operations.ts";
+import { onceCommitted, onceInLog, sureToBeLogged, unfit } from "./operations.ts";
 
 /**
  * An operation that waits for an event outside the run: a question, a sleep or a receive. The log holds that it waits,
@@ -362,7 +362,13 @@ class Receive extends IntendedWait {
     if (message === undefined) throw new TypeError(`There is no message at position ${entry.position} of the log.`);
     const { issues } = entry;
     // A message that was rejected stays so, also if the code has another schema by now.
-    return this.#read(message, issues === undefined ? this.#validate(message) : { issues });
+    return issues === undefined ? this.#readAgain(message) : this.#read(message, { issues });
+  }
+
+  /** An earlier execution may have got and used the message, which a schema that fails does not tell. */
+  async #readAgain(message: ReceivedEntry): Promise<unknown> {
+    const outcome = await this.#validate(message);
+    return "failed" in outcome ? unfit : this.#read(message, outcome);
   }
 
   /** A copy of the message, because the agent may change it. */
@@ -372,8 +378,7 @@ class Receive extends IntendedWait {
     return schema === undefined ? { value } : validateAccepted(schema, [value], this.execution);
   }
 
-  async #read(message: ReceivedEntry, reading: MaybePromise<Validated>): Promise<unknown> {
-    const outcome = await reading;
+  async #read(message: ReceivedEntry, outcome: Validated): Promise<unknown> {
     if ("value" in outcome) return this.#told(outcome.value, message, "message");
     const { issues } = outcome;
     throw this.#error(

@@ -150,3 +150,38 @@ it("a run keeps its owner while the schema of a message has not answered", async
     "receive:mail#2 message",
   ]);
 });
+
+it("a run whose agent has got a message is blocked when its schema fails in a replay", async () => {
+  const replicas = inMemory();
+  const charged: unknown[] = [];
+  const startWith = (schema: StandardSchema) => {
+    const replica = replicas.start({ durability });
+    replica.runtime.register("strict", { durable: true }, async (_input, { receive, step, sleep }) => {
+      const mail = await receive("mail", { schema }).catch(() => "none");
+      await step("charge", () => charged.push(mail));
+      await sleep(10_000);
+      return `charged ${mail}`;
+    });
+    return replica;
+  };
+  const first = startWith(z.number());
+  const run_id = await begin(first);
+  await first.runtime.send({ to: run_id, name: "mail", data: 5 });
+  await replicas.clock.advance(1_000);
+  await first.runtime.close();
+  const away = () => {
+    throw new Error("The look-up is down.");
+  };
+  const second = startWith(z.any().refine(away));
+  await replicas.clock.advance(20_000);
+  expect(charged).toEqual([5]);
+  const { blocked } = await second.runtime.details(run_id);
+  expect(blocked).toMatchObject({
+    expected: "a valid message for receive:mail#1",
+    asked: "receive:mail#1 with another schema",
+  });
+  const third = startWith(z.number());
+  await replicas.clock.advance(20_000);
+  expect(textsOf(await third.runtime.getRun(run_id))).toEqual(["charged 5"]);
+  expect(charged).toEqual([5]);
+});
