@@ -1,5 +1,5 @@
 import type { Draft, Emitters, Mail, OutputMessage, Question, RunState } from "./state.ts";
-import { MessageKeys } from "./state.ts";
+import { Inbox, MessageKeys } from "./state.ts";
 
 /**
  * A copy of a state, on which more entries can be folded while the other stays as it is. What no entry changes is
@@ -41,7 +41,7 @@ function copyQuestion(question: Question): Question {
 
 function copyMail({ inbox, bytes, keys, offers, refusals, settled }: Mail): Mail {
   return {
-    inbox: [...inbox],
+    inbox: new Inbox(inbox),
     bytes,
     keys: new MessageKeys(keys),
     offers: new Map(offers),

@@ -20,6 +20,7 @@ import {
   createdEntry,
   EARLIER,
   hasSeen,
+  Inbox,
   initialState,
   isWaiting,
   latestTime,
@@ -183,7 +184,7 @@ function mailAfter({ messages = [], message_keys = [] }: ContinuedEntry): Mail |
   const mail = newMail();
   for (const key of message_keys) mail.keys.set(key, "earlier");
   for (const { entry, position } of messages) {
-    mail.inbox.push({ entry, position });
+    mail.inbox.add({ entry, position });
     mail.bytes += entry.bytes ?? 0;
     mail.keys.set(entry.idempotency_key, entry);
   }
@@ -306,7 +307,7 @@ function mailOf(state: RunState): Mail {
 
 function newMail(): Mail {
   return {
-    inbox: [],
+    inbox: new Inbox(),
     bytes: 0,
     keys: new MessageKeys(),
     offers: new Map(),
@@ -328,19 +329,14 @@ function refuse(state: RunState, entry: RefusedEntry): void {
 function receive(state: RunState, entry: ReceivedEntry): void {
   const mail = mailOf(state);
   mail.keys.set(entry.idempotency_key, entry);
-  mail.inbox.push({ entry, position: state.position - 1 });
+  mail.inbox.add({ entry, position: state.position - 1 });
   mail.bytes += entry.bytes ?? 0;
 }
 
 function take(state: RunState, position: number | null): void {
   const { mail } = state;
   if (position === null || mail === null) return;
-  const { inbox } = mail;
-  const index = inbox.findIndex((message) => message.position === position);
-  if (index === -1) return;
-  mail.bytes -= inbox[index]?.entry.bytes ?? 0;
-  if (index === 0) inbox.shift();
-  else inbox.splice(index, 1);
+  mail.bytes -= mail.inbox.take(position)?.entry.bytes ?? 0;
 }
 
 function emit(state: RunState, entry: EmittedEntry): number {

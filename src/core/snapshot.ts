@@ -1,6 +1,6 @@
 import { isLongerThan } from "./rough-length.ts";
 import type { RunState } from "./state.ts";
-import { MessageKeys } from "./state.ts";
+import { Inbox, MessageKeys } from "./state.ts";
 
 /** A folded state as a store keeps it: the beginning of a log need not be read again. It can be deleted at any time. */
 export interface Snapshot {
@@ -45,7 +45,7 @@ export function fromSnapshot({ position, format, state: json }: Snapshot): RunSt
 
 function membersOf({ output, exchanges, waits, emitters, mail }: RunState): number {
   const ofEmitters = emitters === null ? 0 : emitters.copied.size + emitters.drafts.size;
-  const ofMail = mail === null ? 0 : mail.inbox.length + mail.keys.size + mail.settled.size;
+  const ofMail = mail === null ? 0 : mail.inbox.size + mail.keys.size + mail.settled.size;
   return output.length + (exchanges?.length ?? 0) + (waits?.size ?? 0) + ofEmitters + ofMail;
 }
 
@@ -66,6 +66,7 @@ function toPlain(state: RunState) {
     },
     mail: mail && {
       ...mail,
+      inbox: [...mail.inbox],
       keys: [...mail.keys],
       offers: [...mail.offers],
       refusals: [...mail.refusals],
@@ -90,6 +91,7 @@ function fromPlain(plain: Plain): RunState {
     },
     mail: mail && {
       ...mail,
+      inbox: new Inbox(mail.inbox),
       keys: new MessageKeys(undefined, mail.keys),
       offers: new Map(mail.offers),
       refusals: new Map(mail.refusals),

@@ -139,7 +139,7 @@ export const EARLIER = -1;
 /** What other processes have posted to a run. */
 export interface Mail {
   /** The messages that no receive has taken, in order of arrival. */
-  inbox: InboxMessage[];
+  readonly inbox: Inbox;
   /** How many bytes the data of these has, as JSON in UTF-8. */
   bytes: number;
   /** All messages that have arrived, by their idempotency keys. */
@@ -190,6 +190,59 @@ export class MessageKeys {
   }
 }
 
+/** So many taken messages at least are let go of together. */
+const MIN_TAKEN = 1_024;
+
+/**
+ * The messages that no receive has taken, in order of arrival. They are mostly taken from the front, of which there may be
+ * hundreds of thousands: what is taken there stays in the list until it is half of it.
+ */
+export class Inbox {
+  #messages: InboxMessage[];
+  /** How many at the front are taken. */
+  #taken = 0;
+
+  constructor(messages: Iterable<InboxMessage> = []) {
+    this.#messages = [...messages];
+  }
+
+  get size(): number {
+    return this.#messages.length - this.#taken;
+  }
+
+  *[Symbol.iterator](): IterableIterator<InboxMessage> {
+    for (let index = this.#taken; index < this.#messages.length; index++) {
+      const message = this.#messages[index];
+      if (message !== undefined) yield message;
+    }
+  }
+
+  /** The first one that is wanted. */
+  find(isWanted: (message: InboxMessage) => boolean): InboxMessage | undefined {
+    for (const message of this) if (isWanted(message)) return message;
+    return undefined;
+  }
+
+  add(message: InboxMessage): void {
+    this.#messages.push(message);
+  }
+
+  /** Takes the message at a position of the log. Undefined: it is not there. */
+  take(position: number): InboxMessage | undefined {
+    let index = this.#taken;
+    while (index < this.#messages.length && this.#messages[index]?.position !== position) index += 1;
+    const message = this.#messages[index];
+    if (message === undefined) return undefined;
+    if (index > this.#taken) this.#messages.splice(index, 1);
+    else this.#taken += 1;
+    if (this.#taken >= MIN_TAKEN && 2 * this.#taken >= this.#messages.length) {
+      this.#messages = this.#messages.slice(this.#taken);
+      this.#taken = 0;
+    }
+    return message;
+  }
+}
+
 /** A message that waits to be taken. */
 export interface InboxMessage {
   readonly entry: ReceivedEntry;
@@ -205,7 +258,7 @@ export interface WaitingMessages {
 
 /** The messages of a run that no receive has taken yet. */
 export function waitingMessages({ mail }: RunState): WaitingMessages {
-  return mail === null ? none : { messages: mail.inbox.length, bytes: mail.bytes };
+  return mail === null ? none : { messages: mail.inbox.size, bytes: mail.bytes };
 }
 
 const none: WaitingMessages = { messages: 0, bytes: 0 };

@@ -31,6 +31,7 @@ import type { Question, Replied, RunState } from "../../src/core/state.ts";
 import {
   activeMs,
   EARLIER,
+  Inbox,
   initialState,
   isFinal,
   isOpen,
@@ -470,7 +471,7 @@ function told(log: readonly Entry[]): object {
     events: eventsOf(log),
     open: idsOf(openQuestions(state)),
     exchanges: (state.exchanges ?? []).map((one) => [one.asked.await_id, one.settled?.at, replyTo(one)]),
-    inbox: state.mail?.inbox.map(({ entry }) => entry),
+    inbox: [...(state.mail?.inbox ?? [])].map(({ entry }) => entry),
     settled: [...(state.mail?.settled ?? [])],
     waits: state.waits,
     waiting_ms: state.waiting_ms ?? 0,
@@ -680,8 +681,9 @@ describe("every log that commands and posts can make", () => {
       last.set(taken.name, entry.position);
     }
     const state = foldEntries(RUN_ID, log);
-    expect(state.mail?.inbox.map(({ position }) => position) ?? []).toEqual([...left]);
-    const bytes = (state.mail?.inbox ?? []).reduce((sum, { entry }) => sum + (entry.bytes ?? 0), 0);
+    const inbox = [...(state.mail?.inbox ?? [])];
+    expect(inbox.map(({ position }) => position)).toEqual([...left]);
+    const bytes = inbox.reduce((sum, { entry }) => sum + (entry.bytes ?? 0), 0);
     expect(waitingMessages(state)).toEqual({ messages: left.size, bytes });
   });
 
@@ -756,6 +758,33 @@ describe("a post", () => {
     };
     fc.assert(fc.property(some, law), { numRuns: 1_000 });
   });
+});
+
+it("an inbox is a list, from wherever messages are taken", () => {
+  const received: ReceivedEntry = { type: "received", at: T0, name: "mail", data: 1, idempotency_key: "1" };
+  // Mostly the first one is taken, and sometimes one that is not there.
+  const act = fc.oneof({ weight: 6, arbitrary: fc.constant(0) }, fc.nat(20));
+  const law = (count: number, takes: readonly number[]): void => {
+    let list = Array.from({ length: count }, (_, position) => ({ entry: received, position }));
+    const inbox = new Inbox(list);
+    for (const [turn, from] of takes.entries()) {
+      const taken = list[from];
+      expect(inbox.take(taken?.position ?? -1)).toEqual(taken);
+      list = list.filter((message) => message !== taken);
+      if (turn % 3 !== 0) continue;
+      const message = { entry: received, position: count + turn };
+      inbox.add(message);
+      list.push(message);
+      expect([inbox.size, inbox.find(() => true)]).toEqual([list.length, list[0]]);
+    }
+    expect([...inbox]).toEqual(list);
+    expect([...new Inbox(inbox)]).toEqual(list);
+  };
+  fc.assert(fc.property(fc.nat(3_000), fc.array(act, { maxLength: 100 }), law), { numRuns: 200 });
+  law(
+    3_000,
+    Array.from({ length: 2_500 }, () => 0),
+  );
 });
 
 function shuffled<T>(items: T[]): fc.Arbitrary<T[]> {

@@ -585,9 +585,9 @@ export class Residency implements JournalEvents {
 function hasMailToTake({ mail, waits }: RunState): boolean {
   if (mail === null) return false;
   if (mail.offers.size > 0) return true;
-  if (mail.inbox.length === 0 || waits === null) return false;
+  if (mail.inbox.size === 0 || waits === null) return false;
   const awaited = new Set([...waits.keys()].filter(isReceive).map((key) => key.slice(0, key.lastIndexOf("#"))));
-  return awaited.size > 0 && mail.inbox.some(({ entry }) => awaited.has(`receive:${entry.name}`));
+  return awaited.size > 0 && mail.inbox.find(({ entry }) => awaited.has(`receive:${entry.name}`)) !== undefined;
 }
 
 /** Whether a receive has taken a message. */

@@ -207,7 +207,7 @@ export class Client {
       const { state } = member;
       if (isFinal(state.status) || state.status === "cancelling") continue;
       for (const name of MAIL) {
-        const unread = state.mail?.inbox.filter(({ entry }) => entry.name === name).length ?? 0;
+        const unread = [...(state.mail?.inbox ?? [])].filter(({ entry }) => entry.name === name).length;
         const isDue = unread === 0 && isNeeded(state, name) ? this.#feelsLike(SOON) : this.#isEarly(unread);
         if (!isDue) continue;
         const number = this.#sentTo(state.run_id).filter((one) => one.name === name).length + 1;
