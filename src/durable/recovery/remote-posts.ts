@@ -79,10 +79,15 @@ export class RemotePosts {
    * whether the run did not have the message before. Throws `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
    */
   async send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver, limits: MessageLimits): Promise<boolean> {
-    const log = keyBy === "sender" ? initialState(key.run_id) : undefined;
+    const isKeyed = keyBy === "sender";
     const { bytes = 0 } = message;
+    let log: RunState | undefined;
+    const hasIt = async (stored: StoredRun): Promise<boolean> => {
+      log ??= (await snapshotOf(this.#store, key, stored.position)) ?? initialState(key.run_id);
+      return hasArrived(await this.#seenBy(stored, log), key, message);
+    };
     for (;;) {
-      const how = log === undefined && this.#unreceived.knows(key) ? undefined : "with inbox";
+      const how = !isKeyed && this.#unreceived.knows(key) ? undefined : "with inbox";
       const stored = await this.#store.find(key, how);
       if (stored === undefined) throw notFound(key.run_id);
       const said = verdict("receive", stored.head.status);
@@ -90,12 +95,12 @@ export class RemotePosts {
         await refuseLate(this.#store, key, message);
         return false;
       }
-      if (log !== undefined && hasArrived(await this.#seenBy(stored, log), key, message)) return false;
+      if (isKeyed && (await hasIt(stored))) return false;
       const post = (): MaybePromise<unknown> => this.#store.post(key, { entries: [message], due: "work" });
       if ((await this.#unreceived.post({ stored, how, bytes, limits }, post)) === undefined) break;
     }
     // Another process may have sent another message under the key meanwhile. The first one counts.
-    if (log !== undefined) hasArrived(await this.#seenBy(await findStored(this.#store, key), log), key, message);
+    if (isKeyed) await hasIt(await findStored(this.#store, key));
     return true;
   }
 

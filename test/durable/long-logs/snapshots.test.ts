@@ -110,6 +110,24 @@ it("a long run that is not loaded is read from its snapshot, at rest and when it
   expect(ended.seen).toMatchObject({ record: { status: "completed" }, events: [{ type: "run.completed" }] });
 });
 
+it.each([{}, { idempotencyKey: "a key" }])(
+  "a message to a long run reads what its snapshot does not have, with %o",
+  async (options) => {
+    const store = open(copied());
+    let count = 0;
+    const read: SqliteStore["read"] = (key, from, limit) => {
+      const entries = store.read(key, from, limit);
+      count += entries?.length ?? 0;
+      return entries;
+    };
+    const runtime = new AgentRuntime({ store: withMembers(store, { read }), work: false });
+    await runtime.send({ to: run_id, name: "news", data: 1 }, options);
+    await runtime.close();
+    expect(count).toBeGreaterThan(0);
+    expect(count).toBeLessThanOrEqual(500);
+  },
+);
+
 it.each<[what: string, sql: string]>([
   ["deleted", "DELETE FROM cadenza_snapshots"],
   ["torn", "UPDATE cadenza_snapshots SET state = substr(state, 1, length(state) / 2)"],
