@@ -107,6 +107,17 @@ export function openTwice(
   };
 }
 
+/** Has the plain writes of each batch made together, however small it is. `schema`: as in SQL. */
+export async function makeTogether(pool: PostgresPool, schema: string): Promise<void> {
+  const find = "SELECT pg_get_functiondef(to_regprocedure($1::text)) AS text";
+  const { rows } = await pool.query(find, [`${schema}.write_v2(jsonb, float8, integer)`]);
+  const [found] = rows as readonly { readonly text: string }[];
+  const before = found?.text ?? "";
+  const text = before.replace("jsonb_array_length(writes) >= 4", "jsonb_array_length(writes) >= 1");
+  if (text === before) throw new Error("write_v2 does not say from how many writes on it makes them together.");
+  await pool.query(text, []);
+}
+
 /** Makes one entry of a run unreadable: its line begins in the middle. */
 async function damage(pool: PostgresPool, schema: string, { tenant, run_id }: RunKey, position: number): Promise<void> {
   const name = quoteName(schema);

@@ -3,19 +3,20 @@ import { headColumns } from "../stored-rows.ts";
 /*
  * Most writes of a large batch need none of the rules of slots, lines, gates, inboxes and sessions. They are made together,
  * with a statement for all creations and one for all appends. What they do not make is made in turn, as any other write: so
- * each condition here may leave out a write, and must not let one in that a rule is for.
+ * each condition here may leave out a write, and must not let one in that a rule is for. Runs are made in their order: those
+ * behind one that is not plain are made in turn.
  */
 
 /** From how many writes on the plain ones of a batch are made together. */
 const MIN_BATCH = 4;
 
-/** The writes of a batch to runs that no other write of it changes or wakes. */
-const ALONE = `SELECT k.n, k.w, k.tenant, k.run_id FROM (
+/** The writes of a batch. `is_alone`: no other write of it changes or wakes the run. */
+const GIVEN = `SELECT k.n, k.w, k.tenant, k.run_id, k.writes = 1 AS is_alone FROM (
       SELECT i.n, i.w, i.tenant, i.run_id, count(*) OVER (PARTITION BY i.run_id, i.tenant) AS writes FROM (
         SELECT o.n, o.w, o.w ->> 'tenant' AS tenant, o.w ->> 'run_id' AS run_id FROM jsonb_array_elements(writes) WITH ORDINALITY o (w, n)
         UNION ALL SELECT NULL, NULL, o.w -> 'wake' ->> 'tenant', o.w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) o (w) WHERE o.w ? 'wake'
       ) i
-    ) k WHERE k.writes = 1`;
+    ) k WHERE k.n IS NOT NULL`;
 
 /** What `write_v2` does before it makes the writes in turn. `made`: the numbers of those that need no turn, from 1 on. */
 export function makePlainWrites(schema: string): string {
@@ -36,11 +37,14 @@ CREATE OR REPLACE FUNCTION ${schema}.create_plain_v1(writes jsonb) RETURNS bigin
 DECLARE
   made bigint[];
 BEGIN
-  WITH plain AS MATERIALIZED (
-    SELECT x.n, x.w ->> 'lines' AS lines, added.*
-    FROM (${ALONE}) x CROSS JOIN LATERAL jsonb_populate_record(NULL::${runs}, x.w || (x.w -> 'head')) added
-    WHERE x.w ->> 'kind' = 'create' AND NOT x.w ?| ARRAY['session', 'wake', 'asks', 'labels', 'limits', 'priority', 'fair']
-      AND added.idempotency_key IS NULL AND added.slot = '' AND added.owner IS NOT NULL AND added.finished_at IS NULL
+  WITH given AS MATERIALIZED (
+    SELECT x.n, x.w ->> 'lines' AS lines, added.*,
+      x.is_alone AND NOT x.w ?| ARRAY['session', 'wake', 'asks', 'labels', 'limits', 'priority', 'fair'] AND added.idempotency_key IS NULL
+        AND added.slot = '' AND added.owner IS NOT NULL AND added.finished_at IS NULL AS is_plain
+    FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_populate_record(NULL::${runs}, x.w || (x.w -> 'head')) added
+    WHERE x.w ->> 'kind' = 'create'
+  ), plain AS MATERIALIZED (
+    SELECT * FROM given g WHERE g.n < coalesce((SELECT min(o.n) FROM given o WHERE NOT o.is_plain), 'Infinity'::float8)
   ), added AS (
     INSERT INTO ${runs} (tenant, run_id, agent_name, version, session_id, parent, slot, slot_max, ${headColumns.join(", ")}, position, created_at, creator, plain)
     SELECT p.tenant, p.run_id, p.agent_name, p.version, p.session_id, p.parent, p.slot, p.slot_max,
@@ -62,9 +66,9 @@ BEGIN
   WITH plain AS MATERIALIZED (
     SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count,
       (x.w ->> 'epoch')::integer AS expected_epoch, (x.w ->> 'position')::integer AS position, x.w ->> 'owner' AS expected_owner, h.*
-    FROM (${ALONE}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS h (
+    FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS h (
       status text, epoch integer, owner text, due_at float8, blocked text, holds_slot boolean, finished_at float8, takeovers integer)
-    WHERE x.w ->> 'kind' = 'append' AND NOT x.w ?| ARRAY['wake', 'asks'] AND (x.w -> 'head') - ARRAY[${head}] = '{}'
+    WHERE x.is_alone AND x.w ->> 'kind' = 'append' AND NOT x.w ?| ARRAY['wake', 'asks'] AND (x.w -> 'head') - ARRAY[${head}] = '{}'
       AND (NOT x.w ? 'session' OR x.w -> 'session' ? 'isLazy' AND NOT EXISTS (SELECT 1 FROM ${schema}.sessions s
         WHERE s.tenant = x.tenant AND s.session_id = x.w -> 'session' ->> 'session_id'))
   ), changed AS (
@@ -75,8 +79,8 @@ BEGIN
       since = NULL, position = r.position + p.count
     FROM plain p
     WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND r.epoch = p.expected_epoch AND r.epoch = p.epoch AND r.position = p.position
-      AND r.owner = p.expected_owner AND (p.owner = r.owner OR p.owner IS NULL AND p.finished_at IS NOT NULL AND p.due_at IS NULL)
-      AND r.finished_at IS NULL AND r.arrived = 0 AND r.slot = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL AND r.rank IS NULL
+      AND r.owner || '' = p.expected_owner AND (p.owner = r.owner || '' OR p.owner IS NULL AND p.finished_at IS NOT NULL AND p.due_at IS NULL)
+      AND r.finished_at + 0 IS NULL AND r.arrived = 0 AND r.slot || '' = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL AND r.rank IS NULL
       AND coalesce(r.priority, 0) = 0
     RETURNING p.n, r.id, p.position, p.lines
   ), logged AS (

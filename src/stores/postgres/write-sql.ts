@@ -2,6 +2,7 @@ import { counterNames } from "../../core/statistics.ts";
 import { headColumns, insertedColumns } from "../stored-rows.ts";
 import { goesThrough, leaving } from "./gate-sql.ts";
 import { keysOf } from "./line-sql.ts";
+import { makePlainWrites, plainWrites } from "./plain-sql.ts";
 
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
@@ -250,9 +251,11 @@ interface Slots {
   readonly create: string;
   /** The time of the writes. */
   readonly clock: string;
+  /** What makes some writes together, and puts their numbers into `made`. */
+  readonly together: string;
 }
 
-const withoutGates = { posts: "", gates: "" };
+const withoutGates = { posts: "", gates: "", together: "" };
 
 /** The first version counts the runs that hold a permit. */
 function countedSlots(schema: string): Slots {
@@ -358,9 +361,11 @@ DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));${slots.variables}
   has_sessions boolean := jsonb_path_exists(writes, '$[*].session');
   wanted jsonb;
+  made bigint[] := '{}';
+  n integer;
   write jsonb;
   answer jsonb;
-  answers jsonb[] := '{}';
+  answers jsonb[] := array_fill(NULL::jsonb, ARRAY[jsonb_array_length(writes)]);
   counted jsonb[] := '{}';
 BEGIN
   ${slots.lockRuns} FROM ${lockedRuns(schema, slots.ofRun, slots.posts)};${slots.gates}
@@ -394,15 +399,15 @@ BEGIN
       SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
     ) s;
   END IF;
-${slots.lastLocks}
-  FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
+${slots.lastLocks}${slots.together}
+  FOR n, write IN SELECT x.n, x.w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) WHERE x.n <> ALL (made) ORDER BY x.n LOOP
     CASE write ->> 'kind'
       WHEN 'create' THEN answer := ${slots.create};
       WHEN 'lease' THEN answer := ${schema}.lease_v1(write ->> 'owner', (write ->> 'for_ms')::float8, clock);
       WHEN 'session' THEN answer := ${schema}.session_v1(write ->> 'tenant', write -> 'session');
       ELSE answer := ${schema}.change_v1(write, ${slots.clock});
     END CASE;
-    answers := array_append(answers, answer);
+    answers[n] := answer;
     CONTINUE WHEN ${slots.refused};
     IF write ? 'session' AND write ->> 'kind' <> 'session' THEN
       PERFORM ${schema}.session_v1(write ->> 'tenant', write -> 'session');
@@ -449,9 +454,14 @@ export function writesWithInbox(schema: string): string {
       WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${goesThrough("w", "r")}))`,
     gates: `
   PERFORM ${schema}.shut_v1(k.run, true) FROM (SELECT l.run FROM (${leaving(schema)}) l ORDER BY (l.run).id) k;`,
+    together: makePlainWrites(schema),
     refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
   };
-  return slotLocks(schema) + writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots, "write_v2");
+  return (
+    slotLocks(schema) +
+    plainWrites(schema) +
+    writeFunction(schema, "CREATE OR REPLACE", idempotencyLocks(schema), slots, "write_v2")
+  );
 }
 
 function idempotencyLocks(schema: string): string {

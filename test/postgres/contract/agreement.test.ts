@@ -1,12 +1,12 @@
 import { it } from "vitest";
-import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
+import { makeTogether, missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 import { expectAgreement } from "../../harness/store-agreement.ts";
 
 it("PostgresStore gives the same answers as the memory store, whatever is done to them", async ({ skip }) => {
   const missing = missingServer(18);
   if (missing !== undefined) skip(missing);
   const pool = newPool(18);
-  const open = openTwice(pool);
+  const open = openTwice(pool, {}, (schema) => makeTogether(pool, schema));
   await expectAgreement(
     async (options) => {
       const { first, close } = await open(options);

@@ -2,7 +2,7 @@ import type { OpenStores } from "cadenza/testing";
 import { storeContract } from "cadenza/testing";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
+import { makeTogether, missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
 
 describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store contract", (major) => {
   const missing = missingServer(major);
@@ -11,7 +11,8 @@ describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store
   beforeAll(() => {
     if (missing !== undefined) return;
     pool = newPool(major);
-    open = openTwice(pool);
+    // On the older one writes are made together that are made in turn on the newer one.
+    open = openTwice(pool, {}, major === 15 ? (schema) => makeTogether(pool, schema) : undefined);
   });
   afterAll(() => pool?.end());
 
