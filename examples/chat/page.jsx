@@ -1,6 +1,6 @@
 import { useChat } from "@ai-sdk/react";
 import { loadChat } from "cadenza/client";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { ServerCard, useServer } from "../server-card.jsx";
 
@@ -10,7 +10,10 @@ const WISHES = ["I want a refund for my train, please", "Tell me a long story"];
 function Page({ chat, isAway }) {
   const [text, setText] = useState("");
   const { messages, sendMessage, addToolOutput, status, error, stop } = useChat(chat);
-  const isBusy = status === "submitted" || status === "streaming";
+  // After a reload the chat begins to follow its run when the page has been shown once.
+  const [isShown, setShown] = useState(false);
+  useEffect(() => setShown(true), []);
+  const isBusy = !isShown || status === "submitted" || status === "streaming";
   const send = (event) => {
     event.preventDefault();
     void sendMessage({ text });
