@@ -33,11 +33,6 @@ export function standingOf(log: RunLog, entry: Entry): Committed | undefined {
   return log.standingOf(entry) as Committed | undefined;
 }
 
-/** A decided entry that the log gets for certain, unless the run is lost: see {@link RunLog.isSure}. */
-export function sureToBeLogged(entry: Entry): Committed {
-  return entry as Committed;
-}
-
 /** The result of an operation that the log of a plain run does not hold. */
 export function notLogged(entry: Entry): Committed {
   return entry as Committed;
@@ -58,7 +53,7 @@ export async function onceTaken(log: RunLog, begin: () => void): Promise<void> {
 
 declare const inLog: unique symbol;
 
-/** An entry that the committed log of its run holds, or is sure to hold. An agent gets its results from such entries only. */
+/** An entry that the committed log of its run holds. An agent gets its results from such entries only. */
 export type Committed = Entry & { readonly [inLog]: true };
 
 /**

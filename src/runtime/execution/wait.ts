@@ -17,7 +17,7 @@ import { issuesText } from "../log/refusals.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { Execution } from "./execution.ts";
 import type { Committed, Operation } from "./operations.ts";
-import { onceCommitted, onceInLog, sureToBeLogged, unfit } from "./operations.ts";
+import { onceCommitted, onceInLog, unfit } from "./operations.ts";
 
 /**
  * An operation that waits for an event outside the run: a question, a sleep or a receive. The log holds that it waits,
@@ -93,11 +93,6 @@ export abstract class Wait implements Operation {
     const entry = isRefusal(decision) ? undefined : decision[0];
     if (entry === undefined) return;
     this.#isEnded = true;
-    if (command.type === "take" && command.entry.position !== null && mayBeAhead(this.execution)) {
-      log.flush();
-      this.onEnded(sureToBeLogged(entry));
-      return;
-    }
     onceInLog(log, entry, (committed) => {
       if (committed !== undefined) this.onEnded(committed);
     });
@@ -313,12 +308,11 @@ class Receive extends IntendedWait {
     return !this.isEnded && this.#claim !== undefined && this.#claim.verdict === undefined;
   }
 
-  /** The first message of its name that has arrived and is sure to be in the log, and that no receive has taken or takes now. */
+  /** The first message of its name that has arrived and is committed, and that no receive has taken or takes now. */
   #next(claimed?: ReadonlySet<number>): InboxMessage | undefined {
     const { state, committed } = this.execution.log;
-    const sureUntil = mayBeAhead(this.execution) ? state.position : committed;
     return state.mail?.inbox.find(
-      ({ entry, position }) => entry.name === this.#name && position < sureUntil && claimed?.has(position) !== true,
+      ({ entry, position }) => entry.name === this.#name && position < committed && claimed?.has(position) !== true,
     );
   }
 
@@ -402,15 +396,6 @@ class Receive extends IntendedWait {
     const message = `The receive ${this.key} of run ${run_id} ${what}`;
     return new CadenzaError(code, message, { run_id, ...(issues !== undefined && { issues }) });
   }
-}
-
-/**
- * Whether the agent may have a message before it is committed that it took it: the log gets that for certain, and as the next
- * result of an agent that waits for nothing else. Steps and sub-runs that follow on it begin after the commit, and readers
- * see nothing of it before.
- */
-function mayBeAhead({ log, open }: Execution): boolean {
-  return log.isSure && open.length === 1;
 }
 
 /** The receives that are open take the messages that have arrived, in the order in which they began. */

@@ -10,7 +10,7 @@ import { evolve } from "../../core/evolve.ts";
 import type { NewLog } from "../../core/fork.ts";
 import { checkFormat, newerPart } from "../../core/format.ts";
 import { grown } from "../../core/grown.ts";
-import { expectedAfter, isFree, localHead, mayBeOf } from "../../core/head.ts";
+import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
 import type { ContinuedEntry, Entry } from "../../core/log.ts";
 import type {
   Arrived,
@@ -291,16 +291,6 @@ export class RunLog {
     return this.#untilCommitted(position, undefined);
   }
 
-  /**
-   * Whether the log gets what is decided now for certain, at that position, unless the run is lost: no other process may
-   * write to it, what others had written before has been read, and the store does not fail.
-   */
-  get isSure(): boolean {
-    const { done, write } = this.#storing ?? {};
-    const isUpToDate = done === undefined || write !== undefined;
-    return isUpToDate && this.#head !== undefined && !isFree(this.#head) && !isFree(this.nextHead);
-  }
-
   /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
   acknowledge(): undefined | Promise<void> {
     const before = this.#trouble?.outage?.failure;
@@ -496,9 +486,8 @@ export class RunLog {
       this.#next.takes.push(id);
     }
     if (this.#due?.takes === undefined) return;
-    // What the agent takes of it goes with the same write.
-    if (this.backlog > before) this.#run.onReloaded();
     this.#run.shared.commitSoon(this);
+    if (this.backlog > before) this.#run.onReloaded();
   }
 
   /** Whether what has arrived was decided here. */

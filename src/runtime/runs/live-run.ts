@@ -538,7 +538,6 @@ export class LiveRun implements LogRun, StepsRun {
   /** Another process has written to the run. */
   onReloaded(): void {
     if (this.log.state.status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
-    else this.#lookAtMail();
   }
 
   // What the agent reports.

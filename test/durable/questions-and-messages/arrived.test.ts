@@ -1,6 +1,6 @@
-import type { AgentContext, AgentRuntime } from "cadenza";
+import type { AgentRuntime } from "cadenza";
 import type { RunPost, RunWrite } from "cadenza/store";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { deferred } from "../../harness/promises.ts";
 import { inMemory } from "../../harness/world/replicas.ts";
 
@@ -124,91 +124,6 @@ it("a run that ends while a cancel lies behind more than a process reads at once
   expect(first.said).toEqual([]);
   expect(ends).toBe(2);
   expect(await second.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
-});
-
-describe("a process that owns a run", () => {
-  /**
-   * An owner, the types of the entries of its writes, and a process that sends. The first write with which a message is taken
-   * is slow.
-   */
-  async function slowOwner(rest: (said: unknown, context: AgentContext) => unknown, messages: readonly string[]) {
-    const replicas = inMemory();
-    const writes: string[] = [];
-    const [begun, slow] = [deferred(), deferred()];
-    const owner = replicas.start({}, async (call, method, parameters) => {
-      if (method !== "append") return call();
-      const types = (parameters[2] as RunWrite).entries.map(({ type }) => type).join();
-      writes.push(types);
-      if (types.includes("taken")) await slow.promise;
-      return call();
-    });
-    const other = replicas.start({ work: false });
-    owner.runtime.register("agent", { durable: true }, async (_input, context) => {
-      await context.step("begin", () => begun.promise);
-      for (;;) await rest(await context.receive("said"), context);
-    });
-    const { run_id } = await owner.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
-    await replicas.clock.settle();
-    for (const data of messages) await other.runtime.send({ to: run_id, name: "said", data });
-    begun.resolve();
-    await replicas.clock.advance(10_000);
-    return { replicas, writes, slow, getRun: () => other.runtime.getRun(run_id) };
-  }
-
-  it("gives the agent one message after the other while the store writes that it took the first", async () => {
-    const taken: unknown[] = [];
-    const { replicas, writes, slow } = await slowOwner((said) => taken.push(said), ["a", "b", "c", "d"]);
-    expect(taken).toEqual(["a", "b", "c", "d"]);
-    slow.resolve();
-    await replicas.clock.settle();
-    expect(writes.filter((types) => types.includes("taken"))).toEqual(["taken", "taken,taken,taken,intent"]);
-  });
-
-  it("begins a step with a message when the store has it that the message was taken, and shows nothing before", async () => {
-    const begun: unknown[] = [];
-    const { replicas, slow, getRun } = await slowOwner(
-      async (said, { emit, step }) => {
-        await emit(`Got ${said}.`);
-        await step("work", () => begun.push(said));
-      },
-      ["a"],
-    );
-    expect(begun).toEqual([]);
-    expect(await getRun()).toMatchObject({ status: "in-progress", output: [] });
-    slow.resolve();
-    await replicas.clock.settle();
-    expect(begun).toEqual(["a"]);
-    expect(await getRun()).toMatchObject({ output: [{ parts: [{ content: "Got a." }] }] });
-  });
-
-  it("gives the agent what came before it owned the run first, while it still reads that", async () => {
-    const replicas = inMemory();
-    const read = deferred();
-    let isReading = false;
-    const first = replicas.start({}, async (call, method) => {
-      if (method === "read") {
-        isReading = true;
-        await read.promise;
-      }
-      return call();
-    });
-    const second = replicas.start({ work: false });
-    const taken: unknown[] = [];
-    first.runtime.register("agent", { durable: true }, async (_input, { receive }) => {
-      for (;;) taken.push(await receive("said"));
-    });
-    const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
-    await replicas.clock.settle();
-    for (const data of ["a", "b"]) await second.runtime.send({ to: run_id, name: "said", data });
-    while (!isReading) await replicas.clock.advance(100);
-    // The run has an owner, so that this lies in its inbox.
-    await second.runtime.send({ to: run_id, name: "said", data: "c" });
-    await replicas.clock.advance(10_000);
-    expect(taken).toEqual([]);
-    read.resolve();
-    await replicas.clock.advance(10_000);
-    expect(taken).toEqual(["a", "b", "c"]);
-  });
 });
 
 /** An agent that waits for an answer and a message. */
