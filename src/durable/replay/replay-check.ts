@@ -109,7 +109,7 @@ export class ReplayCheck {
     return { expected: `${key} after ${before.emitted} emitted values`, asked: `${key} after ${emitted}`, position };
   }
 
-  /** The mismatch of an answer or a message in the history that fails the validation of the code as it is now. */
+  /** The mismatch of an accepted answer that the code does not accept any more, or of a message whose schema fails. */
   unfitResult(key: string): Mismatch {
     return {
       expected: `a valid ${isReceive(key) ? "message for" : "answer to"} ${key}`,

@@ -153,7 +153,7 @@ export interface Patch {
 /** `held`: the log has it. `passed`: the log holds what comes after it, without it. `new`: the agent is at the end of what it holds. */
 export type Recalled = "held" | "passed" | "new";
 
-/** An answer or a message in the log, which was accepted, fails the validation of the code as it is now. The agent does not receive it. */
+/** The code does not accept an accepted answer of the log any more, or the schema of an accepted message fails. The agent does not receive it. */
 export const unfit = Symbol("unfit");
 export type Unfit = typeof unfit;
 
