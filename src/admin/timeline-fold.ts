@@ -35,7 +35,7 @@ export class TimelineFold {
   position = 0;
   /** What the run and its sub-runs have reported so far. */
   usage: Usage | null = null;
-  /** The items of operations, by key; of a key that is used again, the last one. */
+  /** The items of operations that are open, and of steps that failed, by key: not of all, since a large map is slow to grow. */
   readonly #operations = new Map<string, Open>();
   /** The names of the steps that call the tools which models have asked for. */
   readonly #toolSteps = new Set<string>();
@@ -67,7 +67,7 @@ export class TimelineFold {
         this.#push({ ...this.#place(), type: "started" });
         return;
       case "continued":
-        for (const item of this.#operations.values()) if (item.ended_at === null) this.#withdraw(item.key);
+        for (const key of this.#operations.keys()) this.#withdraw(key);
         this.#operations.clear();
         this.#push({ ...this.#place(), type: "continued", generation: entry.generation, carry: entry.carry ?? null });
         return;
@@ -134,7 +134,7 @@ export class TimelineFold {
         this.#push({ ...this.#place(), type: "refused", code: entry.code, issues: entry.issues ?? null });
         return;
       case "ended": {
-        for (const item of this.#operations.values()) if (item.ended_at === null) this.#withdraw(item.key);
+        for (const key of this.#operations.keys()) this.#withdraw(key);
         const { outcome, error = null, key = null, cause = this.#causeOf(key) } = entry;
         this.#push({ ...this.#place(), type: "ended", outcome, error, key, cause });
         return;
@@ -294,6 +294,7 @@ export class TimelineFold {
   #close<Item extends Open>(item: Item): Item {
     item.ended_at = this.#at;
     item.last_position = this.position;
+    if (item.type !== "step" || item.error === null) this.#operations.delete(item.key);
     return item;
   }
 

@@ -76,5 +76,6 @@ export function askingAgent(awaitId: string): string {
 
 /** The name in a key such as `plan#1`, `run:child#1` or `receive:payment#2`. */
 export function nameIn(key: string): string {
-  return key.slice(/^(?:run|receive):/.exec(key)?.[0].length ?? 0, key.lastIndexOf("#"));
+  const begin = isSubRun(key) || isReceive(key) ? key.indexOf(":") + 1 : 0;
+  return key.slice(begin, key.lastIndexOf("#"));
 }

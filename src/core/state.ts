@@ -155,38 +155,48 @@ export interface Mail {
 /** A message that has arrived. `earlier`: in an earlier generation, of whose messages only the last keys are known. */
 export type Arrival = ReceivedEntry | "earlier";
 
+/** So many messages at most are in one map: as it grows, a map is copied, and nothing else has a turn meanwhile. */
+const MAX_MAP = 65_536;
+
 /** Messages by their keys. A copy of a state shares those of the state that it copies, which may be many. */
 export class MessageKeys {
   readonly #shared: MessageKeys | undefined;
-  readonly #own: Map<string, Arrival>;
+  /** The newest last. */
+  readonly #own: Map<string, Arrival>[] = [];
 
   constructor(shared?: MessageKeys, own: Iterable<readonly [key: string, message: Arrival]> = []) {
     this.#shared = shared;
-    this.#own = new Map(own);
+    for (const [key, message] of own) this.set(key, message);
   }
 
   get size(): number {
-    return this.#own.size + (this.#shared?.size ?? 0);
+    return this.#own.reduce((sum, { size }) => sum + size, this.#shared?.size ?? 0);
   }
 
   /** All of them, the newest last. */
   *[Symbol.iterator](): IterableIterator<readonly [key: string, message: Arrival]> {
     if (this.#shared !== undefined) yield* this.#shared;
-    yield* this.#own;
+    for (const messages of this.#own) yield* messages;
   }
 
   get(key: string): Arrival | undefined {
-    return this.#own.get(key) ?? this.#shared?.get(key);
+    return this.#own.findLast((messages) => messages.has(key))?.get(key) ?? this.#shared?.get(key);
   }
 
   /** The last keys, the newest last. */
   last(most: number): readonly string[] {
-    const own = [...this.#own.keys()].slice(-most);
+    if (most === 0) return [];
+    const own = this.#own.flatMap((messages) => [...messages.keys()]).slice(-most);
     return this.#shared === undefined ? own : [...this.#shared.last(most - own.length), ...own];
   }
 
   set(key: string, message: Arrival): void {
-    this.#own.set(key, message);
+    let newest = this.#own.at(-1);
+    if (newest === undefined || newest.size >= MAX_MAP) {
+      newest = new Map();
+      this.#own.push(newest);
+    }
+    newest.set(key, message);
   }
 }
 
