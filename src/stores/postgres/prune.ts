@@ -147,9 +147,10 @@ function conditionsOf(schema: string, parameters: Parameters, rule: RunsOfRule, 
   const found: string[] = [];
   if (rule.agent_name !== undefined) found.push(`${run}.agent_name = ${text(rule.agent_name)}`);
   if (rule.tenant !== undefined) found.push(`${run}.tenant = ${text(rule.tenant)}`);
+  // Without the offset each statement might read all runs of the label, to look up the few of its chunk among them.
   for (const [name, value] of labelsOf(rule))
     found.push(
-      `EXISTS (SELECT 1 FROM ${schema}.labels l WHERE l.run = ${run}.id AND l.name = ${text(name)} AND l.value = ${text(value)})`,
+      `EXISTS (SELECT 1 FROM ${schema}.labels l WHERE l.run = ${run}.id AND l.name = ${text(name)} AND l.value = ${text(value)} OFFSET 0)`,
     );
   return found;
 }

@@ -8,6 +8,7 @@ import {
   append,
   create,
   ended,
+  keep,
   keepOf,
   message,
   over,
@@ -156,6 +157,17 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
       await store.claim(key, { epoch: 2, position: 3 }, waiting(null, { epoch: 3 }));
       await append(store, key, 3, write([ended()], { head: over(NOW, { epoch: 4 }), session }), 2);
     });
+  });
+
+  it("a prune by a rule for a label reads the labels of few runs but those that it deletes", async () => {
+    await pool.query(
+      `INSERT INTO ${schema}.labels (run, name, value, tenant) SELECT r.id, 'kind', 'old', r.tenant FROM ${schema}.runs r`,
+    );
+    await pool.query(`VACUUM ANALYZE ${schema}.labels`);
+    const rules = [{ labels: { kind: "old" }, maxRuns: Number.POSITIVE_INFINITY, endedBefore: 1_000 }];
+    const before = await readOf(pool, name, "labels");
+    expect(await store.prune({ ...keep, rules })).toBeGreaterThan(900);
+    expect((await readOf(pool, name, "labels")) - before).toBeLessThan(10_000);
   });
 
   it("nine of ten plain appends touch no index", async () => {
@@ -319,12 +331,12 @@ describe.skipIf(missing !== undefined)(`with many runs in line${missing ? `: ${m
   }
 });
 
-/** How many entries of the indexes of runs were read. */
-async function readOf(pool: pg.Pool, schema: string): Promise<number> {
+/** How many entries of the indexes of a table were read. */
+async function readOf(pool: pg.Pool, schema: string, table = "runs"): Promise<number> {
   await pool.query("SELECT pg_stat_force_next_flush()");
   const { rows } = await pool.query(
-    "SELECT sum(idx_tup_read) AS read FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'runs'",
-    [schema],
+    "SELECT sum(idx_tup_read) AS read FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = $2",
+    [schema, table],
   );
   return Number(rows[0].read);
 }
