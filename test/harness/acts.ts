@@ -23,6 +23,8 @@ export interface OperatedProcess {
 
 /** How long the lease of a dead process lasts, and a while. */
 const LEASE_MS = 11_000;
+/** After so much time an act has ended, or never will. */
+const LONG_MS = 600_000;
 const operator = { id: "olga" };
 
 interface ProcessOptions extends RuntimeOptions {
@@ -80,9 +82,11 @@ export async function endOf(
   act: Pick<AdminAct, "run_id">,
   clock: FakeClock,
 ): Promise<AdminAct> {
+  const until = clock.now() + LONG_MS;
   for (;;) {
     const now = await admin.act(act);
     if (now.finished_at !== null) return now;
+    if (clock.now() > until) throw new Error(`The act does not end: ${JSON.stringify(now)}`);
     // In small steps: on a slow database a lease must not end meanwhile.
     await clock.advance(20);
   }
@@ -93,7 +97,8 @@ async function untilDead(open: Open, clock: FakeClock, act: Pick<AdminAct, "run_
   const store = await open(clock);
   const admin = createAdmin({ store });
   while (!isDead()) {
-    await admin.act(act);
+    const now = await admin.act(act);
+    if (now.finished_at !== null) throw new Error(`The act ends before its process does: ${JSON.stringify(now)}`);
     await clock.advance(1);
   }
   await store.close();
@@ -158,10 +163,13 @@ export function actCases(
     withStore(async (open) => {
       const clock = new FakeClock();
       let cancels = 0;
+      // The operator knows the act before the process dies.
+      const isTold = deferred();
       const first = await startProcess(open, clock, {
-        hook: (call, method, parameters) => {
+        hook: async (call, method, parameters) => {
           const entries = JSON.stringify(parameters);
           if ((method === "append" || method === "post") && entries.includes('"cancel-requested"')) {
+            await isTold.promise;
             cancels += 1;
             if (cancels === dies) first.kill();
           }
@@ -170,6 +178,7 @@ export function actCases(
       });
       await create(first, "acme", "asks", many);
       const begun = await first.admin.cancelMany({ agent_name: "asks" });
+      isTold.resolve();
       await untilDead(open, clock, begun, () => cancels >= dies);
 
       await clock.advance(LEASE_MS);
@@ -195,9 +204,11 @@ export function actCases(
             return `by ${version}`;
           });
       };
+      const isTold = deferred();
       const first = await startProcess(open, clock, {
-        hook: (call, method) => {
+        hook: async (call, method) => {
           if (method === "changeVersion") {
+            await isTold.promise;
             moves += 1;
             if (moves === dies) first.kill();
           }
@@ -207,6 +218,7 @@ export function actCases(
       withVersions(first);
       await create(first, "acme", "moves", many);
       const begun = await first.admin.moveToVersion({ agent_name: "moves" }, "2");
+      isTold.resolve();
       await untilDead(open, clock, begun, () => moves >= dies);
 
       const second = await startProcess(open, clock);
@@ -230,9 +242,11 @@ export function actCases(
     withStore(async (open) => {
       const clock = new FakeClock();
       let isDead = false;
+      const isTold = deferred();
       const first = await startProcess(open, clock, {
-        hook: (call, method) => {
+        hook: async (call, method) => {
           if (method === "changeVersion") {
+            await isTold.promise;
             isDead = true;
             first.kill();
           }
@@ -245,6 +259,7 @@ export function actCases(
         );
       await create(first, "acme", "moves", 1);
       const begun = await first.admin.moveToVersion({ agent_name: "moves" }, "2");
+      isTold.resolve();
       await untilDead(open, clock, begun, () => isDead);
 
       const second = await startProcess(open, clock);
@@ -413,21 +428,25 @@ export function actCases(
       const clock = new FakeClock();
       const bank: Bank = { ...down };
       let forks = 0;
+      const isTold = deferred();
       const first = await startProcess(open, clock, {
         bank,
-        hook: (call, method, parameters) => {
+        hook: async (call, method, parameters) => {
           if (method !== "create" || !`${parameters[2]}`.startsWith("cadenza:retry:")) return call();
+          await isTold.promise;
           forks += 1;
           if (forks !== 13) return forks > 13 ? never() : call();
           // The store has the fork, and the process never learns of it.
           first.kill();
-          return Promise.resolve(call()).then(never);
+          await call();
+          return never();
         },
       });
       await create(first, "acme", "fails", 30);
       await clock.advance(10);
       bank.isUp = true;
       const begun = await first.admin.retryMany({ agent_name: "fails" });
+      isTold.resolve();
       await untilDead(open, clock, begun, () => forks >= 13);
 
       await clock.advance(LEASE_MS);
