@@ -265,6 +265,25 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
     await pool.end();
   });
 
+  it("writes find sessions by their keys, although the plans were made when there was none", async () => {
+    const pool = newPool(18, { max: 1 });
+    const name = newSchema();
+    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    const said = (n: number) => ({ session_id: sessionId(n), create: true, messages: () => [message("hello")], at: 5 });
+    const more = (n: number) => ({ session_id: sessionId(n), create: false, messages: () => [message("more")], at: 6 });
+    for (const from of [0, 100, 200]) {
+      const numbers = Array.from({ length: 100 }, (_, n) => from + n);
+      await Promise.all(numbers.map((n) => create(store, n)));
+      await Promise.all(numbers.map((n) => append(store, runKey(n), 1, write(parts("a"), { session: said(n) }))));
+      await Promise.all(
+        numbers.map((n) => append(store, runKey(n), 2, write([ended()], { head: over(), session: more(n) }))),
+      );
+    }
+    expect(await readOf(pool, name, "sessions")).toBeLessThan(300 * 20);
+    await store.close();
+    await pool.end();
+  });
+
   it("writes find runs by their keys, although the plans were made when there was no run", async () => {
     const pool = newPool(18, { max: 1 });
     const name = newSchema();
