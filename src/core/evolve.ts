@@ -182,12 +182,17 @@ function settledEarlier({ entry: settled, event, position }: Replies[number]): Q
 function mailAfter({ messages = [], message_keys = [] }: ContinuedEntry): Mail | null {
   if (messages.length + message_keys.length === 0) return null;
   const mail = newMail();
-  for (const key of message_keys) mail.keys.set(key, "earlier");
+  const kept = new Set(message_keys);
+  const waiting = new Map<string, ReceivedEntry>();
   for (const { entry, position } of messages) {
+    const key = entry.idempotency_key;
     mail.inbox.add({ entry, position });
     mail.bytes += entry.bytes ?? 0;
-    mail.keys.set(entry.idempotency_key, entry);
+    waiting.set(key, entry);
+    // The keys stay in the order in which they have arrived: a message that is not among the last ones is older.
+    if (!kept.has(key)) mail.keys.set(key, entry);
   }
+  for (const key of kept) mail.keys.set(key, waiting.get(key) ?? "earlier");
   return mail;
 }
 

@@ -226,7 +226,10 @@ export class RunLog {
   }
 
   #endGeneration(due: Due, entry: ContinuedEntry): void {
-    due.said = [...(due.said ?? []), ...saidUntil(this.#state, entry)];
+    const { created, position } = this.#state;
+    // What a fork has from its origin was said by that.
+    if (position >= (created?.origin?.position ?? 0))
+      due.said = [...(due.said ?? []), ...saidUntil(this.#state, entry)];
     if (this.#storing !== undefined) this.#storing.size = 0;
   }
 

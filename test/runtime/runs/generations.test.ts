@@ -496,6 +496,54 @@ it("an answer that is repeated in the next generation has the stream that it had
   expect(await answer("two")).toEqual(second);
 });
 
+it("a message that is sent again is recognised among the last hundred, however many wait", async () => {
+  const { runtime } = setUp();
+  runtime.register("inbox", async (_input, { carry, continueAsNew, receive }) => {
+    if (carry === undefined) {
+      await receive("go");
+      return continueAsNew([]);
+    }
+    const got = [...(carry as readonly unknown[])];
+    for (let n = 0; n < 7; n++) {
+      const message = await receive("m");
+      if (message === "stop") return got.join();
+      got.push(message);
+    }
+    return continueAsNew(got);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "inbox", input: "", mode: "async" });
+  const send = (data: number) => runtime.send({ to: run_id, name: "m", data }, { idempotencyKey: `key ${data}` });
+  const all = Array.from({ length: 231 }, (_, n) => n);
+  for (const n of all) await send(n);
+  await runtime.send({ to: run_id, name: "go", data: null });
+  while ((await runtime.details(run_id)).generation < 35) await inNextTurn();
+  // With the one that let it go.
+  for (const n of all.slice(-99)) await send(n);
+  await runtime.send({ to: run_id, name: "m", data: "stop" });
+  await drain(runtime.events(run_id));
+  expect(textsOf(await runtime.getRun(run_id))).toEqual([all.join()]);
+});
+
+it("a fork of a later generation adds to its session what it says itself", async () => {
+  const { runtime } = setUp();
+  const seen: unknown[] = [];
+  runtime.register(
+    "chat",
+    { durable: true },
+    async (_input, { generation, continueAsNew, session, step, emit, ask }) => {
+      await step("look", () => 1);
+      seen.push([generation, saidIn(await session.history())]);
+      await emit(`said ${generation}`);
+      return generation === 1 ? continueAsNew() : ask("And?");
+    },
+  );
+  const { run_id, session_id } = await runtime.createRun({ agent_name: "chat", input: "hi" });
+  const fork = await runtime.fork(run_id, { before: "look#2.1" });
+  expect(seen.at(-1)).toEqual([2, ["hi", "said 1"]]);
+  await runtime.cancel(fork.run_id, { wait: true });
+  expect(saidIn((await runtime.getSession(session_id)).history)).toEqual(["hi", "said 1"]);
+});
+
 it("a fork of a later generation has events without a gap, also where the one before left a message open", async () => {
   const { runtime } = setUp();
   runtime.register("talks", { durable: true }, async (_input, { generation, emit, step, continueAsNew }) => {
