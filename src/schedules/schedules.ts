@@ -161,13 +161,15 @@ export class Schedules {
       for (;;) {
         const key = await inside.begin(this.#agent, { principal: null, name: nameOf(named), options });
         const before = await this.#read(key);
-        if (before !== undefined && sameJson(before.definition, definition)) unchanged();
-        // Undefined: a schedule of this id was removed.
-        else if (!(await this.#send(key, { type: "put", definition }))) {
-          await this.#end(key);
-          continue;
+        const isSame = before !== undefined && sameJson(before.definition, definition);
+        const isPut = isSame || (await this.#send(key, { type: "put", definition }));
+        const state = isPut ? await this.#read(key) : undefined;
+        if (state !== undefined) {
+          if (isSame) unchanged();
+          return this.#shown(state);
         }
-        return this.#shown(await this.#known(named));
+        // A schedule of this id was removed, or is being removed.
+        await this.#end(key);
       }
     });
   }

@@ -285,6 +285,21 @@ it("may be put again after it was removed", async () => {
   expect(await timesOf(runtime)).toEqual([time]);
 });
 
+it("may be put while another process removes it", async () => {
+  const replicas = onFile();
+  const [one, other] = [start(replicas), start(replicas)];
+  for (let turns = 0; turns < 20; turns++) {
+    await one.plans.put(hourly);
+    const removed = one.plans.remove("report");
+    for (let turn = 0; turn < turns; turn++) await replicas.clock.turn();
+    const put = other.plans.put({ ...hourly, input: "Again." });
+    await replicas.clock.advance(LATE_MS);
+    expect([await put, await removed]).toMatchObject([{ id: "report" }, undefined]);
+    expect(await refusalOf(one.plans.get("report"))).toBeUndefined();
+    await replicas.clock.advance(LATE_MS);
+  }
+});
+
 it("a schedule has no times that no date can have", async () => {
   const { plans } = start(inMemory());
   await plans.put({ id: "rare", agent_name: "report", input: "", everyMs: 3_000_000_000_000_000 });
