@@ -187,8 +187,8 @@ export interface AgentContext {
    * of a generation, whatever the length of the run. Its id, session, labels, usage and the numbers of its events stay.
    * Questions that are open are withdrawn, sub-runs without a result are cancelled, messages that nothing has received
    * stay. What was said joins the session. Budget, `timeoutMs` and the limits of the log count anew. Throws
-   * `invalid_argument` for a value that is not JSON, or does not match the agent's `carry` schema. A run whose agent ends
-   * otherwise after this call fails with `invalid_yield`.
+   * `invalid_argument` for a value that is not JSON, or does not match the agent's `carry` schema. A run whose agent returns
+   * something else after this call fails with `invalid_yield`.
    *
    * @example
    * ```ts

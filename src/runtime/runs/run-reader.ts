@@ -177,9 +177,9 @@ export class RunReader {
     const { store } = this.#settings;
     const found = await store.session({ tenant, session_id: id });
     if (found !== undefined) {
-      const { creator, ...session } = found;
+      const { creator, history, state } = found;
       if (this.onlyOf !== undefined && creator !== this.onlyOf) throw noSession(id);
-      return { id, ...session };
+      return { id, history, state };
     }
     const key = { tenant, run_id: id };
     const stored = await store.find(key);
