@@ -270,13 +270,12 @@ export class TimelineFold {
 
   #settle(key: string, how: NonNullable<QuestionItem["how"]>, reply: Partial<QuestionItem> = {}): void {
     const item = this.#operations.get(key);
-    if (item?.type === "question" && item.ended_at === null) Object.assign(this.#close(item), { how, ...reply });
+    if (item?.type === "question") Object.assign(this.#close(item), { how, ...reply });
   }
 
   #withdraw(key: string): void {
     const item = this.#operations.get(key);
-    if (item === undefined || item.ended_at !== null) return;
-    if (item.type === "question" || item.type === "sleep" || item.type === "receive")
+    if (item?.type === "question" || item?.type === "sleep" || item?.type === "receive")
       this.#close(item).how = "withdrawn";
   }
 
