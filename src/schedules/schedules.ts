@@ -161,13 +161,13 @@ export class Schedules {
       for (;;) {
         const key = await inside.begin(this.#agent, { principal: null, name: nameOf(named), options });
         const before = await this.#read(key);
-        const isSame = before !== undefined && sameJson(before.definition, definition);
-        const isPut = isSame || (await this.#send(key, { type: "put", definition }));
-        const state = isPut ? await this.#read(key) : undefined;
-        if (state !== undefined) {
-          if (isSame) unchanged();
-          return this.#shown(state);
+        if (before !== undefined && sameJson(before.definition, definition)) {
+          unchanged();
+          return this.#shown(before);
         }
+        const isPut = await this.#send(key, { type: "put", definition });
+        const state = isPut ? await this.#read(key) : undefined;
+        if (state !== undefined) return this.#shown(state);
         // A schedule of this id was removed, or is being removed.
         await this.#end(key);
       }
