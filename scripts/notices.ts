@@ -4,6 +4,10 @@ import { fileURLToPath } from "node:url";
 import type { Metafile } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
+/** The licence files of packages that come without the one that they name. */
+const licences: Readonly<Record<string, string>> = {
+  "@iconify-json/lucide": join(ROOT, "src/inspector-page/lucide-licence.txt"),
+};
 
 /** A package whose code, or a part of it, is inside a built file. */
 interface Bundled {
@@ -63,10 +67,11 @@ export function billOfMaterials(names: Iterable<string>): string {
 function bundled(names: Iterable<string>): readonly Bundled[] {
   return [...new Set(names)].sort().map((name) => {
     const folder = folderOf(name);
-    const file = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)(-mit)?(\.\w+)?$/i.test(entry));
+    const own = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)(-mit)?(\.\w+)?$/i.test(entry));
+    const file = own === undefined ? licences[name] : join(folder, own);
     if (file === undefined) throw new Error(`${name} is in the built files, and has no licence file`);
     const { version, license } = manifest(folder);
-    return { name, version, license, notice: readFileSync(join(folder, file), "utf8").trim() };
+    return { name, version, license, notice: readFileSync(file, "utf8").trim() };
   });
 }
 

@@ -47,7 +47,11 @@ const NODE_FREE = new Set([
 /** What esbuild writes before code of a package. It is not in the page, which is minified. */
 const origin = /\/\/ \S*node_modules\/((?:@[^/\s]+\/)?[^/\s]+)\//g;
 /** The packages of which the inspector's page is made. */
-const OF_THE_PAGE = ["lucide", "preact", "@preact/signals", "@preact/signals-core"];
+const OF_THE_PAGE = ["@iconify-json/lucide", "preact", "@preact/signals", "@preact/signals-core"];
+/** The licences that the project keeps, of packages which come without. */
+const LICENCES: Readonly<Record<string, string>> = {
+  "@iconify-json/lucide": "src/inspector-page/lucide-licence.txt",
+};
 
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */
@@ -189,7 +193,7 @@ function checkNotices(): void {
     components: readonly { readonly name: string; readonly properties: readonly { readonly value: string }[] }[];
   };
   for (const name of names) {
-    const license = readFileSync(join(ROOT, "node_modules", name, "LICENSE"), "utf8").trim();
+    const license = readFileSync(join(ROOT, LICENCES[name] ?? `node_modules/${name}/LICENSE`), "utf8").trim();
     if (!notices.includes(`## ${name} `) || !notices.includes(license))
       throw new Error(`dist/THIRD_PARTY_NOTICES.md lacks the licence of ${name}`);
     if (!components.some((one) => one.name === name && one.properties[0]?.value === "bundled"))

@@ -106,7 +106,7 @@ const RULES: readonly Rule[] = [
     place: "inspector-page/",
     imports: ["inspector/api"],
     types: ["admin/", "core/failure", "core/log", "protocol/"],
-    packages: ["lucide", "preact", "preact/hooks", "@preact/signals", "chartist"],
+    packages: ["preact", "preact/hooks", "@preact/signals", "chartist"],
   },
   // From source it builds the page, which the package has inside.
   { place: "inspector/page-source", imports: [], outside: ["../scripts/build-page.ts"] },

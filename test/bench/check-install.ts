@@ -12,7 +12,7 @@ const MAX_PACKAGES = 4;
 const MAX_MEGABYTES = 16;
 const MAX_IMPORT = 1.8;
 /** Of these, the browser, the formatter and the newest PostgreSQL take 60 each, the icons of the inspector 34, the generator of the site 22. */
-const MAX_MEGABYTES_OF_CLONE = 660;
+const MAX_MEGABYTES_OF_CLONE = 600;
 const MAX_TRIES = 6;
 
 const ofClone = Math.ceil(measureClone());
