@@ -23,13 +23,12 @@ const system = ["test/**/*.system.test.ts"];
 /** The tests that need a PostgreSQL server. They belong to the second stage, and share the servers that their setup starts. */
 const postgres = ["test/postgres/**/*.test.ts"];
 
-/** The files of the second stage wait for other processes most of the time, so one more of them runs than there are processors. */
-const secondStage = { sequence: { groupOrder: 1 }, maxWorkers: availableParallelism() + 1 };
+const secondStage = { sequence: { groupOrder: 1 } };
 
 /**
  * The files that get a process of their own, named `….alone.test.ts`: they reload or replace modules, replace the timers
- * of a process, measure time or memory, or take long and should begin first. All others share one process per processor,
- * so that modules are loaded once.
+ * of a process, measure time or memory, or take long and should begin first. All others share a few processes,
+ * so that modules are loaded once in each.
  */
 const alone = ["test/**/*.alone.test.ts"];
 
@@ -89,7 +88,10 @@ export default defineConfig({
     testTimeout: 60_000,
     // Each project has a server of its own, which would transform the same sources once more, and so would the next run.
     experimental: { fsModuleCache: true },
-    maxWorkers: "100%",
+    // Some files wait for a disk, a socket or another process, so one more of them runs than there are processors.
+    maxWorkers: availableParallelism() + 1,
+    // What a test makes is gone soon: a larger young generation is collected less often.
+    execArgv: ["--max-semi-space-size=64"],
     sequence: { sequencer: LongestFirst },
     reporters: ["default", new ClosingLineReporter()],
     coverage: {
