@@ -3,8 +3,8 @@
  *
  * CommonJS is made of the ES modules. tsup would lower newer syntax for it, which makes it larger and slower.
  *
- * The command line becomes one file. It uses the library by its public names, and so shares the files of the entries
- * instead of having a copy.
+ * The command line becomes a file, and one more for each command. They use the library by its public names, and so share
+ * the files of the entries instead of having a copy.
  *
  * The declaration files of the entries are linked. What an entry gives back may have a type that another entry exports,
  * such as the waker of `cadenza/nats`. TypeScript names such a type in the declarations of a user's own code by an entry
@@ -36,9 +36,11 @@ for (const file of common.length === 0 ? [] : built) {
 }
 
 await build({
-  entryPoints: [`${ROOT}src/cli/main.ts`],
-  outfile: join(DIST, "cli.js"),
+  entryPoints: { cli: `${ROOT}src/cli/main.ts` },
+  outdir: DIST,
+  chunkNames: "cli-[name]-[hash]",
   bundle: true,
+  splitting: true,
   platform: "node",
   format: "esm",
   target: "node20",

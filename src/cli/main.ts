@@ -2,14 +2,7 @@
 import { createRequire } from "node:module";
 import thisProcess, { argv, env, stderr, stdout } from "node:process";
 import { parseArgs } from "node:util";
-import { CadenzaError } from "cadenza";
-import { serveAgents } from "./agents.ts";
-import { check, checkAgents } from "./check.ts";
-import { dev } from "./dev.ts";
 import { CommandError, printable, UsageError } from "./errors.ts";
-import { init } from "./init.ts";
-import { inspect } from "./inspect.ts";
-import { operate } from "./operate.ts";
 
 const USAGE = `Usage:
   cadenza init [folder] [--yes]
@@ -71,6 +64,7 @@ async function main(): Promise<void> {
   else await run(positionals, options);
 }
 
+/** Each command is loaded when it is asked for: help, and what is wrong with the arguments, need no runtime. */
 async function run(
   [command, subject, ...surplus]: readonly string[],
   options: Omit<ReturnType<typeof read>["values"], "help" | "version">,
@@ -82,6 +76,7 @@ async function run(
   if (strange !== undefined) throw new UsageError(`${command} has no option --${strange}.`);
   if (command === "init") {
     if (surplus.length > 0) throw new UsageError("init: expected one folder.");
+    const { init } = await import("./init.ts");
     return init(subject, { asks: options.yes !== true });
   }
   if (subject === undefined || surplus.length > 0)
@@ -89,19 +84,26 @@ async function run(
       `${command}: expected one ${command === "dev" || command === "check" ? "file" : "file or URL"}.`,
     );
   const { port, open = false, json = false, store, cassettes, patience, ...others } = options;
-  if (command === "inspect") await inspect(subject, { port: portOf(port) ?? 0, schema: others.schema, open });
-  else if (command === "check") {
+  if (command === "inspect") {
+    const given = { port: portOf(port) ?? 0, schema: others.schema, open };
+    const { inspect } = await import("./inspect.ts");
+    await inspect(subject, given);
+  } else if (command === "check") {
+    const given = { store, schema: others.schema, cassettes, patienceMs: numberOf("patience", patience), json };
     const passed = takeFromEnvironment("CADENZA_CHECK");
-    const { schema } = others;
+    const { check, checkAgents } = await import("./check.ts");
     // The process that `check` has started.
     if (passed !== undefined) await checkAgents(subject, passed);
-    else await check(subject, { store, schema, cassettes, patienceMs: numberOf("patience", patience), json });
-  } else if (command !== "dev") await operate(command, subject, others);
-  else {
+    else await check(subject, given);
+  } else if (command === "dev") {
+    const given = { port: portOf(port), store: store ?? DEV_STORE };
     const passed = takeFromEnvironment("CADENZA_DEV");
     // The process that `dev` has started, and starts again.
-    if (passed !== undefined) await serveAgents(subject, passed);
-    else await dev(subject, { port: portOf(port), store: store ?? DEV_STORE });
+    if (passed !== undefined) await (await import("./agents.ts")).serveAgents(subject, passed);
+    else await (await import("./dev.ts")).dev(subject, given);
+  } else {
+    const { operate } = await import("./operate.ts");
+    await operate(command, subject, others);
   }
 }
 
@@ -176,7 +178,11 @@ function systemSaid({ cause }: Error): string {
 
 /** What went wrong in words, or the whole error if it is a surprise. */
 function textOf(error: unknown): string {
-  if (error instanceof CommandError || error instanceof CadenzaError)
-    return `cadenza: ${error.message}${systemSaid(error)}`;
+  if (error instanceof CommandError || isOwn(error)) return `cadenza: ${error.message}${systemSaid(error)}`;
   return error instanceof Error ? String(error.stack) : String(error);
+}
+
+/** The class itself is not loaded where nothing has thrown it. */
+function isOwn(error: unknown): error is Error {
+  return error instanceof Error && error.name === "CadenzaError";
 }

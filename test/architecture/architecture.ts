@@ -162,6 +162,8 @@ const RULES: readonly Rule[] = [
     types: ["inspector/code-of-run"],
     node: true,
   },
+  // It says what is wrong with its arguments before it loads the library.
+  { place: "cli/main", imports: ["cli/"], node: true },
   // An application of the library, which it uses by its public names. It loads the file that its user names.
   {
     place: "cli/",
