@@ -151,7 +151,7 @@ export class RunLog {
   }
 
   get #stored(): Storing {
-    this.#storing ??= { size: 0, sealed: nothingSealed, done: undefined, write: undefined };
+    this.#storing ??= { size: 0, sealed: nothingSealed, done: undefined, write: undefined, session: undefined };
     return this.#storing;
   }
 
@@ -259,8 +259,24 @@ export class RunLog {
 
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
-    this.#next.session = bothChanges(this.#due?.session, change);
+    this.#next.session = this.#joined(this.#due?.session, change);
     this.#run.shared.commitSoon(this);
+  }
+
+  /** Two changes as one. The callers that wait for one of them wait for that. */
+  #joined(before: SessionChange | undefined, after: SessionChange | undefined): SessionChange | undefined {
+    const both = bothChanges(before, after);
+    for (const waiter of this.#waiters ?? [])
+      if (waiter.session !== undefined && (waiter.session === before || waiter.session === after))
+        waiter.session = both;
+    return both;
+  }
+
+  /** The session changes that the store has not said yes to, the newest first. */
+  get #changes(): readonly SessionChange[] {
+    const { sealed = nothingSealed, session } = this.#storing ?? {};
+    const all = [session, ...sealed.map(({ due }) => due.session), this.#due?.session];
+    return all.filter((change) => change !== undefined).reverse();
   }
 
   /** The decided entries that are not handed to the store yet. */
@@ -309,7 +325,8 @@ export class RunLog {
   /** Resolves when the log is committed so far. `or refused`: rejects when the caller is to learn of a failure. */
   #untilCommitted(position: number, or: "or refused" | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const waiter = { position, session: this.#due?.session, resolve, reject: or === undefined ? undefined : reject };
+      const [session] = this.#changes;
+      const waiter: Waiter = { position, session, resolve, reject: or === undefined ? undefined : reject };
       if (this.#waiters === undefined) this.#waiters = [waiter];
       else this.#waiters.push(waiter);
     });
@@ -327,7 +344,8 @@ export class RunLog {
   }
 
   #isCommitted(position: number): boolean {
-    return this.#committed >= position && this.#due?.session === undefined;
+    const isChanging = this.#due?.session !== undefined || this.#storing?.session !== undefined;
+    return this.#committed >= position && !isChanging;
   }
 
   /** Resolves the callers whose entries and session changes are committed. */
@@ -336,8 +354,9 @@ export class RunLog {
   }
 
   #tell(waiters: readonly Waiter[]): void {
+    const changes = this.#changes;
     const isOpen = ({ position, session }: Waiter): boolean =>
-      position > this.#committed || (session !== undefined && session === this.#due?.session);
+      position > this.#committed || (session !== undefined && changes.includes(session));
     const open = waiters.filter(isOpen);
     if (open.length === waiters.length) return;
     this.#waiters = open.length === 0 ? undefined : open;
@@ -524,6 +543,7 @@ export class RunLog {
     if (storing === undefined) return;
     storing.done = undefined;
     storing.write = undefined;
+    storing.session = undefined;
   }
 
   /** Who waits for a write waits for its end, whatever its outcome is. */
@@ -566,6 +586,7 @@ export class RunLog {
 
   #awaitOutcome(outcome: Promise<Outcome | undefined>, attempt: Attempt): void {
     this.#stored.write = attempt.write;
+    this.#stored.session = attempt.session;
     this.#stored.done = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
   }
 
@@ -856,7 +877,7 @@ export class RunLog {
     if (sealed !== undefined) this.#stored.sealed = [{ due: newDue(), state: sealed }, ...this.#sealed];
     const due = this.#sealed[0]?.due ?? this.#next;
     due.entries = [...entries, ...due.entries];
-    due.session = bothChanges(session, due.session);
+    due.session = this.#joined(session, due.session);
     if (this.#run.shared.store.persistent) due.size += roughLengthOf(entries);
     return due;
   }
@@ -929,6 +950,8 @@ interface Storing {
   done: Promise<void> | undefined;
   /** What is being written. Undefined: nothing. */
   write: RunWrite | undefined;
+  /** The change of the session that goes with it. */
+  session: SessionChange | undefined;
 }
 
 /** What goes with a write before the next one, and the state after it. */
@@ -990,7 +1013,7 @@ interface Reading {
 interface Waiter {
   position: number;
   /** The session change that it waits for, if any. */
-  readonly session: SessionChange | undefined;
+  session: SessionChange | undefined;
   readonly resolve: () => void;
   readonly reject: ((error: CadenzaError) => void) | undefined;
 }

@@ -198,6 +198,36 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect((await runtime.getSession(SESSION)).state).toEqual({ count: 2, list: [1] });
   });
 
+  unlessReplayed(RUN_ONCE)("has its state stored when setState resolves", async () => {
+    const writes = new Set(["create", "append"]);
+    // Writes take effect later, and reads at once.
+    const store = hookedStore(async (call, method) => {
+      if (writes.has(method)) await new Promise((resolve) => setImmediate(resolve));
+      return call();
+    });
+    const { runtime } = setUp({ store });
+    const stored = async (): Promise<unknown> => (await runtime.getSession(SESSION)).state;
+    const seen: unknown[] = [];
+    runtime.register("sets", async (_input, { session }) => {
+      for (let n = 1; n <= 4; n++) {
+        await session.setState(n);
+        seen.push(await stored());
+      }
+      const set = async (value: string) => {
+        await session.setState(value);
+        seen.push([value, await stored()]);
+      };
+      // The second is joined with what waits behind the first, and so is the third.
+      await Promise.all([set("a"), set("b"), set("c")]);
+    });
+    await runtime.createRun({ agent_name: "sets", input: "", session_id: SESSION });
+    expect(seen.slice(0, 4)).toEqual([1, 2, 3, 4]);
+    const order = "abc";
+    for (const [value, found] of seen.slice(4) as [string, string][])
+      expect(order.indexOf(found), `${value} was set, ${found} is stored`).toBeGreaterThanOrEqual(order.indexOf(value));
+    expect(seen).toHaveLength(7);
+  });
+
   it("reads no message for its state", async () => {
     const called: string[] = [];
     const store = hookedStore((call, method) => {
