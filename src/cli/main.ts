@@ -50,6 +50,12 @@ const COMMANDS = {
   ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY, move: [...MANY, "to"] },
 } as const;
 
+// Who reads may have read enough, as `head` has. What the command does goes on.
+for (const output of [stdout, stderr])
+  output.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+
 main().catch((error: unknown) => {
   const isUsage = error instanceof UsageError;
   // What the command, or the code of agents, has left open would hold the process.

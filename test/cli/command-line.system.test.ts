@@ -49,6 +49,12 @@ describe("cadenza", () => {
   });
 });
 
+it("cadenza goes on to its end when the program that reads it has gone", () => {
+  const command = `set -o pipefail; "${process.execPath}" node_modules/cadenza/dist/cli.js --help | true`;
+  const { status, stderr } = spawnSync("bash", ["-c", command], { cwd, encoding: "utf8" });
+  expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+});
+
 describe("cadenza check", () => {
   const agents = (code: string) => `
     import { AgentRuntime, defineAgent } from "cadenza";

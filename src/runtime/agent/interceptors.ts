@@ -1,6 +1,8 @@
 import { aboutStored } from "../../core/about-run.ts";
+import { frozen } from "../../core/frozen.ts";
 import type { Carrier, CreatedEntry, QuestionKind } from "../../core/log.ts";
 import type { Logger, RunKey } from "../../core/ports.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
 import { isOwn } from "../../core/tenants.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
@@ -141,18 +143,27 @@ function checkInterceptor(name: string, interceptor: unknown): void {
 function carried(creates: readonly ((info: CreateInfo) => Carrier | undefined)[]): Interceptors["create"] {
   if (creates.length === 0) return undefined;
   return (info) => {
-    const carrier = Object.assign({}, ...creates.map((create) => create(info))) as Readonly<Record<string, unknown>>;
+    const carrier = Object.assign({}, ...creates.map((create) => synchronous(create(info)))) as Readonly<
+      Record<string, unknown>
+    >;
     for (const [name, text] of Object.entries(carrier))
       if (typeof text !== "string") throw badArgument(`the interceptor's ${name}`, "a string", text);
     return Object.keys(carrier).length === 0 ? undefined : (carrier as Carrier);
   };
 }
 
+/** A run is created in one go, and waits for no interceptor. */
+function synchronous<Value>(given: Value): Value {
+  if (!isPromise(given)) return given;
+  given.catch(ignore);
+  throw new TypeError("create returned a promise. It has to give what the run carries at once.");
+}
+
 /** What interceptors learn of a new run. */
 export function createInfo({ tenant, run_id }: RunKey, created: CreatedEntry): CreateInfo {
   const { agent_name, version = null, durable = false, session_id, parent, metadata = null, input } = created;
   const parent_run_id = parent?.run_id ?? null;
-  return { tenant, run_id, agent_name, version, durable, session_id, parent_run_id, metadata, input };
+  return { tenant, run_id, agent_name, version, durable, session_id, parent_run_id, metadata: frozen(metadata), input };
 }
 
 /** The first entry of a new run with what its interceptors give it to carry. */

@@ -1,6 +1,7 @@
 import { aboutRun } from "../../core/about-run.ts";
 import { inBackground, warningOnce } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
+import { frozen } from "../../core/frozen.ts";
 import type { NewPause } from "../../core/pauses.ts";
 import type { Clock, Logger, RunKey } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
@@ -24,6 +25,7 @@ import {
   checkKeys,
   checkObject,
   maxLengths,
+  readGiven,
 } from "../agent/check.ts";
 import { recordedValue } from "../agent/recorded.ts";
 import type { Demotion } from "../agent/registry.ts";
@@ -295,7 +297,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const { tenant = "", principal = null, owns = false } = options;
     if (tenant !== "") checkKey("options.tenant", tenant, maxLengths.tenant);
     if (isOwn(tenant)) throw badArgument("options.tenant", "a name that is not reserved", tenant);
-    const by = recordedValue("options.principal", principal) ?? null;
+    const by = frozen(recordedValue("options.principal", principal) ?? null);
     if (typeof owns !== "boolean") throw badArgument("options.owns", "true or false", owns);
     const onlyOf = owns ? userOf(by) : undefined;
     if (owns && onlyOf === undefined) throw badArgument("options.principal", "a text or an object with an id", by);
@@ -344,11 +346,13 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
    * of the store go to the logger. A store that does not answer is waited for 10,000 milliseconds after the drain.
    * Rejects with `invalid_argument` for an invalid option.
    */
-  async close(options: { readonly drainMs?: number } = {}): Promise<CloseReport> {
-    checkObject("options", options);
-    checkKeys("options", options, ["drainMs"]);
-    const { drainMs = DRAIN_MS } = options;
-    checkAmount("options.drainMs", drainMs);
+  close(options: { readonly drainMs?: number } = {}): Promise<CloseReport> {
+    let drainMs: number;
+    try {
+      drainMs = readGiven("options", readDrain, options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
     this.#closing ??= this.#runs.shared.holdFor(this.#closeInTime(drainMs));
     return this.#closing;
   }
@@ -491,4 +495,12 @@ function waitsFor({ log, execution }: LiveRun): string {
   if (question !== null) return `the answer to ${question.asked.await_id}`;
   const [wait] = waits?.keys() ?? [];
   return wait ?? execution?.waitsFor ?? "nothing";
+}
+
+function readDrain(options: { readonly drainMs?: number }): number {
+  checkObject("options", options);
+  checkKeys("options", options, ["drainMs"]);
+  const { drainMs = DRAIN_MS } = options;
+  checkAmount("options.drainMs", drainMs);
+  return drainMs;
 }

@@ -1,5 +1,5 @@
 import { DetailFold } from "../../core/detail.ts";
-import { CadenzaError, isNotFound } from "../../core/errors.ts";
+import { isNotFound } from "../../core/errors.ts";
 import type { RunKey } from "../../core/ports.ts";
 import type { StreamedEvent } from "../../core/project.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -25,6 +25,7 @@ import {
 import { readLabels } from "../agent/labels.ts";
 import type { Registry } from "../agent/registry.ts";
 import { manifestOf } from "../agent/registry.ts";
+import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { DetailedEvent, StreamStart } from "../log/event-stream.ts";
 import { EventStream } from "../log/event-stream.ts";
 import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
@@ -233,12 +234,7 @@ export class ScopeReads<Names extends string = never> {
    * ```
    */
   watch<const Type extends WatchedType = WatchedType>(options: WatchOptions<Type> = {}): Watch<Type> {
-    if (this.#reader.onlyOf !== undefined)
-      throw new CadenzaError(
-        "invalid_argument",
-        "A scope with `owns` cannot watch: the feed has all runs of the tenant.",
-      );
-    return this.#parts.settings.feed.watch(options, this.#tenant);
+    return this.#parts.settings.feed.watch(options, this.#tenant, this.#reader.onlyOf !== undefined);
   }
 
   /** An agent's manifest with its live statistics. Refused with `agent_not_found`. */
@@ -279,19 +275,44 @@ export class ScopeReads<Names extends string = never> {
   }
 }
 
-/** A stream of a run's events. If it cannot be opened, its first `next` rejects. */
+/** A stream of a run's events. If it cannot be opened, its first `next` rejects. `signal`: ends the reader's wait. */
 export function streamOf(
   open: () => MaybePromise<StreamStart>,
   { streams }: RunReader,
+  options: { readonly signal?: AbortSignal | undefined } = {},
 ): AsyncIterableIterator<StreamedEvent> {
   let opening: MaybePromise<StreamStart>;
+  let signal: AbortSignal | undefined;
   try {
     opening = open();
+    ({ signal } = options);
   } catch (error) {
     opening = Promise.reject(error);
   }
   // Without `details` a stream has the events of the protocol only. With them `events` says so.
-  return new EventStream(opening, streams) as AsyncIterableIterator<StreamedEvent>;
+  const stream = new EventStream(opening, streams) as AsyncIterableIterator<StreamedEvent> & EventStream;
+  return signal === undefined ? stream : endedBy(signal, stream);
+}
+
+/** The stream until a signal says to stop reading: then `next` rejects once, with the signal's reason. */
+function endedBy(signal: AbortSignal, stream: EventStream): AsyncIterableIterator<StreamedEvent> {
+  let isRead = true;
+  const ended = {
+    next: async () => {
+      const next = stream.next();
+      if (!isRead) return next;
+      try {
+        return await unlessAborted(next, signal);
+      } catch (error) {
+        isRead = false;
+        void stream.return();
+        throw error;
+      }
+    },
+    return: () => stream.return(),
+    [Symbol.asyncIterator]: () => ended as AsyncIterableIterator<StreamedEvent>,
+  };
+  return ended[Symbol.asyncIterator]();
 }
 
 /** The key of a tenant's run. Throws `invalid_argument`. */

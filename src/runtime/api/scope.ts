@@ -113,7 +113,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     request: CreateRunRequest,
     options: CreateRunOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
-    if (isStreamed(request)) return streamOf(() => this.#createStream(request, options), this.#reader);
+    if (isStreamed(request)) return streamOf(() => this.#createStream(request, options), this.#reader, options);
     return this.#create(request, options);
   }
 
@@ -175,7 +175,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     request: ResumeRequest,
     options: ResumeOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
-    if (isStreamed(request)) return streamOf(() => this.#resumeStream(request, options), this.#reader);
+    if (isStreamed(request)) return streamOf(() => this.#resumeStream(request, options), this.#reader, options);
     return this.#resume(request, options);
   }
 

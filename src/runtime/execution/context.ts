@@ -1,3 +1,4 @@
+import { frozen } from "../../core/frozen.ts";
 import type { Labels, StepEntry } from "../../core/log.ts";
 import type { Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -63,15 +64,15 @@ export class RunContext implements AgentContext {
   }
 
   get principal(): JsonValue {
-    return createdEntry(this.#run.log.state).principal ?? null;
+    return frozen(createdEntry(this.#run.log.state).principal ?? null);
   }
 
   get metadata(): JsonValue {
-    return createdEntry(this.#run.log.state).metadata ?? null;
+    return frozen(createdEntry(this.#run.log.state).metadata ?? null);
   }
 
   get labels(): Labels {
-    return createdEntry(this.#run.log.state).labels ?? noLabels;
+    return frozen(createdEntry(this.#run.log.state).labels ?? noLabels);
   }
 
   get logger(): Logger {

@@ -110,12 +110,20 @@ export class Feed {
     this.logger = logger;
   }
 
-  /** The events of one tenant, or of all that applications have. A watch that cannot be opened rejects its first `next`. */
-  watch<Type extends WatchedType>(options: WatchOptions<Type>, tenant: string | undefined): Watch<Type> {
+  /**
+   * The events of one tenant, or of all that applications have; none for one user. A watch that cannot be opened rejects its
+   * first `next`.
+   */
+  watch<Type extends WatchedType>(
+    options: WatchOptions<Type>,
+    tenant: string | undefined,
+    isOfUser = false,
+  ): Watch<Type> {
     let refusal: unknown;
     let read: WatchOptions<Type> = {};
     try {
       read = readOptions(options);
+      if (isOfUser) throw ofAllUsersError();
       if (this.#isOver) throw closedError();
       if (this.store.readFeed === undefined) throw noFeedError();
     } catch (error) {
@@ -396,6 +404,10 @@ function readOptions<Type extends WatchedType>(options: WatchOptions<Type>): Wat
   if (from !== undefined) checkText("options.from", from);
   checkSignal("options.signal", signal);
   return { types: wanted && [...wanted], from, signal };
+}
+
+function ofAllUsersError(): CadenzaError {
+  return new CadenzaError("invalid_argument", "A scope with `owns` cannot watch: the feed has all runs of the tenant.");
 }
 
 function noFeedError(): CadenzaError {

@@ -1,6 +1,7 @@
 import { aboutStored } from "../../core/about-run.ts";
 import type { CadenzaError } from "../../core/errors.ts";
 import { noSession, notFound } from "../../core/errors.ts";
+import { frozen } from "../../core/frozen.ts";
 import type { CreatedEntry, Entry } from "../../core/log.ts";
 import type { FoundRun, Mismatch, RunHead, RunKey, Store, StoredRun } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -282,7 +283,8 @@ function detailsRecord(
   const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
   const { durable = false, metadata = null, labels = noLabels, parent, budget } = createdEntry(state);
   return {
-    ...{ run_id, agent_name, session_id, version, durable, status, metadata, labels },
+    ...{ run_id, agent_name, session_id, version, durable, status },
+    ...{ metadata: frozen(metadata), labels: frozen(labels) },
     created_at: isoTime(at),
     start_at: start_at === undefined ? null : isoTime(start_at),
     started_at: started === null ? null : isoTime(started.at),
@@ -290,7 +292,7 @@ function detailsRecord(
     parent_run_id: parent?.run_id ?? null,
     root_run_id,
     origin: originRecord(createdEntry(state)),
-    cancelled_by: state.cancelled?.by ?? null,
+    cancelled_by: frozen(state.cancelled?.by ?? null),
     generation: generationNumber(state),
     children,
     usage,

@@ -44,7 +44,7 @@ import { checkFeed } from "../feed.ts";
 import { DueHeap } from "./due-heap.ts";
 import { MemoryFeed } from "./feed.ts";
 import { RunsByRule } from "./runs-by-rule.ts";
-import { isForeign, MemorySessions, marksOf, messagesFor } from "./sessions.ts";
+import { isForeign, MemorySessions, marksOf, messagesFor, stateOf } from "./sessions.ts";
 import { StepCounts } from "./step-counts.ts";
 import { surveyRuns } from "./survey.ts";
 import { MemoryRun, Tenant } from "./tenant.ts";
@@ -332,12 +332,12 @@ export class MemoryStore implements Store {
 
   session(key: SessionKey, { from = 0, to }: Partial<MessageRange> = {}): StoredSession | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { history: session.history.slice(from, to), state: session.state, ...marksOf(session) };
+    return session && { history: session.history.slice(from, to), state: stateOf(session), ...marksOf(session) };
   }
 
   sessionHead(key: SessionKey): SessionHead | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { length: session.history.length, state: session.state, ...marksOf(session) };
+    return session && { length: session.history.length, state: stateOf(session), ...marksOf(session) };
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {

@@ -1,4 +1,6 @@
+import { copyJson } from "../../core/json.ts";
 import type { SessionChange, StoredSession } from "../../core/ports.ts";
+import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { Chain } from "./chain.ts";
 import type { MemoryRun, MemorySession, Tenant } from "./tenant.ts";
@@ -123,6 +125,11 @@ export class MemorySessions {
     this.#chain.addLast(session);
     session.inLine = true;
   }
+}
+
+/** The state of a session. A copy, as of every store: who gets it may change it. */
+export function stateOf({ state }: MemorySession): JsonValue {
+  return copyJson(state) ?? null;
 }
 
 /** The generation and the creator of a session, as a store gives them. */

@@ -194,6 +194,8 @@ describe("an interceptor of new runs", () => {
   it.each([
     { does: "throws", create: () => JSON.parse("?") },
     { does: "gives no texts", create: () => ({ count: 1 }) as never },
+    { does: "rejects", create: () => Promise.reject(new Error("The tracer is away.")) as never },
+    { does: "resolves later", create: () => Promise.resolve({ trace: "1" }) as never },
   ])("that $does does no harm, and the logger is told", async ({ create }) => {
     const { runtime, said } = setUp({ interceptors: [{ create }] });
     runtime.register("agent", () => "fine");

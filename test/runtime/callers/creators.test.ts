@@ -185,9 +185,46 @@ it("a fork under a key of another user makes a conflict that names no run", asyn
   await runtime.close();
 });
 
-it("a scope of a user refuses watch", () => {
+it("a scope of a user refuses watch, with its first event", async () => {
   const { ada } = open();
-  expect(() => ada.watch()).toThrow("cannot watch");
+  const error = await refusal(ada.watch().next());
+  expect(error).toMatchObject({
+    code: "invalid_argument",
+    message: expect.stringContaining("cannot watch") as unknown,
+  });
+});
+
+it("an agent cannot change whose run it is, nor what the run was created with", async () => {
+  const { ada, bob, runtime } = open();
+  runtime.register("forger", { durable: true }, (_input, { principal, metadata, labels }) => {
+    const tries = [
+      () => Object.assign(principal as object, { id: "bob" }),
+      () => Object.assign((metadata as unknown as { list: unknown[] }).list, { 0: "changed" }),
+      () => Object.assign(labels, { order: "changed" }),
+    ];
+    return tries
+      .map((attempt) => {
+        try {
+          return typeof attempt();
+        } catch (error) {
+          return (error as Error).name;
+        }
+      })
+      .join();
+  });
+  const given = { metadata: { list: ["as given"] }, labels: { order: "O-1" } };
+  const forged = await ada.createRun({ agent_name: "forger", input: "" }, given);
+  expect(forged.output.map(textOf)).toEqual(["TypeError,TypeError,TypeError"]);
+  const { metadata, labels } = await ada.details(forged.run_id);
+  expect({ metadata, labels }).toEqual(given);
+  expect(() => Object.assign(labels, { order: "changed" })).toThrow(TypeError);
+  // The caller's own objects are its own.
+  given.metadata.list.push("later");
+  expect((await ada.details(forged.run_id)).metadata).toEqual({ list: ["as given"] });
+  const next = await ada.createRun({ agent_name: "echo", input: "" });
+  expect((await refusal(bob.getRun(next.run_id))).code).toBe("run_not_found");
+  expect((await ada.listRuns()).map(({ run_id }) => run_id)).toContain(next.run_id);
+  await runtime.close();
 });
 
 it.each([null, "", {}, { id: "" }, { id: null }, { id: 1.5 }, { name: "ada" }, ["ada"], 17, true, "x".repeat(256)])(

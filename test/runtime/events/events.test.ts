@@ -5,6 +5,62 @@ import { drain, eventsOf, refusal, reply, runAgent, setUp, typesOf } from "../..
 import { lateStore } from "../../harness/store-proxy.ts";
 import { TOO_LONG, unlessReplayed } from "../../harness/unless-replayed.ts";
 
+describe("a stream with a signal", () => {
+  const asks = async (_input: unknown, { ask }: { ask: (question: string) => Promise<unknown> }) => {
+    await ask("First?");
+    await never();
+  };
+
+  it.each(["createRun", "resume"] as const)(
+    "of %s ends with the reason of the signal, and the run goes on",
+    async (call) => {
+      const { runtime, clock } = setUp();
+      runtime.register("waits", call === "createRun" ? () => never() : asks);
+      const stopping = new AbortController();
+      const { signal } = stopping;
+      const create = { agent_name: "waits", input: "" };
+      const asked = call === "createRun" ? undefined : await runtime.createRun(create);
+      const stream =
+        asked === undefined
+          ? runtime.createRun({ ...create, mode: "stream" }, { signal })
+          : runtime.resume({ run_id: asked.run_id, await_resume: reply("yes"), mode: "stream" }, { signal });
+      await stream.next();
+      if (call === "createRun") await stream.next();
+      const waiting = stream.next();
+      waiting.catch(() => {});
+      await clock.settle();
+      stopping.abort(new Error("enough"));
+      await expect(waiting).rejects.toThrow("enough");
+      expect(await stream.next()).toEqual({ done: true, value: undefined });
+      const [run] = await runtime.listRuns();
+      expect(run?.status).toBe("in-progress");
+    },
+  );
+
+  it("ends between two events, too", async () => {
+    const { runtime } = setUp();
+    runtime.register("says", () => ["a", "b"]);
+    const stopping = new AbortController();
+    const stream = runtime.createRun({ agent_name: "says", input: "", mode: "stream" }, { signal: stopping.signal });
+    expect((await stream.next()).value?.type).toBe("run.created");
+    stopping.abort(new Error("enough"));
+    await expect(stream.next()).rejects.toThrow("enough");
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+  });
+
+  it("can be left while it waits", async () => {
+    const { runtime, clock } = setUp();
+    runtime.register("waits", () => never());
+    const { signal } = new AbortController();
+    const stream = runtime.createRun({ agent_name: "waits", input: "", mode: "stream" }, { signal });
+    for (let i = 0; i < 2; i++) await stream.next();
+    const waiting = stream.next();
+    await clock.settle();
+    await stream.return?.();
+    expect(await waiting).toEqual({ done: true, value: undefined });
+  });
+});
+
 describe("events", () => {
   /** A run that has emitted two parts, and waits at the gate before the next. */
   async function halfway() {
