@@ -12,7 +12,7 @@ const USAGE = `Usage:
   cadenza dev <agents.ts> [--port N] [--store file]
       Runs the agents that a file exports, opens the inspector for them, and starts again when the code changes.
   cadenza pause | resume <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T] [--now]
-      Pauses an agent, a version, a tenant or a combination in all processes of a store, or ends such a pause.
+      Pauses an agent, a version of it, a tenant, or these together in all processes of a store, or ends such a pause.
   cadenza cancel | retry <file | postgres url> [--schema S] [--by NAME] [--agent A] [--agent-version V] [--tenant T]
                          [--status S]... [--label N=V]... [--id BEGINNING] [--after TIME] [--before TIME]
       Has the processes of a store cancel all runs that match, or try the failed ones again, and says how far they are.

@@ -113,6 +113,7 @@ class StoppedClock implements LeapingClock {
 
   async advance(by: Duration): Promise<void> {
     const length = readDuration("by", by);
+    if (length === Number.POSITIVE_INFINITY) throw badArgument("by", "a time that ends", by);
     await this.#move(() => this.#travel(this.#now + length));
   }
 

@@ -192,6 +192,7 @@ describe("time", () => {
     expect(clock.now()).toBe(121_020);
     expect(clock.nextDue).toBeUndefined();
     await expect(clock.set(0)).rejects.toThrow(/to: expected a time from .* on/);
+    await expect(clock.advance(Number.POSITIVE_INFINITY)).rejects.toThrow(/by: expected a time that ends/);
     await expect(clock.advance("soon" as "1s")).rejects.toThrow(/by: expected milliseconds .* received "soon"/);
     await expect(clock.set("soon")).rejects.toThrow(/to: expected a valid date/);
     expect(() => createFakeClock({ now: Number.NaN })).toThrow(/options.now/);

@@ -1,3 +1,4 @@
+import { inBackground } from "../../core/background.ts";
 import { DetailFold } from "../../core/detail.ts";
 import { isNotFound } from "../../core/errors.ts";
 import type { RunKey } from "../../core/ports.ts";
@@ -28,7 +29,9 @@ import { manifestOf } from "../agent/registry.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
 import type { DetailedEvent, StreamStart } from "../log/event-stream.ts";
 import { EventStream } from "../log/event-stream.ts";
+import { silentLogger } from "../log/system.ts";
 import type { Watch, WatchedType, WatchOptions } from "../log/watch.ts";
+import { ofAllUsersError } from "../log/watch.ts";
 import type { Settings } from "../runs/options.ts";
 import type { AgentName, EventsOptions, ListRunsQuery, RunDetails, Session } from "../runs/requests.ts";
 import type { RunReader } from "../runs/run-reader.ts";
@@ -234,7 +237,8 @@ export class ScopeReads<Names extends string = never> {
    * ```
    */
   watch<const Type extends WatchedType = WatchedType>(options: WatchOptions<Type> = {}): Watch<Type> {
-    return this.#parts.settings.feed.watch(options, this.#tenant, this.#reader.onlyOf !== undefined);
+    const refusal = this.#reader.onlyOf === undefined ? undefined : ofAllUsersError();
+    return this.#parts.settings.feed.watch(options, this.#tenant, refusal);
   }
 
   /** An agent's manifest with its live statistics. Refused with `agent_not_found`. */
@@ -305,7 +309,7 @@ function endedBy(signal: AbortSignal, stream: EventStream): AsyncIterableIterato
         return await unlessAborted(next, signal);
       } catch (error) {
         isRead = false;
-        void stream.return();
+        inBackground(silentLogger, stream.return());
         throw error;
       }
     },

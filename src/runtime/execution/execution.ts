@@ -340,6 +340,11 @@ export class Execution extends Operations {
     return this.#stage === "over";
   }
 
+  /** Throws once the run has ended: what its agent still does does not belong to it. */
+  throwIfOver(): void {
+    if (this.over) throw this.aborted ?? endedError(this.log.key.run_id);
+  }
+
   /** Whether the agent is not to go on: it is being stopped, or through. */
   get isStopped(): boolean {
     return this.over || this.aborted !== undefined;

@@ -1,3 +1,4 @@
+import { frozen } from "../../core/frozen.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { createdEntry } from "../../core/state.ts";
@@ -18,7 +19,7 @@ export function runInfo({
   const created = createdEntry(log.state);
   return {
     ...createInfo(log.key, created),
-    principal: created.principal ?? null,
+    principal: frozen(created.principal ?? null),
     carrier: created.carrier ?? {},
     signal,
   };

@@ -83,6 +83,7 @@ export class RunSession {
   }
 
   setState(state: JsonValue): MaybePromise<void> {
+    this.#execution.throwIfOver();
     const { session_id, principal } = createdEntry(this.#log.state);
     const at = this.#execution.clock.now();
     const creator = userOf(principal);

@@ -111,19 +111,19 @@ export class Feed {
   }
 
   /**
-   * The events of one tenant, or of all that applications have; none for one user. A watch that cannot be opened rejects its
+   * The events of one tenant, or of all that applications have. A watch that is refused, or cannot be opened, rejects its
    * first `next`.
    */
   watch<Type extends WatchedType>(
     options: WatchOptions<Type>,
     tenant: string | undefined,
-    isOfUser = false,
+    refused?: CadenzaError,
   ): Watch<Type> {
     let refusal: unknown;
     let read: WatchOptions<Type> = {};
     try {
       read = readOptions(options);
-      if (isOfUser) throw ofAllUsersError();
+      if (refused !== undefined) throw refused;
       if (this.#isOver) throw closedError();
       if (this.store.readFeed === undefined) throw noFeedError();
     } catch (error) {
@@ -406,7 +406,8 @@ function readOptions<Type extends WatchedType>(options: WatchOptions<Type>): Wat
   return { types: wanted && [...wanted], from, signal };
 }
 
-function ofAllUsersError(): CadenzaError {
+/** The error for a scope with `owns`. */
+export function ofAllUsersError(): CadenzaError {
   return new CadenzaError("invalid_argument", "A scope with `owns` cannot watch: the feed has all runs of the tenant.");
 }
 

@@ -127,7 +127,7 @@ export interface LimitOptions {
   readonly maxWaitingMessages?: number | undefined;
   /** How many bytes of UTF-8 the data of these may have as JSON, in all. Default: 16 MiB. */
   readonly maxWaitingBytes?: number | undefined;
-  /** How many bytes of UTF-8 the content of one part may have. Default: 10 MiB. */
+  /** How many bytes of UTF-8 the content of one part that an agent emits may have. Default: 10 MiB. */
   readonly maxPartBytes?: number | undefined;
   /**
    * How many bytes of UTF-8 the result of a durable step may have as JSON. A step with a larger result fails, and is not

@@ -166,7 +166,7 @@ const runtime: readonly Mutant[] = [
     'readSessionKey("", "sessionKey"',
     runs,
   ),
-  mutant("src/runtime/api/scope-reads.ts", "feed.watch(options, this.#tenant)", "feed.watch(options, undefined)", [
+  mutant("src/runtime/api/scope-reads.ts", "feed.watch(options, this.#tenant,", "feed.watch(options, undefined,", [
     "test/runtime/events/watch.test.ts",
   ]),
   mutant("src/runtime/log/watch.ts", ": tenant === this.#tenant;", ": true;", ["test/runtime/events/watch.test.ts"]),

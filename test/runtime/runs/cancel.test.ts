@@ -395,6 +395,24 @@ describe("cancel", () => {
 });
 
 describe("the grace period", () => {
+  unlessReplayed(RUN_ONCE)("ends: an agent that does not stop changes its session no more", async () => {
+    const set = setUp({ cancelGraceMs: 20 });
+    const gate = deferred();
+    let late: unknown;
+    const left = await begin(set, async (_input, { session }) => {
+      await gate.promise;
+      late = await session.setState("of the one that was left").catch((error: unknown) => error);
+    });
+    await set.runtime.cancel(left.run_id);
+    await set.clock.advance(20);
+    set.runtime.register("other", (_input, { session }) => session.setState("of the other"));
+    await set.runtime.createRun({ agent_name: "other", input: "", session_id: left.session_id });
+    gate.resolve();
+    await set.clock.settle();
+    expect(late).toMatchObject({ code: "run_cancelled" });
+    expect((await set.runtime.getSession(left.session_id)).state).toBe("of the other");
+  });
+
   unlessReplayed(RUN_ONCE)(
     "ends: an agent that does not stop is abandoned, and what it still emits is dropped and counted",
     async () => {
