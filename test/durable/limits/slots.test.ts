@@ -55,7 +55,9 @@ class Meter {
     this.#world = world;
   }
 
+  /** An agent that is stopped works no more: the slot of one that does not stop is given away when its grace is over. */
   async work(slot: string, process: Process, ms: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return;
     const before = this.#atWork.get(slot) ?? [];
     const now = [...before.filter((one) => this.#world().living.includes(one)), process];
     this.#atWork.set(slot, now);
