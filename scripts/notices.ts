@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import type { Metafile } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** The licence files of packages that come without the one that they name. */
-const licences: Readonly<Record<string, string>> = {
+/** The licence files that the project keeps, of packages that ship none. */
+export const keptLicences: Readonly<Record<string, string>> = {
   "@iconify-json/lucide": join(ROOT, "src/inspector-page/lucide-licence.txt"),
 };
 
@@ -68,7 +68,7 @@ function bundled(names: Iterable<string>): readonly Bundled[] {
   return [...new Set(names)].sort().map((name) => {
     const folder = folderOf(name);
     const own = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)(-mit)?(\.\w+)?$/i.test(entry));
-    const file = own === undefined ? licences[name] : join(folder, own);
+    const file = own === undefined ? keptLicences[name] : join(folder, own);
     if (file === undefined) throw new Error(`${name} is in the built files, and has no licence file`);
     const { version, license } = manifest(folder);
     return { name, version, license, notice: readFileSync(file, "utf8").trim() };

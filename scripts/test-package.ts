@@ -22,6 +22,7 @@ import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/co
 import ts from "typescript";
 import { deadLinks } from "../test/docs/links.ts";
 import { entryNames } from "./entries.ts";
+import { keptLicences } from "./notices.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const FIXTURES = join(ROOT, "test/package");
@@ -48,10 +49,6 @@ const NODE_FREE = new Set([
 const origin = /\/\/ \S*node_modules\/((?:@[^/\s]+\/)?[^/\s]+)\//g;
 /** The packages of which the inspector's page is made. */
 const OF_THE_PAGE = ["@iconify-json/lucide", "preact", "@preact/signals", "@preact/signals-core"];
-/** The licences that the project keeps, of packages which come without. */
-const LICENCES: Readonly<Record<string, string>> = {
-  "@iconify-json/lucide": "src/inspector-page/lucide-licence.txt",
-};
 
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */
@@ -193,7 +190,7 @@ function checkNotices(): void {
     components: readonly { readonly name: string; readonly properties: readonly { readonly value: string }[] }[];
   };
   for (const name of names) {
-    const license = readFileSync(join(ROOT, LICENCES[name] ?? `node_modules/${name}/LICENSE`), "utf8").trim();
+    const license = readFileSync(keptLicences[name] ?? join(ROOT, "node_modules", name, "LICENSE"), "utf8").trim();
     if (!notices.includes(`## ${name} `) || !notices.includes(license))
       throw new Error(`dist/THIRD_PARTY_NOTICES.md lacks the licence of ${name}`);
     if (!components.some((one) => one.name === name && one.properties[0]?.value === "bundled"))

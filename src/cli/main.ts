@@ -50,7 +50,7 @@ const COMMANDS = {
   ...{ pause: [...PAUSED, "now"], resume: PAUSED, cancel: MANY, retry: MANY, move: [...MANY, "to"] },
 } as const;
 
-// Who reads may have read enough, as `head` has. What the command does goes on.
+// The reader of the output may have closed it, as `head` does. The command still runs to its end.
 for (const output of [stdout, stderr])
   output.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code !== "EPIPE") throw error;

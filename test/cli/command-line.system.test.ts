@@ -49,7 +49,7 @@ describe("cadenza", () => {
   });
 });
 
-it("cadenza goes on to its end when the program that reads it has gone", () => {
+it("cadenza runs to its end when its output is closed", () => {
   const command = `set -o pipefail; "${process.execPath}" node_modules/cadenza/dist/cli.js --help | true`;
   const { status, stderr } = spawnSync("bash", ["-c", command], { cwd, encoding: "utf8" });
   expect({ status, stderr }).toEqual({ status: 0, stderr: "" });

@@ -152,7 +152,7 @@ function carried(creates: readonly ((info: CreateInfo) => Carrier | undefined)[]
   };
 }
 
-/** A run is created in one go, and waits for no interceptor. */
+/** What an interceptor has returned. Throws for a promise: the creation of a run waits for no interceptor. */
 function synchronous<Value>(given: Value): Value {
   if (!isPromise(given)) return given;
   given.catch(ignore);

@@ -299,9 +299,12 @@ export function streamOf(
 }
 
 /** The stream until a signal says to stop reading: then `next` rejects once, with the signal's reason. */
-function endedBy(signal: AbortSignal, stream: EventStream): AsyncIterableIterator<StreamedEvent> {
+function endedBy(
+  signal: AbortSignal,
+  stream: Pick<Required<AsyncIterableIterator<StreamedEvent>>, "next" | "return">,
+): AsyncIterableIterator<StreamedEvent> {
   let isRead = true;
-  const ended = {
+  const ended: AsyncIterableIterator<StreamedEvent> = {
     next: async () => {
       const next = stream.next();
       if (!isRead) return next;
@@ -314,9 +317,9 @@ function endedBy(signal: AbortSignal, stream: EventStream): AsyncIterableIterato
       }
     },
     return: () => stream.return(),
-    [Symbol.asyncIterator]: () => ended as AsyncIterableIterator<StreamedEvent>,
+    [Symbol.asyncIterator]: () => ended,
   };
-  return ended[Symbol.asyncIterator]();
+  return ended;
 }
 
 /** The key of a tenant's run. Throws `invalid_argument`. */

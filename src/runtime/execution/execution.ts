@@ -340,7 +340,7 @@ export class Execution extends Operations {
     return this.#stage === "over";
   }
 
-  /** Throws once the run has ended: what its agent still does does not belong to it. */
+  /** Throws `run_cancelled` once the run has ended. */
   throwIfOver(): void {
     if (this.over) throw this.aborted ?? endedError(this.log.key.run_id);
   }

@@ -263,7 +263,7 @@ export class RunLog {
     this.#run.shared.commitSoon(this);
   }
 
-  /** Two changes as one. The callers that wait for one of them wait for that. */
+  /** Two changes as one. Callers that wait for either of the two now wait for the joined change. */
   #joined(before: SessionChange | undefined, after: SessionChange | undefined): SessionChange | undefined {
     const both = bothChanges(before, after);
     for (const waiter of this.#waiters ?? [])
@@ -344,6 +344,7 @@ export class RunLog {
   }
 
   #isCommitted(position: number): boolean {
+    // A sealed change needs no look: the entries that it goes with are not committed either.
     const isChanging = this.#due?.session !== undefined || this.#storing?.session !== undefined;
     return this.#committed >= position && !isChanging;
   }

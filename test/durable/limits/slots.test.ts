@@ -55,7 +55,7 @@ class Meter {
     this.#world = world;
   }
 
-  /** An agent that is stopped works no more: the slot of one that does not stop is given away when its grace is over. */
+  /** A stopped agent does no work. After the grace period the runtime gives the slot of an agent that ignores its signal away. */
   async work(slot: string, process: Process, ms: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     const before = this.#atWork.get(slot) ?? [];
