@@ -49,8 +49,8 @@ export function issuesText(issues: readonly Issue[]): string {
 }
 
 /** The error for a call on a closed runtime. */
-export function closedError(): CadenzaError {
-  return new CadenzaError("runtime_closed", "The runtime has been closed.");
+export function closedError(cause?: unknown): CadenzaError {
+  return new CadenzaError("runtime_closed", "The runtime has been closed.", { cause });
 }
 
 /**

@@ -14,6 +14,7 @@ import type {
 import type { MaybePromise } from "../../core/promises.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { LogTail } from "../../core/survey.ts";
+import { closedError } from "./refusals.ts";
 import type { Attempt } from "./run-write.ts";
 import { holdOpen } from "./system.ts";
 
@@ -43,8 +44,8 @@ export function pollMs(store: Store): number {
  * The door through which everything comes from a store. Its failures get the code `store_failed`, with the thrown value
  * as the cause: its message may tell addresses and data of a database, and the message of this error reaches clients where an
  * agent lets it through. Failures of `create` and `append` are not wrapped, because the writer of a run adds the run's id. Entries
- * that this version of the library would misread are refused with `newer_format`: no fold ever meets one. `onFed` is called
- * when a write has added to the feed.
+ * that this version of the library would misread are refused with `newer_format`: no fold ever meets one. What fails once the
+ * store is closed is refused with `runtime_closed`. `onFed` is called when a write has added to the feed.
  */
 export function guarded(store: Store, onFed: () => void = ignore): Store {
   const time = store.time?.bind(store);
@@ -52,6 +53,20 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
   const snapshot = store.snapshot?.bind(store);
   const keepSnapshot = store.keepSnapshot?.bind(store);
   const changeVersion = store.changeVersion?.bind(store);
+  let isClosed = false;
+  const rethrow = (cause: unknown): never => {
+    if (isClosed) throw closedError(cause);
+    if (CadenzaError.is(cause)) throw cause;
+    throw new CadenzaError("store_failed", "The store failed. The cause of this error says why.", { cause });
+  };
+  const named = <T>(call: () => MaybePromise<T>): MaybePromise<T> => {
+    try {
+      const answer = call();
+      return isPromise(answer) ? answer.catch(rethrow) : answer;
+    } catch (error) {
+      return rethrow(error);
+    }
+  };
   const told = <Answer extends StoreConflict | WrittenWithInbox>(
     { feed }: RunWrite | RunPost,
     answer: MaybePromise<Answer | undefined>,
@@ -112,22 +127,11 @@ export function guarded(store: Store, onFed: () => void = ignore): Store {
     ...(readFeed !== undefined && { readFeed: (query) => named(() => readFeed(query)) }),
     ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
     ...(time !== undefined && { time: () => named(time) }),
-    close: () => store.close(),
+    close: () => {
+      isClosed = true;
+      return store.close();
+    },
   };
-}
-
-function named<T>(call: () => MaybePromise<T>): MaybePromise<T> {
-  try {
-    const answer = call();
-    return isPromise(answer) ? answer.catch(rethrow) : answer;
-  } catch (error) {
-    return rethrow(error);
-  }
-}
-
-function rethrow(error: unknown): never {
-  if (CadenzaError.is(error)) throw error;
-  throw new CadenzaError("store_failed", "The store failed. The cause of this error says why.", { cause: error });
 }
 
 function then<T, R>(value: MaybePromise<T>, go: (value: T) => R): MaybePromise<R> {

@@ -101,7 +101,7 @@ export class Connection {
       db.exec("PRAGMA query_only = 1");
       return;
     }
-    this.patiently(() => db.exec("PRAGMA journal_mode = WAL"));
+    readable(() => this.patiently(() => db.exec("PRAGMA journal_mode = WAL")));
     db.exec(`PRAGMA synchronous = ${synchronous}`);
   }
 
@@ -191,6 +191,17 @@ export class Connection {
       this.#statements.set(sql, statement);
     }
     return statement;
+  }
+}
+
+/** The first look at a file. Throws `store_failed` if it is no database, or this process may not open it. */
+export function readable<T>(look: () => T): T {
+  try {
+    return look();
+  } catch (cause) {
+    if (cause instanceof CadenzaError) throw cause;
+    const said = cause instanceof Error ? cause.message : String(cause);
+    throw new CadenzaError("store_failed", `The database cannot be read: ${said}.`, { cause });
   }
 }
 

@@ -2,6 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import { ASIDE_MS } from "../../core/pauses.ts";
 import { counts } from "./counts.ts";
 import type { Connection } from "./database.ts";
+import { readable } from "./database.ts";
 import { firstId, LAST_POSITION, POSITION_BITS } from "./entries.ts";
 import { isThrough } from "./gates.ts";
 import { isApart, place } from "./run-row.ts";
@@ -395,7 +396,7 @@ export function migrate(connection: Connection): void {
 
 /** Throws `store_failed` unless the database has this version's schema. */
 export function checkSchema(connection: Connection): void {
-  const version = readableVersion(connection);
+  const version = readable(() => schemaVersion(connection));
   if (version === LAST_VERSION) return;
   throw new CadenzaError(
     "store_failed",
@@ -403,19 +404,6 @@ export function checkSchema(connection: Connection): void {
       ? "The database holds no store of cadenza. Open the file that the store writes."
       : `The database has schema ${version}, and this version of cadenza reads ${LAST_VERSION}: an older one has written it. Read it with that version, or open it once without \`readOnly\`, which brings it up to date.`,
   );
-}
-
-function readableVersion(connection: Connection): number {
-  try {
-    return schemaVersion(connection);
-  } catch (error) {
-    if (error instanceof CadenzaError) throw error;
-    throw new CadenzaError(
-      "store_failed",
-      `The database cannot be read: ${error instanceof Error ? error.message : String(error)}.`,
-      { cause: error },
-    );
-  }
 }
 
 /** The version of the database's schema; 0 if it has none. */

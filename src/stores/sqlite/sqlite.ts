@@ -46,7 +46,7 @@ import { RuleWalks } from "../rule-walks.ts";
 import { toLines } from "../stored-rows.ts";
 import * as counts from "./counts.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./database.ts";
-import { Connection } from "./database.ts";
+import { Connection, readable } from "./database.ts";
 import { readEntries, trimEntries } from "./entries.ts";
 import { openFeed, readFeed, trimFeed } from "./feed.ts";
 import type { GateCursor } from "./gates.ts";
@@ -92,7 +92,7 @@ const MAX_FOUND = 1_000;
  * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the
  * event loop are committed together, and acknowledged after the commit. Reads answer at once, from committed data. Give
  * the store a handle of its own: it opens transactions, and sets the handle to WAL mode with short waits for locks.
- * Throws `invalid_argument` for an invalid option, and `store_failed` for a file that a newer version has written. With
+ * Throws `invalid_argument` for an invalid option, and `store_failed` for a file that is no database or that a newer version has written. With
  * `readOnly` it throws `store_failed` for any file without a store of this version, too.
  */
 export class SqliteStore implements DurableStore {
@@ -418,7 +418,9 @@ export function openSqliteStore(path: string, options: SqliteStoreOptions = {}):
         `file with it and pass the handle: new SqliteStore(new Database(${JSON.stringify(path)}), { closeDatabase: true }).`,
     );
   }
-  const db = options.readOnly === true ? openToRead(sqlite, path) : new sqlite.DatabaseSync(path);
+  if (typeof path !== "string" || path === "")
+    throw new CadenzaError("invalid_argument", `path: expected a string that is not empty, received ${String(path)}.`);
+  const db = options.readOnly === true ? openToRead(sqlite, path) : readable(() => new sqlite.DatabaseSync(path));
   try {
     return new SqliteStore(db, { ...options, closeDatabase: true });
   } catch (error) {

@@ -1,5 +1,6 @@
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { CadenzaError } from "cadenza";
+import { AgentRuntime, CadenzaError } from "cadenza";
 import type { SqliteStoreOptions } from "cadenza/sqlite";
 import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
 import type { RunQuery } from "cadenza/store";
@@ -53,6 +54,24 @@ describe.each(drivers)("a handle of $name", ({ open }) => {
 
     expect(() => db.prepare("SELECT 1").get()).toThrow();
   });
+});
+
+it("a runtime that has closed its store says so, whatever is asked of the store", async () => {
+  const runtime = new AgentRuntime({ store: new SqliteStore(openDatabase(path), { closeDatabase: true }) });
+  runtime.register("asks", { durable: true }, (_input, { ask }) => ask("Well?").then(() => "done"));
+  const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });
+  await runtime.close();
+  const asked = {
+    getRun: () => runtime.getRun(run_id),
+    listRuns: () => runtime.listRuns(),
+    getAgent: () => runtime.getAgent("asks"),
+    resume: () => runtime.resume({ run_id, await_resume: { ok: true } }),
+    cancel: () => runtime.cancel(run_id),
+    fork: () => runtime.fork(run_id),
+    events: () => runtime.events(run_id).next(),
+  };
+  for (const [name, ask] of Object.entries(asked))
+    await expect(ask(), name).rejects.toMatchObject({ code: "runtime_closed" });
 });
 
 describe("the handle", () => {
@@ -500,6 +519,13 @@ describe("openSqliteStore", () => {
     expect(again.persistent).toBe(true);
     expect(again.find(key)?.position).toBe(1);
     again.close();
+  });
+
+  it.runIf(builtIn)("says what is wrong with a path", () => {
+    writeFileSync(path, "x".repeat(5_000));
+    expect(() => openSqliteStore(path)).toThrow(/^The database cannot be read: file is not a database\.$/);
+    expect(() => openSqliteStore(folder.path)).toThrow(/^The database cannot be read: unable to open database file\.$/);
+    expect(() => openSqliteStore({ path } as never)).toThrow("path: expected a string that is not empty");
   });
 
   it.runIf(builtIn)("closes what it has opened if the store refuses it", () => {
