@@ -101,10 +101,10 @@ function splitUrl(
   const mark = url.indexOf("?");
   let path = mark === -1 ? url : url.slice(0, mark);
   const query = mark === -1 ? "" : url.slice(mark + 1);
-  if (basePath !== "") {
+  if (basePath !== "" && !request.mount().endsWith(basePath)) {
     const rest = path.startsWith(basePath) ? path.slice(basePath.length) : undefined;
-    if (rest === "" || rest?.startsWith("/") === true) path = rest;
-    else if (!request.mount().endsWith(basePath)) throw noSuchPath();
+    if (rest !== "" && rest?.startsWith("/") !== true) throw noSuchPath();
+    path = rest;
   }
   let end = path.length;
   while (end > 0 && path[end - 1] === "/") end -= 1;
