@@ -1,6 +1,5 @@
-import { closeSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import nodeModule from "node:module";
-import { dirname, join, resolve } from "node:path";
+import { resolve } from "node:path";
 import thisProcess, { stderr, stdout } from "node:process";
 import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
@@ -13,7 +12,7 @@ import { createPlayground } from "cadenza/testing";
 import { CommandError, printable } from "./errors.ts";
 import { load as loadProject } from "./project.ts";
 import { addressOf, listen, stopped } from "./server.ts";
-import { openSqlite } from "./stores.ts";
+import { openOrMake } from "./stores.ts";
 
 /** What `dev` passes to each process that it starts. */
 export interface AgentsOptions {
@@ -30,10 +29,9 @@ const DRAIN_MS = 1_000;
 export async function serveAgents(file: string, options: string): Promise<void> {
   const { port, token, store } = JSON.parse(options) as AgentsOptions;
   const code = await load(file);
-  makeFile(store);
   const playground = createPlayground();
   const runtime = new AgentRuntime({
-    store: openSqlite(store, false),
+    store: openOrMake(store),
     logger,
     interceptors: [playground.interceptor],
   });
@@ -51,16 +49,6 @@ export async function serveAgents(file: string, options: string): Promise<void> 
   }
   // Timers and connections of the agents' own code would hold the process.
   thisProcess.exit();
-}
-
-/**
- * Makes the file of the store, unless it exists. Only its user may read it, because it holds what agents were told: the
- * files that SQLite makes beside it have the same mode. A folder that is made for it is left out of the repository.
- */
-function makeFile(file: string): void {
-  const folder = dirname(file);
-  if (mkdirSync(folder, { recursive: true }) !== undefined) writeFileSync(join(folder, ".gitignore"), "*\n");
-  closeSync(openSync(file, "a", 0o600));
 }
 
 /**

@@ -1,13 +1,13 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import thisProcess, { argv, cwd, env, execArgv, execPath, stderr, stdout } from "node:process";
 import { AgentRuntime } from "cadenza";
 import type { Cassette } from "cadenza/testing";
 import { checkUpgrade } from "cadenza/testing";
 import { registerFile } from "./agents.ts";
-import { loaderOf } from "./dev.ts";
+import { checkFile, loaderOf } from "./dev.ts";
 import { CommandError, printable, UsageError } from "./errors.ts";
 import { openToRead } from "./stores.ts";
 
@@ -52,7 +52,7 @@ const MAX_STUCK = 10;
  * does one of these.
  */
 export async function check(file: string, options: CheckOptions): Promise<void> {
-  if (!existsSync(file)) throw new CommandError(`There is no file ${file}.`);
+  checkFile(file);
   if (options.store === undefined && options.cassettes === undefined)
     throw new UsageError("check: expected --store, --cassettes or both.");
   const stuck: string[] = [];

@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { statSync } from "node:fs";
 import thisProcess, { argv, env, execArgv, execPath, features } from "node:process";
 import { pathToFileURL } from "node:url";
 import type { AgentsOptions } from "./agents.ts";
 import { CommandError } from "./errors.ts";
 import { fileOf } from "./project.ts";
 import { listen, newToken, stopped } from "./server.ts";
+import { openOrMake } from "./stores.ts";
 
 /** The options of `dev`. */
 interface DevOptions {
@@ -18,12 +19,10 @@ interface DevOptions {
  * changes. The port and the token stay, so that an open page goes on with the new process.
  */
 export async function dev(file: string, { port, store }: DevOptions): Promise<void> {
-  if (!existsSync(file)) throw new CommandError(`There is no file ${file}.`);
-  const options: AgentsOptions = {
-    port: port ?? (await freePort()),
-    token: newToken(),
-    store,
-  };
+  checkFile(file);
+  // What is wrong with these is wrong however often the code changes.
+  const options: AgentsOptions = { port: await freePort(port), token: newToken(), store };
+  await openOrMake(store).close();
   const child = spawn(execPath, [...execArgv, "--watch", ...loaderOf(file), argv[1] ?? "", "dev", file], {
     stdio: "inherit",
     // Arguments are seen by every user of the machine, the environment is not.
@@ -41,8 +40,16 @@ export async function dev(file: string, { port, store }: DevOptions): Promise<vo
   if (!child.killed) thisProcess.exitCode = code ?? 1;
 }
 
-async function freePort(): Promise<number> {
-  const { port, close } = await listen(() => undefined, 0);
+/** Throws unless there is such a file of agents. */
+export function checkFile(file: string): void {
+  const found = statSync(file, { throwIfNoEntry: false });
+  if (found === undefined) throw new CommandError(`There is no file ${file}.`);
+  if (found.isDirectory()) throw new CommandError(`${file} is a folder. Name a file that exports agents.`);
+}
+
+/** The wanted port, if it is free. Undefined: any free one. */
+async function freePort(wanted: number | undefined): Promise<number> {
+  const { port, close } = await listen(() => undefined, wanted ?? 0);
   await close();
   return port;
 }

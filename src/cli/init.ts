@@ -1,5 +1,14 @@
 import { randomBytes } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { cwd, stdin, stdout, versions } from "node:process";
@@ -25,7 +34,8 @@ export async function init(given: string | undefined, { asks }: { readonly asks:
   const { spec, note } = dependencyFor(folder);
 
   mkdirSync(folder, { recursive: true });
-  cpSync(join(OWN, "templates/app"), folder, { recursive: true });
+  // The folder may be a link to one.
+  cpSync(join(OWN, "templates/app"), realpathSync(folder), { recursive: true });
   for (const name of DOTTED) renameSync(join(folder, name), join(folder, `.${name}`));
   edit(join(folder, "package.json"), (text) => {
     const manifest = JSON.parse(text) as { readonly dependencies: object };

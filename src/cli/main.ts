@@ -185,6 +185,8 @@ function systemSaid({ cause }: Error): string {
 /** What went wrong in words, or the whole error if it is a surprise. */
 function textOf(error: unknown): string {
   if (error instanceof CommandError || isOwn(error)) return `cadenza: ${error.message}${systemSaid(error)}`;
+  // A path or a port that the user has named.
+  if (error instanceof Error && "syscall" in error) return `cadenza: ${error.message}`;
   return error instanceof Error ? String(error.stack) : String(error);
 }
 

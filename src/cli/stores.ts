@@ -1,5 +1,5 @@
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
+import { closeSync, existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { getBuiltinModule } from "node:process";
 import { pathToFileURL } from "node:url";
 import type { PostgresPool } from "cadenza/postgres";
@@ -38,8 +38,24 @@ async function open(address: string, schema: string | undefined, readOnly: boole
   return { store, name: address, close: async () => store.close() };
 }
 
+/** Opens the file of `dev`. It is made where there is none. */
+export function openOrMake(file: string): SqliteStore {
+  makeFile(file);
+  return openSqlite(file, false);
+}
+
+/**
+ * Makes the file of the store, unless it exists. Only its user may read it, because it holds what agents were told: the
+ * files that SQLite makes beside it have the same mode. A folder that is made for it is left out of the repository.
+ */
+function makeFile(file: string): void {
+  const folder = dirname(file);
+  if (mkdirSync(folder, { recursive: true }) !== undefined) writeFileSync(join(folder, ".gitignore"), "*\n");
+  closeSync(openSync(file, "a", 0o600));
+}
+
 /** Opens a file with the SQLite of Node, or else with that of the project. */
-export function openSqlite(file: string, readOnly: boolean): SqliteStore {
+function openSqlite(file: string, readOnly: boolean): SqliteStore {
   const db = getBuiltinModule("node:sqlite") === undefined ? openWithProject(file, readOnly) : undefined;
   // Where there is no driver, this says what to install.
   if (db === undefined) return openSqliteStore(file, { readOnly });

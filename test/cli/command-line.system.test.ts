@@ -1,11 +1,13 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { dirname, join } from "node:path";
 import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
 import type { CodeOfRun } from "../../src/inspector/api.ts";
 import { Browser, Command, Writer } from "../harness/inspected/processes.ts";
 import { write } from "../harness/project.ts";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
+import { listen } from "../http/mounts.ts";
 
 const cwd = inject("projectFolder");
 /** The address of a server at a port where none listens. */
@@ -38,11 +40,16 @@ describe("cadenza", () => {
     [["inspect", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
     [["inspect", REFUSES], 1, "cadenza: The connection to PostgreSQL failed. connect ECONNREFUSED 127.0.0.1:1\n"],
     [["dev", "missing.ts"], 1, "cadenza: There is no file missing.ts.\n"],
+    [["dev", "."], 1, "cadenza: . is a folder. Name a file that exports agents.\n"],
+    [["check", ".", "--store", "a.db"], 1, "cadenza: . is a folder. Name a file that exports agents.\n"],
+    [["dev", "a.mjs", "--store", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
+    [["dev", "a.mjs", "--store", "."], 1, "cadenza: EISDIR: illegal operation on a directory, open '.'\n"],
     [["pause", "missing.db", "--agent", "waits"], 1, "cadenza: There is no file missing.db.\n"],
     [["move", "runs.db", "--agent", "a"], 2, "cadenza: move: expected --to VERSION.\n\nUsage:"],
     [["resume", "runs.db", "--now"], 2, "cadenza: resume has no option --now.\n\nUsage:"],
     [["pause", "runs.db", "--status", "created"], 2, "cadenza: pause has no option --status.\n\nUsage:"],
   ])("%j ends with %i", async (args, code, said) => {
+    write(cwd, "a.mjs", "");
     const command = start(...args);
     expect(await command.ended()).toBe(code);
     expect(command.output.slice(0, said.length)).toBe(said);
@@ -254,6 +261,16 @@ describe("cadenza pause, resume, cancel and retry", () => {
 });
 
 describe("cadenza dev", () => {
+  it("ends with 1 where its port is in use, before it waits for a save", async () => {
+    const { base, close } = await listen(createServer(() => undefined));
+    onTestFinished(close);
+    const { port } = new URL(base);
+    write(cwd, "a.mjs", "");
+    const command = start("dev", "a.mjs", "--store", newFile(), "--port", port);
+    expect(await command.ended()).toBe(1);
+    expect(command.output).toBe(`cadenza: Port ${port} is in use: name another one with --port.\n`);
+  });
+
   const agents = "dev/agents.ts";
   const setWord = (word: string): void =>
     writeFileSync(join(cwd, "dev/word.ts"), `export const word: string = ${word};\n`);

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
@@ -87,6 +87,21 @@ describe.skipIf(isOld)("cadenza init", () => {
       code: 1,
       said: "cadenza: cadenza-app is not empty. Name a folder that is empty or does not exist.\n",
     });
+  });
+
+  it("takes a link to an empty folder, and no file", async () => {
+    const apps = join(project, "apps");
+    const target = join(apps, "target");
+    const file = join(apps, "file");
+    onTestFinished(() => {
+      for (const name of ["target", "link", "file"]) rmSync(join(apps, name), { recursive: true, force: true });
+    });
+    mkdirSync(target, { recursive: true });
+    symlinkSync(target, join(apps, "link"));
+    writeFileSync(file, "");
+    expect((await init("link")).code).toBe(0);
+    expect(existsSync(join(target, "package.json"))).toBe(true);
+    expect(await init("file")).toEqual({ code: 1, said: `cadenza: ENOTDIR: not a directory, scandir '${file}'\n` });
   });
 
   it("takes a folder that is empty but for git, and no other", async () => {
