@@ -241,6 +241,8 @@ export interface RunPost {
    * refuses it as `changed`. Left out: the status stays.
    */
   readonly status?: RunStatus | undefined;
+  /** A run that is being cancelled refuses the post as `cancelling`. */
+  readonly unlessCancelling?: boolean | undefined;
   /** The run is no longer blocked. */
   readonly unblocks?: boolean | undefined;
   /**
@@ -440,6 +442,7 @@ export interface StoredSession {
  * - `changed`: the run has another epoch, length or owner; epoch and length are given as they are.
  * - `owned`: a claim met an owner whose lease has not expired.
  * - `ended`: a post or a claim met a run that has ended.
+ * - `cancelling`: a post met a run that is being cancelled, and is not for such a run.
  * - `full`: the run would hold its slot, and `max` runs hold it already, or others wait for it.
  * - `foreign`: the session of a new run was created by another user.
  * - `unwritable`: the store can never hold the write, because of its size or of what it contains; `reason` says why.
@@ -448,7 +451,7 @@ export interface StoredSession {
  *   among this.
  */
 export type StoreConflict =
-  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "foreign" | "arrived" }
+  | { readonly conflict: "exists" | "missing" | "owned" | "ended" | "cancelling" | "foreign" | "arrived" }
   /** `key`: the first slot that refuses, in the order of the keys. Left out: the store does not say. */
   | { readonly conflict: "full"; readonly key?: string | undefined }
   | { readonly conflict: "key_used"; readonly run_id: string }
@@ -539,8 +542,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /**
    * Adds entries to the log, or to the inbox of a run with an owner, whatever the run's epoch and length, and changes only
    * what the post says of the head. What is written one after the other keeps its order. Undefined when written, else
-   * `missing`, `ended` or, for a status that a run without an owner refuses, `changed`. Throws `limit_reached` for entries
-   * that the store can never hold.
+   * `missing`, `ended`, `cancelling` or, for a status that a run without an owner refuses, `changed`. Throws `limit_reached` for
+   * entries that the store can never hold.
    */
   post(key: RunKey, post: RunPost): MaybePromise<StoreConflict | undefined>;
   /**

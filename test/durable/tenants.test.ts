@@ -345,8 +345,8 @@ it("the messages that wait for one run leave the room of another one", async () 
   const unreceived = new Unreceived(store as unknown as Store);
   const limits = { maxLogEntries: 100, maxLogBytes: 1_000, maxWaitingMessages: 4, maxWaitingBytes: 1_000 };
   const send = (key: RunKey): Promise<void> => {
-    const stored = { key, position: positionOf(key) } as StoredRun;
-    return unreceived.post({ stored, how: undefined, bytes: 1, limits }, () => undefined);
+    const length = positionOf(key);
+    return unreceived.post({ key, first: undefined, length, bytes: 1, limits }, () => undefined);
   };
   expect((await refusal(send(RED))).code).toBe("limit_reached");
   for (let sent = 0; sent < 4; sent++) await send(BLUE);

@@ -263,13 +263,15 @@ const post = commands(
     n,
     text: fc.constantFrom("p", "q"),
     isCancel: fc.boolean(),
+    unlessCancelling: fc.boolean(),
     unblocks: fc.boolean(),
     due: fc.constantFrom(undefined, "work", "look"),
     feed: fc.constantFrom(undefined, ...EVENTS),
   }),
-  (store, { at }, { tenant, n, text, isCancel, unblocks, due, feed }) =>
+  (store, { at }, { tenant, n, text, isCancel, unlessCancelling, unblocks, due, feed }) =>
     store.post(runKey(n, tenant), {
       entries: [part(text, at)],
+      unlessCancelling,
       unblocks,
       due,
       feed,

@@ -75,7 +75,7 @@ export class RemotePosts {
 
   /**
    * Adds a message to the log of a run. `keyBy`: the log is read for a message with a key of its sender. Any other
-   * message is decided by the status of the run, and the log is read only to limit what waits to be received. Resolves with
+   * message is decided by the store alone, and the run is read only to limit what waits to be received, or if it refuses. Resolves with
    * whether the run did not have the message before. Throws `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
    */
   async send(key: RunKey, message: ReceivedEntry, keyBy: KeyGiver, limits: MessageLimits): Promise<boolean> {
@@ -86,18 +86,25 @@ export class RemotePosts {
       log ??= (await snapshotOf(this.#store, key, stored.position)) ?? initialState(key.run_id);
       return hasArrived(await this.#seenBy(stored, log), key, message);
     };
+    const post = (): MaybePromise<StoreConflict | undefined> =>
+      this.#store.post(key, { entries: [message], due: "work", unlessCancelling: true });
+    let needs = isKeyed ? "inbox" : this.#unreceived.needs(key, bytes);
     for (;;) {
-      const how = !isKeyed && this.#unreceived.knows(key) ? undefined : "with inbox";
-      const stored = await this.#store.find(key, how);
-      if (stored === undefined) throw notFound(key.run_id);
-      const said = verdict("receive", stored.head.status);
-      if (said === "run_finished" || said === "run_cancelling") {
-        await refuseLate(this.#store, key, message);
-        return false;
+      let stored: StoredRun | undefined;
+      if (needs !== "nothing") {
+        stored = await this.#store.find(key, needs === "inbox" ? "with inbox" : undefined);
+        if (stored === undefined) throw notFound(key.run_id);
+        const said = verdict("receive", stored.head.status);
+        if (said === "run_finished" || said === "run_cancelling") {
+          await refuseLate(this.#store, key, message);
+          return false;
+        }
+        if (isKeyed && (await hasIt(stored))) return false;
       }
-      if (isKeyed && (await hasIt(stored))) return false;
-      const post = (): MaybePromise<unknown> => this.#store.post(key, { entries: [message], due: "work" });
-      if ((await this.#unreceived.post({ stored, how, bytes, limits }, post)) === undefined) break;
+      const first = needs === "inbox" ? stored : undefined;
+      const posting = this.#unreceived.post({ key, first, length: stored?.position ?? 0, bytes, limits }, post);
+      if ((await posting) === undefined) break;
+      needs = "inbox";
     }
     // Another process may have sent another message under the key meanwhile. The first one counts.
     if (isKeyed) await hasIt(await findStored(this.#store, key));
@@ -211,10 +218,13 @@ interface Seen {
   looking: Promise<unknown> | undefined;
 }
 
-/** A message to send. `stored`: its run, as it was found before. `how`: see `Store.find`. */
+/** A message to send. */
 interface NewMessage {
-  readonly stored: StoredRun;
-  readonly how: "with inbox" | undefined;
+  readonly key: RunKey;
+  /** The run with its inbox, if that was read for the message. */
+  readonly first: StoredRun | undefined;
+  /** How long its log is at least. */
+  readonly length: number;
   readonly bytes: number;
   readonly limits: MessageLimits;
 }
@@ -232,20 +242,22 @@ export class Unreceived {
     this.#store = store;
   }
 
-  /** Whether this process has sent a message to the run. If not, the run is best found with its inbox. */
-  knows(key: RunKey): boolean {
-    return this.#runs.get(key) !== undefined;
+  /** What of a run is to be read before a message is sent to it. A message that needs no look needs nothing of it. */
+  needs(key: RunKey, bytes: number): "inbox" | "head" | "nothing" {
+    const seen = this.#runs.get(key);
+    if (seen?.position === undefined) return "inbox";
+    return seen.looking === undefined && holds(seen, bytes) ? "nothing" : "head";
   }
 
   /** Posts a message. Throws `limit_reached` if it is too much for the run. */
   async post<T>(message: NewMessage, post: () => MaybePromise<T>): Promise<T> {
-    const { stored, bytes, limits } = message;
-    const seen = this.#seen(stored.key);
+    const { key, length, bytes, limits } = message;
+    const seen = this.#seen(key);
     // The last generation of such a log may be short.
-    if (stored.position >= limits.maxLogEntries) seen.messagesLeft = 0;
+    if (length >= limits.maxLogEntries) seen.messagesLeft = 0;
     for (;;) {
       while (seen.looking !== undefined) await seen.looking;
-      if (seen.messagesLeft >= 1 && seen.bytesLeft >= bytes) break;
+      if (holds(seen, bytes)) break;
       await this.#look(seen, message);
     }
     // Nothing comes in between: the next look knows of it.
@@ -282,10 +294,8 @@ export class Unreceived {
     }
   }
 
-  async #measure(seen: Seen, { stored, how, bytes, limits }: NewMessage): Promise<void> {
-    const { key } = stored;
-    const first = seen.position === undefined && how !== undefined ? stored : undefined;
-    for (let found = first; ; found = undefined) {
+  async #measure(seen: Seen, { key, first, bytes, limits }: NewMessage): Promise<void> {
+    for (let found = seen.position === undefined ? first : undefined; ; found = undefined) {
       const underWay = [...seen.underWay];
       const run = found ?? (await findStored(this.#store, key));
       if (found !== undefined && run.position <= Math.min(FEW_ENTRIES, limits.maxWaitingMessages - 1))
@@ -335,6 +345,11 @@ export class Unreceived {
       }
     }
   }
+}
+
+/** Whether a message of so many bytes may be sent before the next look. */
+function holds({ messagesLeft, bytesLeft }: Seen, bytes: number): boolean {
+  return messagesLeft >= 1 && bytesLeft >= bytes;
 }
 
 /** How many bytes each message has that lies in an inbox. */

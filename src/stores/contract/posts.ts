@@ -51,6 +51,24 @@ export const postChecks: readonly StoreCheck[] = [
     expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
+  check("post: one that is not for a run that is being cancelled is refused by it as `cancelling`", async (stores) => {
+    const { first, second } = stores;
+    const message = { entries: parts("a"), due: "work", unlessCancelling: true } as const satisfies RunPost;
+    const refused = { conflict: "cancelling" } as const;
+    const keys = [await create(first, 1, { head: waiting() }), await create(first, 2), await create(first, 3)] as const;
+    // The cancel is the first post to the last run, and not to the others.
+    for (const key of keys.slice(0, 2)) expectWritten(await second.post(key, message), `a message to ${key.run_id}`);
+    for (const key of keys) expectWritten(await second.post(key, cancel), `a cancel of ${key.run_id}`);
+    for (const key of keys) {
+      const before = await first.find(key, "with inbox");
+      expectConflict(await second.post(key, message), refused, `a message to ${key.run_id} that is cancelling`);
+      expectSame(await first.find(key, "with inbox"), before, "what the store returns afterwards");
+      expectWritten(await second.post(key, { entries: parts("b") }), `another post to ${key.run_id}`);
+    }
+    const done = await createEnded(first, 4, NOW);
+    expectConflict(await second.post(done, message), { conflict: "ended" }, "a run that has ended");
+  }),
+
   check(
     "post: a pending write to a run without an owner is refused as `changed`, in the same epoch",
     async (stores) => {

@@ -145,6 +145,7 @@ export class MemoryStore implements Store {
     if (run === undefined) return { conflict: "missing" };
     const { head } = run;
     if (head.finished_at !== null) return { conflict: "ended" };
+    if (head.status === "cancelling" && post.unlessCancelling === true) return { conflict: "cancelling" };
     const status = post.status ?? head.status;
     if (head.owner !== null) {
       this.#arrived += 1;

@@ -21,7 +21,8 @@ function isOpen(run: string): string {
 
 /** Whether a post goes through the gate of a row of `runs`. Without a snapshot for each statement it could not look at the row again. */
 export function goesThrough(write: string, run: string): string {
-  return `${isOpen(run)} AND NOT ${write} ? 'status' AND current_setting('transaction_isolation') = 'read committed'`;
+  return `${isOpen(run)} AND NOT ${write} ? 'status' AND NOT (${write} ? 'unless_cancelling' AND ${run}.status = 'cancelling')
+    AND current_setting('transaction_isolation') = 'read committed'`;
 }
 
 /** The runs with open gates from which writes take the owner, or which they end, each with the number of its write. The first one has 1. */

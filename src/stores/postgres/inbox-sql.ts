@@ -1,6 +1,6 @@
 import { MOST_ARRIVED } from "../../core/ports.ts";
 import { feedWrites } from "./feed.ts";
-import { boundOf, gateOf, gates } from "./gate-sql.ts";
+import { boundOf, gateOf } from "./gate-sql.ts";
 import type { Arrivals } from "./line-sql.ts";
 import { changeFunction } from "./line-sql.ts";
 
@@ -56,7 +56,6 @@ CREATE OR REPLACE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void L
   DELETE FROM ${schema}.inbox WHERE run = ANY (ids);
   DELETE FROM ${schema}.runs WHERE id = ANY (ids);
 $function$;`,
-    gates(schema),
     // Writes what has arrived for a run to the end of its log: the owner for whom it was leaves it, or is gone. More may come
     // meanwhile if the run has another owner.
     `
@@ -114,6 +113,9 @@ function arrivals(schema: string): Arrivals {
     END IF;
   END IF;`,
     first: `
+  IF w ? 'unless_cancelling' AND run.status = 'cancelling' AND run.finished_at IS NULL THEN
+    RETURN '{"conflict": "cancelling"}';
+  END IF;
   IF kind = 'post' AND run.owner IS NOT NULL AND run.finished_at IS NULL THEN
     ${arrive}
     IF run.arrived = 0 OR run.status <> coalesce(w ->> 'status', run.status) THEN

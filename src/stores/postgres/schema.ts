@@ -6,6 +6,7 @@ import { deleteFunctions, pruneWithParents, retention } from "./delete-sql.ts";
 import { isLocked, isMadeElsewhere, storeFailed } from "./errors.ts";
 import { gateFunctions, gatesOfCustomers } from "./fair-sql.ts";
 import { fedWrites, feed } from "./feed.ts";
+import { gates } from "./gate-sql.ts";
 import { changes, inbox } from "./inbox-sql.ts";
 import { limitFunctions, limits, pruneSlots } from "./limits-sql.ts";
 import { lineFunctions, lines, priorities } from "./line-sql.ts";
@@ -36,6 +37,7 @@ const functions: readonly ((schema: string) => string)[] = [
   lineFunctions,
   limitFunctions,
   gateFunctions,
+  gates,
   changes,
   writesWithInbox,
   fedWrites,
@@ -73,7 +75,8 @@ const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [priorities, gatesOfCustomers, limits].map((part) => part(schema)).join("\n"),
   retention,
   snapshots,
-  // The functions were made here twice.
+  // The functions were made here three times.
+  () => "",
   () => "",
   () => "",
   (schema) => [...functions, wakeMisread].map((part) => part(schema)).join("\n"),

@@ -60,13 +60,15 @@ export function appendOf(key: RunKey, expected: Expected, write: RunWrite): Prep
   return withChanges({ kind: "append", ...keyOf(key), ...expectedOf(expected), wakes, takes }, write);
 }
 
-export function postOf(key: RunKey, { entries, status, unblocks, due, feed }: RunPost): PreparedWrite {
+export function postOf(key: RunKey, post: RunPost): PreparedWrite {
+  const { entries, status, unlessCancelling, unblocks, due, feed } = post;
   const json = {
     kind: "post",
     tells: true,
     ...keyOf(key),
     ...linesOf(entries),
     ...(status !== undefined && { status }),
+    ...(unlessCancelling === true && { unless_cancelling: true }),
     ...(unblocks === true && { unblocks }),
     ...(due !== undefined && { due }),
     ...(feed !== undefined && { feed: feed.map(toFeedText) }),

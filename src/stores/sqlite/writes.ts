@@ -185,6 +185,7 @@ export function postToRun(
   if (run === undefined) return { conflict: "missing" };
   const before = toHead(run);
   if (before.finished_at !== null) return { conflict: "ended" };
+  if (before.status === "cancelling" && post.unlessCancelling === true) return { conflict: "cancelling" };
   if (before.owner !== null) {
     addToInbox(connection, run.id, post, lines);
     const arrived = run.arrived + 1;

@@ -143,6 +143,32 @@ describe.each([
     },
   );
 
+  it("a message behind another one costs one call, and a run that is cancelled or has ended refuses it", async () => {
+    const replicas = place();
+    const worker = replicas.start({ durability });
+    worker.runtime.register("works", { durable: true }, async (_input, { step }) => {
+      await step("works on", () => new Promise<never>(() => {}));
+    });
+    const { run_id } = await worker.runtime.createRun({ agent_name: "works", input: "", mode: "async" });
+    await replicas.clock.advance(1_000);
+    const calls: string[] = [];
+    const { runtime } = replicas.start({ durability, work: false }, (call, method) => {
+      calls.push(method);
+      return call();
+    });
+    const send = () => runtime.send({ to: run_id, name: "mail", data: 1 });
+    await send();
+    calls.length = 0;
+    await send();
+    expect(calls).toEqual(["post"]);
+
+    await runtime.cancel(run_id);
+    await expect(send()).rejects.toMatchObject({ code: "run_cancelling", run_id });
+    await replicas.clock.advance(60_000);
+    expect((await runtime.getRun(run_id)).status).toBe("cancelled");
+    await expect(send()).rejects.toMatchObject({ code: "run_finished", run_id });
+  });
+
   it("one message to a run costs no read of its log", async () => {
     const { web } = await open(place());
     const read: string[] = [];

@@ -47,6 +47,11 @@ export const postsFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  twistedPost(
+    "a post comes to a run that is being cancelled, which it is not for",
+    "post: one that is not for a run that is being cancelled is refused by it as `cancelling`",
+    ({ unlessCancelling: _, ...post }) => post,
+  ),
   twistedPost("a post leaves the status", "post: the status is what the post says", ({ status: _, ...post }) => post),
   broken(
     "a post leaves a status that was decided beside an owner",
