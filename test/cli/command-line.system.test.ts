@@ -118,11 +118,15 @@ describe("cadenza check", () => {
     const command = start("check", "ends.mjs", "--store", file);
     expect(await command.ended(), command.output).toBe(1);
     expect(command.output.match(/its code ends the process/g), command.output).toHaveLength(2);
+  });
+
+  it("prints what the code of runs throws that ends the process", async () => {
+    const file = await fileWithRuns();
     write(cwd, "fails.mjs", agents('setImmediate(() => { throw new Error("It broke."); }); await ask("Ship it?");'));
-    const other = start("check", "fails.mjs", "--store", file);
-    expect(await other.ended(), other.output).toBe(1);
-    expect(other.output).toContain("Error: It broke.");
-    expect(other.output).toContain("2 runs: an earlier check got stuck on it");
+    const command = start("check", "fails.mjs", "--store", file);
+    expect(await command.ended(), command.output).toBe(1);
+    expect(command.output).toContain("Error: It broke.");
+    expect(command.output).toContain("2 runs: an earlier check got stuck on it");
   });
 
   it.each([
