@@ -22,7 +22,7 @@ import {
 } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import { idOf } from "../chat/parts.ts";
-import { toolOf } from "../chat/questions.ts";
+import { giveAll, toolOf } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import { lateRuns, pastQuestions, saidInRun, saysTheSame } from "../chat/said.ts";
@@ -192,15 +192,14 @@ async function resumeRun(call: Call, session_id: string, input: RunInput): Promi
   // Replies to questions that are not open any more were sent before, and are followed.
   const covered = await_requests.filter(({ await_id }) => resumed.has(await_id));
   if (covered.length > 0 && covered.length < await_requests.length) return uncovered(input);
-  for (const entry of resume) {
-    const { isCancelled } = entry;
+  await giveAll(resume, async (entry) => {
     try {
       await give(call, entry);
     } catch (error) {
       // What a client cancels may have expired. It is told what became of the run.
-      if (!isCancelled || !CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
+      if (!entry.isCancelled || !CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
     }
-  }
+  });
   return responseOf({ threadId, runId, run_id, resumed, clientTools, isVersioned }, true);
 }
 

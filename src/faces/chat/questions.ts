@@ -1,3 +1,4 @@
+import { CadenzaError } from "../../core/errors.ts";
 import { CALL_ID } from "../../http/claims.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
@@ -10,6 +11,31 @@ import { isJsonPart, jsonOf, shownText, textPart } from "./parts.ts";
 
 /** What a page replies to a question. */
 export type Reply = Pick<ResumeRequest, "await_resume" | "decline">;
+
+/** Why a question does not wait any more, where no other answer is the reason. */
+const gone: ReadonlySet<string> = new Set(["not_awaiting", "run_cancelling", "run_finished"]);
+
+/**
+ * Gives the replies of one request, in order. An agent that has one of them may need no other: it withdraws their questions, or
+ * ends. These are left out. Throws why a reply is not accepted, and why none was needed if none was given.
+ */
+export async function giveAll<Given>(
+  replies: readonly Given[],
+  give: (reply: Given) => Promise<unknown>,
+): Promise<void> {
+  let late: unknown;
+  let count = 0;
+  for (const reply of replies) {
+    try {
+      await give(reply);
+      count += 1;
+    } catch (error) {
+      if (!CadenzaError.is(error) || !gone.has(error.code)) throw error;
+      late ??= error;
+    }
+  }
+  if (count === 0 && late !== undefined) throw late;
+}
 
 /** The words of a message. */
 export function wordsOf({ parts }: Pick<Message, "parts">): string {

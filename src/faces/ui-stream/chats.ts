@@ -26,6 +26,7 @@ import {
 } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import type { Reply } from "../chat/questions.ts";
+import { giveAll } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import type { Said } from "../chat/said.ts";
@@ -236,16 +237,18 @@ async function reply(call: ChatCall, session_id: string, last: ChatMessage): Pro
   const { await_requests, last_event_id } = await detailsIn(call, session_id, run_id);
   const replies = repliesTo(await_requests, calls, run_id);
   if (replies.length === 0) return replyAgain(call, run_id, last);
-  for (const { question, ...answer } of replies) {
-    try {
-      await resumeFor(call.caller, { ...answer, mode: "async" });
-    } catch (error) {
-      if (CadenzaError.is(error) && error.code === "answer_rejected") {
-        const response = new Response({ run_id, messageId: last.id }, call.service.settings.approvals);
-        return { refused: itemText(response.refuse(question, error.message)) + DONE };
-      }
-      throw error;
-    }
+  // What the page has sent before has to be what it sends now.
+  const before = await givenBefore(call, run_id, last, await_requests);
+  let [{ question: asked }] = replies as readonly [Given];
+  try {
+    await giveAll([...before.replies, ...replies], ({ question, ...answer }) => {
+      asked = question;
+      return resumeFor(call.caller, { ...answer, mode: "async" });
+    });
+  } catch (error) {
+    if (!CadenzaError.is(error) || error.code !== "answer_rejected") throw error;
+    const response = new Response({ run_id, messageId: last.id }, call.service.settings.approvals);
+    return { refused: itemText(response.refuse(asked, error.message)) + DONE };
   }
   return { run_id, messageId: last.id, after: last_event_id, questions: await_requests, shown: callsIn(last) };
 }
@@ -255,25 +258,32 @@ async function reply(call: ChatCall, session_id: string, last: ChatMessage): Pro
  * followed them then is the response. Other replies are refused.
  */
 async function replyAgain(call: ChatCall, run_id: string, last: ChatMessage): Promise<Begun> {
-  const past = await pastQuestions(call, run_id);
-  const replies = repliesTo(
-    past.map(({ question }) => question),
-    repliedCalls(lastStep(last)),
-    run_id,
-  );
+  const { past, replies } = await givenBefore(call, run_id, last, []);
   const first = past.find(({ question }) => replies.some(({ await_id }) => await_id === question.await_id));
   if (first === undefined)
     throw new WireError(409, "not_awaiting", "The question has been answered already, or does not wait any more.");
-  for (const { question: _, ...answer } of replies) await resumeFor(call.caller, { ...answer, mode: "async" });
+  await giveAll(replies, ({ question: _, ...answer }) => resumeFor(call.caller, { ...answer, mode: "async" }));
   return { run_id, messageId: last.id, after: first.after, questions: first.questions, shown: callsIn(last) };
 }
+
+/** The replies in the last step of a message to questions of its run that are not open, and all questions that the run has had. */
+async function givenBefore(call: ChatCall, run_id: string, last: ChatMessage, open: readonly OpenQuestionDetails[]) {
+  const isOpen = ({ await_id }: RepliedCall): boolean => open.some((question) => question.await_id === await_id);
+  const calls = repliedCalls(lastStep(last)).filter((replied) => !isOpen(replied));
+  const past = calls.length === 0 ? [] : await pastQuestions(call, run_id);
+  const questions = past.map(({ question }) => question);
+  return { past, replies: repliesTo(questions, calls, run_id) };
+}
+
+/** A reply to a question. */
+type Given = Reply & { readonly question: OpenQuestionDetails; readonly run_id: string; readonly await_id: string };
 
 /** The replies to these questions, one for each that the page has replied to. */
 function repliesTo(
   questions: readonly OpenQuestionDetails[],
   calls: readonly RepliedCall[],
   run_id: string,
-): readonly (Reply & { readonly question: OpenQuestionDetails; readonly run_id: string; readonly await_id: string })[] {
+): readonly Given[] {
   return calls.flatMap((replied) => {
     const question = questions.find(({ await_id }) => await_id === replied.await_id && replied.run_id === run_id);
     return question === undefined
