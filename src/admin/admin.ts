@@ -107,7 +107,9 @@ export class Admin {
   }
 
   /** A page of blocked runs, the oldest first, with the code that each needs, but not the runtime's own. Rejects with `invalid_argument`. */
-  async blocked({ cursor, limit }: PageQuery = {}): Promise<records.AdminPage<records.AdminBlocked>> {
+  async blocked(query: PageQuery = {}): Promise<records.AdminPage<records.AdminBlocked>> {
+    checkObject("query", query);
+    const { cursor, limit } = query;
     const pair = readPair(cursor);
     const after = pair && { tenant: pair[0], run_id: pair[1] };
     const most = readLimit(limit);
@@ -215,7 +217,9 @@ export class Admin {
    * A page of the slots that runs wait for, by agent: how many runs hold each and wait for it, since when, and which is
    * next. It has the slots that the store counts. Rejects with `invalid_argument`.
    */
-  async lines({ cursor, limit }: PageQuery = {}): Promise<records.AdminPage<RuntimeStats["lines"][number]>> {
+  async lines(query: PageQuery = {}): Promise<records.AdminPage<RuntimeStats["lines"][number]>> {
+    checkObject("query", query);
+    const { cursor, limit } = query;
     const most = readLimit(limit);
     const found = await this.#store.lines({ after: readText(cursor), limit: most });
     const last = found.length < most ? undefined : found.at(-1)?.key;
@@ -285,6 +289,7 @@ export class Admin {
 
   /** A page of a run's log: its entries as they are stored. Rejects with `run_not_found`. */
   async log(run: RunRef, query: PageQuery = {}): Promise<records.AdminPage<Entry & { readonly position: number }>> {
+    checkObject("query", query);
     return logOf(this.#store, readRef(run), query);
   }
 
@@ -332,6 +337,8 @@ export class Admin {
       readonly tenant?: string | undefined;
     } = {},
   ): Watch<Type> {
+    // The feed refuses it.
+    if (options === null) return this.#feed.watch(options, undefined);
     const { tenant, ...others } = options;
     return this.#feed.watch(others, tenant);
   }

@@ -256,9 +256,10 @@ export function readHttpOptions(
   if (baseUrl !== undefined && !isHttpUrl(baseUrl)) throw bad("baseUrl", "an absolute http or https URL");
   if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
   if (typeof cors !== "boolean") throw bad("cors", "true or false");
-  const path = basePath.split("/").filter(Boolean).join("/");
+  // As it is in the addresses of requests, where letters such as ü are encoded.
+  const { pathname } = new URL(`http://a/${basePath.split("/").filter(Boolean).join("/")}`);
   return {
-    basePath: path === "" ? "" : `/${path}`,
+    basePath: pathname === "/" ? "" : pathname,
     baseUrl: baseUrl?.replace(/\/+$/, ""),
     authorize,
     allowedOrigins: readOrigins("allowedOrigins", options.allowedOrigins),

@@ -27,6 +27,22 @@ it.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, st
   await runtime.close();
 });
 
+it("a query that is null is refused as any other that is no object", async () => {
+  const admin = createAdmin({ store: new MemoryStore() });
+  const query = null as never;
+  const run = { tenant: "", run_id: "00000000-0000-4000-8000-000000000000" };
+  const asked = {
+    runs: () => admin.runs(query),
+    blocked: () => admin.blocked(query),
+    lines: () => admin.lines(query),
+    log: () => admin.log(run, query),
+    timeline: () => admin.timeline(run, query),
+    watch: () => admin.watch(query).next(),
+  };
+  for (const [name, ask] of Object.entries(asked))
+    await expect(ask(), name).rejects.toMatchObject({ code: "invalid_argument" });
+});
+
 describe("without a runtime", () => {
   it("an admin reads a store, knows no code, and changes nothing", () =>
     withFile(async (file) => {

@@ -1,7 +1,7 @@
 import type { AgentRuntime } from "cadenza";
 import { defineAgent } from "cadenza";
 import { createMcpHandler, protectedResource, serveStdio } from "cadenza/mcp";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../harness/promises.ts";
 import { setUp } from "../harness/runtimes.ts";
@@ -627,6 +627,48 @@ it("over standard input the last message needs no line break, and is answered be
   expect(written.map((text) => JSON.parse(text))).toMatchObject([
     { id: 1, result: {} },
     { id: 2, result: { tools: [] } },
+  ]);
+});
+
+it.each([
+  { result: null, status: "awaiting" },
+  { result: { action: "decline" }, status: "completed" },
+])("a response of $result to a form leaves its run $status", async ({ result, status }) => {
+  const { runtime, clock } = setUp();
+  runtime.register("asks", (_input, { ask }) => ask("Well?").then(String, () => "declined"));
+  const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });
+  await new RawMcp(runtime).post({ jsonrpc: "2.0", id: `${run_id}/ask#1`, result });
+  await clock.settle();
+  expect((await runtime.getRun(run_id)).status).toBe(status);
+});
+
+it("over standard input all calls are cancelled at its end, also two with one id", async () => {
+  const { runtime } = setUp();
+  runtime.register(
+    "waits",
+    (_input, { signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve)),
+  );
+  const { body } = new RawMcp(runtime).request("tools/call", { name: "waits", arguments: { message: "" } });
+  const { stdout } = keptOutput();
+  const stdin = (async function* () {
+    for (let times = 0; times < 2; times++) {
+      yield `${JSON.stringify({ ...body, id: 1 })}\n`;
+      while ((await runtime.listRuns()).length <= times) await nextTurn();
+    }
+  })();
+  await serveStdio(runtime, { stdin, stdout });
+  await vi.waitUntil(async () => (await runtime.listRuns({ status: "cancelled" })).length === 2);
+});
+
+it("over standard input a message that is too large is told so", async () => {
+  const { runtime } = setUp();
+  const { written, stdout } = keptOutput();
+  const stdin = (async function* () {
+    yield `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping", params: { text: "x".repeat(1_000) } })}\n`;
+  })();
+  await serveStdio(runtime, { stdin, stdout }, { limits: { maxBodyBytes: 500 } });
+  expect(written.map((text) => JSON.parse(text))).toMatchObject([
+    { id: null, error: { data: { reason: "body_too_large" } } },
   ]);
 });
 

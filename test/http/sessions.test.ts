@@ -123,6 +123,7 @@ describe("the addresses of a session's contents", () => {
     ["below a path that Express strips", {}, (listener) => mounted("/acp", listener), "/acp"],
     ["below a path that Express strips and the host knows", { basePath: "/acp" }, (l) => mounted("/acp", l), "/acp"],
     ["below a path that the service has too", { basePath: "/runs" }, (listener) => mounted("/runs", listener), "/runs"],
+    ["below a path with other letters", { basePath: "/bücher/" }, (listener) => listener, "/b%C3%BCcher"],
     ["below two paths", { basePath: "/acp" }, (listener) => mounted("/api", listener), "/api/acp"],
     ["below a path that the host does not strip", { basePath: "/acp" }, (listener) => listener, "/acp"],
     ["below a path that Connect strips", {}, (listener) => stripped("/acp", listener), "/acp"],

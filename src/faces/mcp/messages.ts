@@ -130,7 +130,7 @@ async function takeAnswer(given: RpcCall<Extract<RpcMessage, { type: "response" 
   const question = await_requests.find((one) => one.await_id === await_id);
   if (question === undefined) return accepted;
   // A client that answers with an error could not ask.
-  const reason = await refusedAnswer(call, run_id, question, result ?? { action: "decline" });
+  const reason = await refusedAnswer(call, run_id, question, result === undefined ? { action: "decline" } : result);
   if (reason === undefined) return accepted;
   const again = call.service.settings.asking.get(callOf(call, run_id));
   if (again === undefined) throw unfit(reason);

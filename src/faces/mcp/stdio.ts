@@ -69,8 +69,10 @@ class StdioConnection {
   readonly #output: StdioOutput;
   /** What is being answered. */
   readonly #answers = new Set<Promise<void>>();
-  /** What ends a response, by the id of its request. */
+  /** What ends a response, by the id of its request: the last one, where a client uses an id twice. */
   readonly #open = new Map<unknown, AbortController>();
+  /** The same of all responses. */
+  readonly #all = new Set<AbortController>();
   /** The header of the session that a client from before `2026-07-28` has begun. */
   #session: Record<string, string> = {};
   /** The write before. */
@@ -89,7 +91,7 @@ class StdioConnection {
       });
       this.#answers.add(answer);
     }
-    for (const controller of this.#open.values()) controller.abort();
+    for (const controller of this.#all) controller.abort();
     await Promise.all(this.#answers);
   }
 
@@ -98,7 +100,10 @@ class StdioConnection {
     const { id, method, params } = isJsonObject(message) ? message : {};
     if (method === "notifications/cancelled" && isJsonObject(params)) this.#open.get(params["requestId"])?.abort();
     const controller = newController(this.#logger);
-    if (method !== undefined && id !== undefined) this.#open.set(id, controller);
+    if (method !== undefined && id !== undefined) {
+      this.#open.set(id, controller);
+      this.#all.add(controller);
+    }
     const headers = { "content-type": "application/json", ...this.#session };
     const { signal } = controller;
     const response = await this.#handle(new Request(ADDRESS, { method: "POST", headers, body: text, signal }));
@@ -110,6 +115,7 @@ class StdioConnection {
       for await (const line of linesOf(response.body)) await this.#write(line);
     }
     if (this.#open.get(id) === controller) this.#open.delete(id);
+    this.#all.delete(controller);
   }
 
   #write(text: string): Promise<void> {
@@ -123,7 +129,7 @@ class StdioConnection {
   }
 }
 
-/** The lines of a text that comes in chunks, without empty ones. One that is too long is cut, and so is no JSON. */
+/** The lines of a text that comes in chunks, without empty ones. One that is too long is cut, and still too long. */
 async function* linesOf(
   input: AsyncIterable<Uint8Array | string>,
   maxLength = Number.POSITIVE_INFINITY,
@@ -132,8 +138,8 @@ async function* linesOf(
   let rest = "";
   for await (const chunk of input) {
     const lines = (rest + (typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true }))).split("\n");
-    rest = (lines.pop() ?? "").slice(0, maxLength);
-    for (const line of lines) if (line.trim() !== "") yield line.slice(0, maxLength);
+    rest = (lines.pop() ?? "").slice(0, maxLength + 1);
+    for (const line of lines) if (line.trim() !== "") yield line.slice(0, maxLength + 1);
   }
   if (rest.trim() !== "") yield rest;
 }

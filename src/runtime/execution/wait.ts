@@ -348,7 +348,8 @@ class Receive extends IntendedWait {
     if (entry.type === "withdrawn") throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
     if (entry.type !== "taken") throw new TypeError(`Expected an entry that takes a message, found ${entry.type}.`);
     if (entry.position === null) {
-      if ("default" in this.#options) return this.#told(this.#options.default, { at: entry.at }, "default");
+      const { default: fallback } = this.#options;
+      if (fallback !== undefined) return this.#told(fallback, { at: entry.at }, "default");
       throw this.#error("receive_timeout", "got no message in time.");
     }
     if (this.#claim?.verdict !== undefined) return this.#read(this.#claim.message.entry, this.#claim.verdict);

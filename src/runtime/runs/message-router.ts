@@ -112,20 +112,17 @@ export class MessageRouter {
     creator: string | undefined,
   ): Promise<RunKey> {
     await this.#runs.settled(tenant);
-    const found = await this.#runs.shared.store.list({
-      tenant,
-      creator,
-      labels,
-      agent_name,
-      statuses: receiving,
-      limit: 2,
-      offset: 0,
-      most: this.#runs.shared.settings.maxExaminedRuns,
-    });
+    const { store, settings } = this.#runs.shared;
+    const query = { tenant, creator, labels, agent_name, limit: 2, offset: 0, most: settings.maxExaminedRuns };
+    const found = await store.list({ ...query, statuses: receiving });
     const [first, second] = found;
     const which = JSON.stringify(labels);
-    if (first === undefined)
+    if (first === undefined) {
+      const [cancelling] = await store.list({ ...query, statuses: ["cancelling"] });
+      // It refuses the message.
+      if (cancelling !== undefined) return cancelling.key;
       throw new CadenzaError("run_not_found", `No run that has not ended has the labels ${which}.`);
+    }
     if (second === undefined) return first.key;
     const message = `Several runs that have not ended have the labels ${which}: ${first.key.run_id} and ${second.key.run_id}, for example. Send to a run's id, or give each run labels of its own.`;
     throw new CadenzaError("ambiguous", message);

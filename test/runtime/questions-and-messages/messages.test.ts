@@ -241,7 +241,7 @@ describe("a receive", () => {
   it.each([
     { options: { timeoutMs: 500 }, got: "receive_timeout" },
     { options: { timeoutMs: 500, default: { cents: "none" } }, got: '{"cents":"none"}' },
-    { options: { timeoutMs: 500, default: undefined }, got: "undefined" },
+    { options: { timeoutMs: 500, default: undefined }, got: "receive_timeout" },
     { options: { timeoutMs: 500, default: null }, got: "null" },
     { options: { timeoutMs: 500, default: "unfit", schema: cents }, got: '"unfit"' },
   ])("with $options gives $got when its time is over", async ({ options, got }) => {
@@ -460,6 +460,20 @@ describe("a message by labels", () => {
     const none = set.runtime.send({ to: { labels: { order: "O-2" } }, name: "mail", data: 1 });
     expect((await refusal(none)).code).toBe("run_not_found");
   });
+});
+
+it("a message by labels comes to a run that can receive it, or is told that the one with them is being cancelled", async () => {
+  const set = setUp();
+  set.runtime.register("holds", () => new Promise<never>(() => {}));
+  const labels = { order: "O-1" };
+  const send = () => set.runtime.send({ to: { labels }, name: "mail", data: 1 });
+  const begin = () => set.runtime.createRun({ agent_name: "holds", input: "", mode: "async" }, { labels });
+  const first = await begin();
+  await set.clock.settle();
+  await set.runtime.cancel(first.run_id);
+  expect(await refusal(send())).toMatchObject({ code: "run_cancelling", run_id: first.run_id });
+  const { run_id } = await begin();
+  expect(await send()).toEqual({ run_id });
 });
 
 describe("a message to a run that takes none", () => {
