@@ -109,7 +109,10 @@ function restOf(request: WireRequest): Binding {
   return {
     result: (value) => json(200, value, typeFor(request)),
     item: (item) => item,
-    failure: (message) => ({ error: { code: 500, status: "INTERNAL", message, details: [] } }),
+    failure: (message, retryMs) => {
+      const [code, status] = retryMs === undefined ? [500, "INTERNAL"] : [503, "UNAVAILABLE"];
+      return { error: { code, status, message, details: [] } };
+    },
   };
 }
 

@@ -8,7 +8,7 @@ import type { TaskFold, TaskView } from "./task-fold.ts";
 export interface Envelope {
   item(item: StreamItem): object;
   /** The last item of a stream that breaks off. */
-  failure(message: string): object;
+  failure(message: string, retryMs: number | undefined): object;
 }
 
 /** Where a stream of a task begins. */
@@ -45,8 +45,8 @@ export class TaskTeller implements Teller {
     return this.#hasBegun ? [] : this.#task();
   }
 
-  fail({ message }: ReturnType<typeof readError>): readonly object[] {
-    return [this.#envelope.failure(message)];
+  fail({ message }: ReturnType<typeof readError>, retryMs: number | undefined): readonly object[] {
+    return [this.#envelope.failure(message, retryMs)];
   }
 
   #task(): readonly object[] {

@@ -9,8 +9,8 @@ export interface Teller {
   take(event: DetailedEvent): readonly object[];
   /** The items after the last event. */
   end(): readonly object[];
-  /** The items when the events cannot be read further. */
-  fail(error: ReturnType<typeof readError>): readonly object[];
+  /** The items when the events cannot be read further. `retryMs`: after that time they may be. Undefined: they cannot. */
+  fail(error: ReturnType<typeof readError>, retryMs: number | undefined): readonly object[];
 }
 
 /**
@@ -58,7 +58,7 @@ export class ItemFormat implements EventFormat {
   readonly failure = (error: unknown): string => {
     const retryMs = retryMsOf(error);
     const retry = retryMs === undefined ? "" : `retry: ${retryMs}\n`;
-    return `${retry}${itemText(this.#teller.fail(readError(error)))}${this.#tail}`;
+    return `${retry}${itemText(this.#teller.fail(readError(error), retryMs))}${this.#tail}`;
   };
 }
 

@@ -1,9 +1,11 @@
 import type { AgentFunction, Message } from "cadenza";
-import { AgentError, AgentRuntime, CadenzaError } from "cadenza";
+import { AgentError, AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { createA2aHandler } from "cadenza/a2a";
+import { durable } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../../harness/promises.ts";
+import { persistent } from "../../harness/store-proxy.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 type A2aOptions = NonNullable<Parameters<typeof createA2aHandler>[1]>;
@@ -590,6 +592,21 @@ it("JSON-RPC answers what is no request with an error and its id", async () => {
   expect((await client.ask("POST", "missing", { ...request, id: "a" })).body).toMatchObject({
     id: "a",
     error: { code: -32001 },
+  });
+});
+
+it("REST says with a status that a stream breaks off because its process stops", async () => {
+  const runtime = new AgentRuntime({ store: durable(persistent(new MemoryStore())) });
+  runtime.register("desk", { durable: true }, (_input, { sleep }) => sleep(60_000));
+  const handler = createA2aHandler(runtime);
+  const { run_id } = await runtime.createRun({ agent_name: "desk", input: "", mode: "async" });
+  const headers = { "a2a-version": "1.0" };
+  const response = await handler(new Request(`http://a/desk/tasks/${run_id}:subscribe`, { method: "POST", headers }));
+  const told = response.text();
+  await nextTurn();
+  await runtime.close({ drainMs: 0 });
+  expect(JSON.parse((await told).split("data: ").at(-1) ?? "")).toMatchObject({
+    error: { code: 503, status: "UNAVAILABLE" },
   });
 });
 
