@@ -703,8 +703,9 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   /** The counters of an agent; undefined before its first run ended. */
   counters(agentName: string): MaybePromise<Counters | undefined>;
   /**
-   * Deletes what the retention allows, and answers how many runs that were. A store that keeps a feed also deletes the
-   * events that are too old.
+   * Deletes what the retention allows, and answers how many runs that were. The session with the id of a run goes with the
+   * run that has made it, as its generation says, unless the store has another run of it. A store that keeps a feed also
+   * deletes the events that are too old.
    */
   prune(retention: Retention): MaybePromise<number>;
   /**

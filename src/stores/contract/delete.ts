@@ -1,3 +1,4 @@
+import type { RunKey, Store } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectSame } from "./check.ts";
@@ -46,6 +47,12 @@ export const deleteChecks: readonly StoreCheck[] = [
     expectConflict(answer, { conflict: "missing" }, "append");
     await create(first, 1, { idempotencyKey: "key" });
     expectSame((await first.read(key, 0, 10))?.length, 1, "the length of a new run with its id");
+  }),
+
+  check("delete: the session that a run has made for itself, unless another run is in it", async ({ first }) => {
+    const keys = await ownSessions(first);
+    expectSame(await first.delete(keys), 3, "how many were deleted");
+    expectSame(await lengthsOf(first), [undefined, 1, 1], "the lengths of their sessions");
   }),
 
   check("delete: no other run, session or counter", async ({ first }) => {
@@ -125,3 +132,23 @@ export const deleteChecks: readonly StoreCheck[] = [
     expectSame(await first.session(own), undefined, "the session of the other run");
   }),
 ];
+
+/** Three ended runs: one with a session of its own, one whose session another run is in, and one in another run's. */
+export async function ownSessions(store: Store): Promise<readonly RunKey[]> {
+  const own = (n: number, by: number) =>
+    ({ session_id: runId(n), create: true, generation: runId(by), messages: () => [message("a")], at: 5 }) as const;
+  const keys = [
+    await createEnded(store, 1, 10, { session: own(1, 1) }),
+    await createEnded(store, 2, 20, { session: own(2, 2) }),
+    await createEnded(store, 3, 30, { session: own(3, 4) }),
+  ];
+  await create(store, 5, { created: { session_id: runId(2) } });
+  return keys;
+}
+
+/** How long the sessions of these runs are. */
+export async function lengthsOf(store: Store): Promise<readonly (number | undefined)[]> {
+  const lengths: (number | undefined)[] = [];
+  for (const n of [1, 2, 3]) lengths.push((await store.sessionHead({ tenant: TENANT, session_id: runId(n) }))?.length);
+  return lengths;
+}

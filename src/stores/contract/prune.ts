@@ -2,6 +2,7 @@ import type { Store } from "../../core/ports.ts";
 import type { RunQuery } from "../../core/run-query.ts";
 import type { StoreCheck } from "./check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./check.ts";
+import { lengthsOf, ownSessions } from "./delete.ts";
 import {
   append,
   counters,
@@ -89,6 +90,12 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame((await first.read(key, 0, 10))?.length, 1, "the length of a new run with its id");
     for (const query of queries)
       expectSame(await first.list({ tenant: TENANT, limit: 9, offset: 0, ...query }), [], "list, with a new run");
+  }),
+
+  check("prune: the session that a run has made for itself, unless another run is in it", async ({ first }) => {
+    await ownSessions(first);
+    expectSame(await first.prune({ ...keep, maxRuns: 0 }), 3, "how many runs were deleted");
+    expectSame(await lengthsOf(first), [undefined, 1, 1], "the lengths of their sessions");
   }),
 
   check("prune: never a run that has not ended", async ({ first }) => {

@@ -455,6 +455,7 @@ export class MemoryStore implements Store {
     this.#byRule?.remove(run);
     this.#ended -= 1;
     tenant.remove(run);
+    this.#sessions.forget(tenant, run);
     this.#drop(tenant);
   }
 

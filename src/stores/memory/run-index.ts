@@ -42,6 +42,11 @@ export class RunIndex<Run extends IndexedRun> {
     for (const label of Object.entries(labels)) removeFrom(this.#labelled, keyOf(label), run);
   }
 
+  /** Whether a run is in the session, other than the one whose id the session has. */
+  isJoined(sessionId: string): boolean {
+    return this.#inSession.has(sessionId);
+  }
+
   /**
    * The runs of which the query selects some, the newest first. Undefined: those may be any. `namesake`: the run whose id
    * the session of the query has.

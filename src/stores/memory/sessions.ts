@@ -86,6 +86,11 @@ export class MemorySessions {
     return true;
   }
 
+  /** Deletes the session that a deleted run has made for itself, unless another run is in it. */
+  forget(tenant: Tenant, { key: { run_id } }: MemoryRun): void {
+    if (tenant.sessions.get(run_id)?.generation === run_id && !tenant.isJoined(run_id)) this.delete(tenant, run_id);
+  }
+
   #takeOut(session: MemorySession): void {
     this.#chain.remove(session);
     session.inLine = false;

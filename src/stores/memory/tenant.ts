@@ -76,6 +76,11 @@ export class Tenant {
     return parent !== undefined && parent.head.finished_at === null && parent.created.durable === true;
   }
 
+  /** Whether a run is in the session, other than the one whose id it has. */
+  isJoined(sessionId: string): boolean {
+    return this.#index.isJoined(sessionId);
+  }
+
   /** Whether a live run uses the session. */
   uses(sessionId: string): boolean {
     if (this.users.has(sessionId)) return true;

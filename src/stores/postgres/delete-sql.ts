@@ -121,8 +121,33 @@ END $function$;`;
 export const LONG_LOG = 1_000;
 
 /**
+ * `remove_runs_v1` leaves the entries of long logs for `clear_removed_v1`. The session that a run has made for itself goes with
+ * it, unless another run is in it.
+ */
+export function removeRuns(schema: string): string {
+  return `
+CREATE OR REPLACE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $function$
+BEGIN
+  INSERT INTO ${schema}.removed (run)
+    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (ids) AND r.position > ${LONG_LOG} ON CONFLICT DO NOTHING;
+  DELETE FROM ${schema}.entries WHERE run = ANY (ARRAY(
+    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (ids) AND r.position <= ${LONG_LOG}));
+  DELETE FROM ${schema}.labels WHERE run = ANY (ids);
+  DELETE FROM ${schema}.inbox WHERE run = ANY (ids);
+  WITH own AS (
+    DELETE FROM ${schema}.sessions s USING ${schema}.runs r WHERE r.id = ANY (ids) AND s.tenant = r.tenant
+      AND s.session_id = r.run_id AND s.generation = r.run_id AND NOT EXISTS (SELECT 1 FROM ${schema}.runs o
+        WHERE o.tenant = r.tenant AND o.session_id = r.run_id AND o.session_id <> o.run_id)
+    RETURNING s.id
+  )
+  DELETE FROM ${schema}.messages m USING own WHERE m.session = own.id;
+  DELETE FROM ${schema}.runs WHERE id = ANY (ids);
+END $function$;`;
+}
+
+/**
  * How far the rules of a retention have come, by keys of the rules. And the ids of deleted runs whose entries are left:
- * `remove_runs_v1` leaves those of long logs, and `clear_removed_v1` deletes some. It answers whether there were any.
+ * `clear_removed_v1` deletes some. It answers whether there were any.
  */
 export function retention(schema: string): string {
   return `
@@ -132,16 +157,6 @@ CREATE TABLE ${schema}.retention (
   at float8 NOT NULL
 );
 CREATE TABLE ${schema}.removed (run bigint PRIMARY KEY);
-CREATE OR REPLACE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $function$
-BEGIN
-  INSERT INTO ${schema}.removed (run)
-    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (ids) AND r.position > ${LONG_LOG} ON CONFLICT DO NOTHING;
-  DELETE FROM ${schema}.entries WHERE run = ANY (ARRAY(
-    SELECT r.id FROM ${schema}.runs r WHERE r.id = ANY (ids) AND r.position <= ${LONG_LOG}));
-  DELETE FROM ${schema}.labels WHERE run = ANY (ids);
-  DELETE FROM ${schema}.inbox WHERE run = ANY (ids);
-  DELETE FROM ${schema}.runs WHERE id = ANY (ids);
-END $function$;
 CREATE FUNCTION ${schema}.clear_removed_v1(chunk integer) RETURNS boolean LANGUAGE plpgsql AS $function$
 DECLARE
   its_run bigint;

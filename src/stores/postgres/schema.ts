@@ -2,7 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Connection } from "./connection.ts";
 import { pause } from "./connection.ts";
 import { backlog, census, waitingRuns } from "./counts.ts";
-import { deleteFunctions, pruneWithParents, retention } from "./delete-sql.ts";
+import { deleteFunctions, pruneWithParents, removeRuns, retention } from "./delete-sql.ts";
 import { isLocked, isMadeElsewhere, storeFailed } from "./errors.ts";
 import { gateFunctions, gatesOfCustomers } from "./fair-sql.ts";
 import { fedWrites, feed } from "./feed.ts";
@@ -49,6 +49,7 @@ const functions: readonly ((schema: string) => string)[] = [
   backlog,
   linesFunction,
   pruneSlots,
+  removeRuns,
   refuseFirstReleases,
 ];
 

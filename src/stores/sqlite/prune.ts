@@ -40,6 +40,12 @@ const isUsed = `
   OR EXISTS (SELECT 1 FROM cadenza_runs r WHERE r.tenant = s.tenant AND r.run_id = s.session_id
     AND r.session_id = r.run_id AND r.finished_at IS NULL)) AS used`;
 
+/** The session that a run has made for itself, unless another run is in it. */
+const ownSession = `
+  SELECT s.id FROM cadenza_runs r JOIN cadenza_sessions s ON s.tenant = r.tenant AND s.session_id = r.run_id
+  WHERE r.id = ? AND s.generation = r.run_id AND NOT EXISTS (
+    SELECT 1 FROM cadenza_runs o WHERE o.tenant = r.tenant AND o.session_id = r.run_id AND o.session_id <> o.run_id)`;
+
 /** Whether the parent of the run `r` has not ended, and may read the run again. */
 const isNeeded = `
   EXISTS (SELECT 1 FROM cadenza_runs p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)`;
@@ -170,6 +176,8 @@ function deleteRun(connection: Connection, run: SqliteRow): void {
   else deleteEntries(connection, id);
   connection.run("DELETE FROM cadenza_labels WHERE run = ?", id);
   connection.run("DELETE FROM cadenza_inbox WHERE run = ?", id);
+  const session = connection.get(ownSession, id);
+  if (session !== undefined) removeSession(connection, Number(session["id"]));
   connection.run("DELETE FROM cadenza_runs WHERE id = ?", id);
 }
 
@@ -371,9 +379,13 @@ export function deleteSession(connection: Connection, { tenant, session_id }: Se
 /** Deletes a session unless it is used, and returns whether it has. */
 function removeUnused(connection: Connection, session: SqliteRow): boolean {
   if (Number(session["used"]) === 1) return false;
-  connection.run("DELETE FROM cadenza_messages WHERE session = ?", Number(session["id"]));
-  connection.run("DELETE FROM cadenza_sessions WHERE id = ?", Number(session["id"]));
+  removeSession(connection, Number(session["id"]));
   return true;
+}
+
+function removeSession(connection: Connection, id: number): void {
+  connection.run("DELETE FROM cadenza_messages WHERE session = ?", id);
+  connection.run("DELETE FROM cadenza_sessions WHERE id = ?", id);
 }
 
 function placeOf(row: SqliteRow): Place {

@@ -43,6 +43,22 @@ export const deleteFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "delete leaves the session that a run has made for itself",
+    "delete: the session that a run has made for itself, unless another run is in it",
+    class extends MemoryStore {
+      override delete(runs: readonly RunKey[]): number {
+        const sessions = runs.map(({ tenant, run_id }) => ({ tenant, session_id: run_id }));
+        const before = sessions.map((key) => super.session(key));
+        const deleted = super.delete(runs);
+        for (const [index, key] of sessions.entries()) {
+          const kept = before[index];
+          if (kept !== undefined) super.putSession(key, kept, 5);
+        }
+        return deleted;
+      }
+    },
+  ),
+  broken(
     "delete takes the sub-runs with it",
     others,
     class extends MemoryStore {

@@ -28,6 +28,26 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "prune leaves the session that a run has made for itself",
+    "prune: the session that a run has made for itself, unless another run is in it",
+    class extends MemoryStore {
+      readonly #keys: SessionKey[] = [];
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        this.#keys.push({ tenant: key.tenant, session_id: key.run_id });
+        return super.create(key, write, idempotencyKey);
+      }
+      override prune(retention: Retention): number {
+        const before = this.#keys.map((key) => super.session(key));
+        const pruned = super.prune(retention);
+        for (const [index, key] of this.#keys.entries()) {
+          const kept = before[index];
+          if (kept !== undefined) super.putSession(key, kept, 5);
+        }
+        return pruned;
+      }
+    },
+  ),
+  broken(
     "prune ignores the time",
     "prune: runs that ended before the time",
     class extends MemoryStore {

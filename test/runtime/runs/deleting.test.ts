@@ -155,6 +155,24 @@ describe.each([
     await runtime.close();
   });
 
+  it("the session of a run that named none and has set its state goes with it, unless another run is in it", async () => {
+    const { runtime } = setUpAgents();
+    runtime.register("remembers", async (_input, { session }) => {
+      await session.setState({ name: "Ada" });
+      return "Done.";
+    });
+    const request = { agent_name: "remembers", input: "I am Ada." } as const;
+    const alone = await runtime.createRun(request);
+    const joined = await runtime.createRun(request);
+    const session_id = joined.session_id ?? "";
+    await runtime.createRun({ ...request, session_id });
+    await runtime.delete(alone.run_id);
+    expect((await refusal(runtime.getSession(alone.session_id ?? ""))).code).toBe("session_not_found");
+    await runtime.delete(joined.run_id);
+    expect((await runtime.getSession(session_id)).state).toEqual({ name: "Ada" });
+    await runtime.close();
+  });
+
   it("other tenants delete nothing", async () => {
     const { runtime, all } = setUpAgents();
     const other = runtime.scope({ tenant: "other" });
