@@ -69,7 +69,8 @@ export class RunFactsFold {
   add(entry: Entry): void {
     evolve(this.#state, entry);
     if (!this.#state.last_counts) return;
-    if ("usage" in entry && !(entry.type === "step" && isSubRun(entry.key))) this.#report(entry.at, entry.usage);
+    if (entry.type === "step" && isSubRun(entry.key)) this.#report(entry.at, entry.own_usage);
+    else if ("usage" in entry) this.#report(entry.at, entry.usage);
     switch (entry.type) {
       case "forked":
         // The entries before were written by the origin of the fork.

@@ -251,8 +251,10 @@ export interface StepEntry extends MeasuredEntry {
   readonly key: string;
   readonly result: JsonValue | undefined;
   readonly error: StepFailure | null;
-  /** What was reported with `usage.add` since the last entry that carried usage. */
+  /** What was reported with `usage.add` since the last entry that carried usage. Of a sub-run also what that has used. */
   readonly usage: Usage | null;
+  /** Of a sub-run: which part of the usage its parent itself has reported, if it has. */
+  readonly own_usage?: Usage | undefined;
 }
 
 /** The run asks a question. It is open until an entry with its `await_id` settles it, or the run ends. */

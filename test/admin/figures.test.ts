@@ -44,6 +44,29 @@ function total(figures: AdminFigures, of: AdminFigures["all"]["of"]) {
 }
 
 describe.each(operatorStores)("%s, figures over time", (_name, withStore) => {
+  it("count what a run reports before a sub-run for itself, and what the sub-run reports for that", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const child = defineAgent("child", { durable: true }, (_input, { usage }) => {
+        usage.add({ input_tokens: 7, output_tokens: 3 });
+        return "Short.";
+      });
+      const parent = defineAgent("parent", { durable: true }, async (_input, { run, usage }) => {
+        usage.add({ input_tokens: 70, output_tokens: 30 });
+        await run("child", "");
+        usage.add({ input_tokens: 1, output_tokens: 1 });
+        return "Done.";
+      });
+      const runtime = new Runtime({ store: await open(clock), clock, agents: [child, parent] });
+      const { run_id } = await runtime.createRun({ agent_name: "parent", input: "", mode: "async" });
+      await clock.advance(5_000);
+      expect((await runtime.details(run_id)).usage).toMatchObject({ total_tokens: 112 });
+      const figures = await createAdmin(runtime).figures({ over: "hour", by: "version" });
+      expect(total(figures, { agent_name: "parent", version: null })).toMatchObject({ total_tokens: 102 });
+      expect(total(figures, { agent_name: "child", version: null })).toMatchObject({ total_tokens: 10 });
+      await runtime.close();
+    }));
+
   it("count what runs of all tenants did, and are the same for a process that comes later", () =>
     withStore(async (open) => {
       const clock = new FakeClock();

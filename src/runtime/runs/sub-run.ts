@@ -12,6 +12,7 @@ import { newsForParent } from "../../core/questions-above.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import { waitFor } from "../../core/time.ts";
+import { addUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
@@ -448,11 +449,13 @@ class SubRun {
     }
     this.#parent.family.spending?.note(this.#keyOf(state.run_id), null);
     const isNew = state.usage !== null && this.#execution.journal?.recall(state.usage) !== "held";
+    const own_usage = durable ? this.#execution.takeUsage() : null;
     if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
-    const usage = durable ? this.#execution.takeUsage() : null;
+    const usage = durable ? addUsage(own_usage, this.#execution.takeUsage()) : null;
     // A record contains only JSON values.
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
-    const entry: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
+    const ended: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
+    const entry = own_usage === null ? ended : { ...ended, own_usage };
     if (durable) this.#record(entry, run);
     else this.#execution.deliverWithSlot(notLogged(entry), run);
   }
