@@ -176,10 +176,13 @@ function attributesOfStep({ run_id, agent_name, key, attempt }: StepInfo): Attri
   };
 }
 
-/** What is stopped from outside is no error of the span. */
+/** With what the runtime stops what has failed: it has used up its time or its budget. */
+const usedUp: ReadonlySet<string> = new Set(["run_timeout", "await_timeout", "step_timeout", "budget_exceeded"]);
+
+/** What is stopped because it is cancelled, or because its process leaves it, is no error of the span. */
 function fail(span: Span, error: unknown, signal: AbortSignal): void {
   span.setAttribute(AttributeName.errorType, typeOf(error));
-  if (signal.aborted) return;
+  if (signal.aborted && !usedUp.has(typeOf(signal.reason))) return;
   const message = error instanceof Error ? error.message : String(error);
   span.recordException(error instanceof Error ? error : message);
   span.setStatus({ code: SpanStatusCode.ERROR, message });

@@ -14,6 +14,7 @@ import { AgentError, AgentRuntime, MemoryStore } from "cadenza";
 import { traceRuns } from "cadenza/otel";
 import { durable } from "cadenza/store";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { FakeClock } from "../harness/clock.ts";
 import { create, given } from "../harness/world/calls.ts";
 import { World } from "../harness/world/world.ts";
 
@@ -130,6 +131,31 @@ describe("the spans of a run", () => {
         "    step work: 1",
       ]
     `);
+  });
+
+  it("tell what has used up its time or its budget as a failure", async () => {
+    const clock = new FakeClock();
+    const runtime = new AgentRuntime({ clock, interceptors: [traced()] });
+    const until = ({ signal }: { readonly signal: AbortSignal }) =>
+      new Promise<never>((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    runtime.register("late", { timeoutMs: 1_000 }, (_input, { signal }) => until({ signal }));
+    runtime.register("asks", async (_input, { ask }) => ask("Go on?", { timeoutMs: 1_000 }));
+    runtime.register("slow", (_input, { step }) => step("load", until, { timeoutMs: 1_000 }));
+    runtime.register("greedy", async (_input, { usage, sleep }) => {
+      usage.add({ input_tokens: 100, output_tokens: 1 });
+      await sleep(1_000);
+    });
+    for (const agent_name of ["late", "asks", "slow"])
+      await runtime.createRun({ agent_name, input: "", mode: "async" });
+    await runtime.createRun({ agent_name: "greedy", input: "", mode: "async" }, { budget: { totalTokens: 50 } });
+    await clock.advance(60_000);
+    expect(tree().filter((line) => line.includes("invoke_agent") || line.includes("step load"))).toEqual([
+      "  invoke_agent late: run_timeout, an error",
+      "  invoke_agent asks: await_timeout, an error",
+      "  invoke_agent slow: step_timeout, an error",
+      "    step load: 1, step_timeout, an error",
+      "  invoke_agent greedy: budget_exceeded, an error",
+    ]);
   });
 
   it("tell a failure, and a cancel without an error", async () => {
