@@ -87,7 +87,8 @@ export async function registerFile(runtime: AgentRuntime, file: string): Promise
 async function register(runtime: AgentRuntime, code: Code, file: string): Promise<void> {
   // A CommonJS module is the default of its import.
   const inner: Code = isCode(code.default) ? code.default : {};
-  const agents = new Set([...Object.values(code), ...Object.values(inner)].filter(isAgent));
+  // A list of agents counts too, as a typed client takes it.
+  const agents = new Set([...Object.values(code), ...Object.values(inner)].flat().filter(isAgent));
   for (const agent of agents) runtime.register(agent);
   const registers = inner.default ?? code.default;
   if (typeof registers === "function") await registers(runtime);

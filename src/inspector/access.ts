@@ -1,4 +1,5 @@
 import type { Logger } from "../core/ports.ts";
+import { isOwn } from "../core/tenants.ts";
 import type { About, Caller, Rights } from "../http/caller.ts";
 import { answering, askHost, isAnswers, isFlag, isPrincipal, misgranted } from "../http/caller.ts";
 import { WireError } from "../http/errors.ts";
@@ -62,6 +63,7 @@ const rights: Rights = {
 function accessOf(grant: InspectorGrant, logger: Logger): Access {
   const { tenant, allTenants = false, readOnly = false, answers, principal = null } = grant;
   if (allTenants && tenant !== undefined) throw misgranted("it has both a tenant and allTenants", logger);
+  if (tenant !== undefined && isOwn(tenant)) throw misgranted("its tenant is the runtime's own", logger);
   return {
     tenant: allTenants ? null : (tenant ?? ""),
     isReader: readOnly,

@@ -90,7 +90,8 @@ describe("cadenza check", () => {
 
   it("names the runs that new code would block, and ends with 1", async () => {
     const file = await fileWithRuns();
-    write(cwd, "same.mjs", agents('await step("reserve", () => 2); await ask("Ship?");'));
+    const code = agents('await step("reserve", () => 2); await ask("Ship?");');
+    write(cwd, "same.mjs", code.replace(/export default .*/, ""));
     const same = start("check", "same.mjs", "--store", file);
     expect(await same.ended(), same.output).toBe(0);
     expect(same.output).toContain("2 open runs, 2 of them looked at: 0 would be blocked.");

@@ -250,6 +250,7 @@ describe("authorize", () => {
     ["a misspelt right", { readonly: true }, 403],
     ["a right of another face", { agents: [] }, 403],
     ["a tenant and all tenants", { tenant: "a", allTenants: true }, 403],
+    ["the runtime's own tenant", { tenant: "cadenza:operators" }, 403],
     ["a number as the tenant", { tenant: 1 }, 403],
     ["a text as a flag", { readOnly: "false" }, 403],
     ["an empty grant", {}, 200],
