@@ -89,6 +89,8 @@ export interface CrashOutcome {
 
 /** Longer than an agent may take in a replay to reach the next operation of its history. */
 const STALL_MS = 5_000;
+/** How many times as long as an agent the body of a step may be silent. */
+const WORK_PATIENCE = 8;
 /** An agent that emits and asks this much never ends. */
 const MAX_THINGS = 1_000;
 
@@ -241,9 +243,16 @@ class Trial {
     const delivery = this.#delivery;
     if (delivery !== undefined) return this.#deliver(delivery);
     const lacking = this.#supply.lacking(this.#waits);
-    if (isThere || lacking === undefined) return isThere || this.#waitForStall();
+    if (isThere || lacking === undefined) return isThere || (await this.#isWorkDone(isDue)) || this.#waitForStall();
     if (this.#way.kind === "none") throw new DriveError(describeLacking("everyCrash", lacking));
     return this.#stray();
+  }
+
+  /** The body of a step may take longer than an agent between its operations: the clock stands still meanwhile. */
+  async #isWorkDone(isDue: () => boolean): Promise<boolean> {
+    for (let more = 1; more < WORK_PATIENCE && this.#process.cast.isAtWork; more++)
+      if (await this.#until(isDue)) return true;
+    return false;
   }
 
   /**

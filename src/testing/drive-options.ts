@@ -52,7 +52,8 @@ export interface DriveOptions {
   readonly cancelGraceMs?: number | undefined;
   /**
    * How long to wait for an agent without any activity, in milliseconds of the machine's time. An agent that waits for
-   * a file or a server may need more. Default: 1,000.
+   * a file or a server may need more. Default: 1,000; 250 where an agent is executed in many ways, and 2,000 for the body of
+   * a step of an agent that is crashed or upgraded: eight times as long, whatever is given.
    */
   readonly patienceMs?: number | undefined;
 }

@@ -1,5 +1,6 @@
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
+import type { EndedEntry, Entry, StepEntry } from "../core/log.ts";
 import type { Run } from "../protocol/run.ts";
 import { badArgument, checkFunction, checkObject } from "../runtime/agent/check.ts";
 import type { DriveOptions, DriveSettings } from "./drive-options.ts";
@@ -11,7 +12,7 @@ import type { Messages, TestMessage } from "./supply.ts";
 import { checkMessages } from "./supply.ts";
 import { matches } from "./text-match.ts";
 
-/** How an agent is executed in many ways. `patienceMs` is 250 by default. */
+/** How an agent is executed in many ways. */
 export interface WayOptions extends DriveOptions {
   /**
    * The answers to the agent's questions: a list in the order of the questions, or a function of the question. The
@@ -128,11 +129,23 @@ const MISTAKES: readonly unknown[] = [
 export function failureProblems({ thrown }: WaySettings, view: RunView | undefined): readonly string[] {
   const last = view?.entries.at(-1);
   if (last?.type !== "ended" || last.error === undefined) return [];
-  const { cause, error } = last;
+  const { cause = causeIn(view?.entries ?? [], last), error } = last;
   if (cause === undefined ? !MISTAKES.includes(error.data?.["reason"]) : thrown.has(cause.message)) return [];
+  // Whether a sub-agent has failed with an error that stands for something is not known here.
+  if (error.data?.["reason"] === "run_failed" && thrown.size > 0) return [];
   return [
     `It failed, and nothing made it fail. Where it is to fail, throw an AgentError. It threw: ${(cause ?? error).message}`,
   ];
+}
+
+/** What a step or a sub-run has thrown that is meant for nobody, and with which the agent has failed. */
+function causeIn(entries: readonly Entry[], { key, error }: EndedEntry): { readonly message: string } | undefined {
+  const reason = error?.data?.["reason"];
+  const failed = entries.findLast((entry) => entry.type === "step" && entry.key === key) as StepEntry | undefined;
+  if (failed === undefined || key === undefined) return undefined;
+  if (reason === "agent_failed") return failed.error ?? undefined;
+  const run = failed.result as unknown as Run | undefined;
+  return reason === "run_failed" && run?.error?.data?.["reason"] === "agent_failed" ? error : undefined;
 }
 
 /** What an agent took of the answers and messages in one way to run it. */

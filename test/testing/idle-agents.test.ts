@@ -1,5 +1,6 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { AgentFunction } from "cadenza";
-import { AgentError } from "cadenza";
+import { AgentError, defineAgent } from "cadenza";
 import type { InterruptionOptions } from "cadenza/testing";
 import { decline, everyCrash, everyInterruption, everyUpgrade } from "cadenza/testing";
 import { describe, expect, it } from "vitest";
@@ -92,6 +93,46 @@ describe.each(Object.entries(tools))("%s", (_name, tool) => {
     const ignore = [/It failed, .*Expected property/];
     expect((await tool(failing, "x", { ignore })).problems).toEqual([]);
   });
+});
+
+it.each<[what: string, agent: AgentFunction]>([
+  ["a step", (_input, { step }) => step("load", () => JSON.parse("{") as string)],
+  [
+    "a model that has no answers left",
+    (_input, { step }) => step("model", () => Promise.reject(new Error("No more."))),
+  ],
+])(
+  "an agent that always fails in %s is a problem of each tool, unless an error stands for it",
+  async (_what, agent) => {
+    const said = [expect.stringContaining("It failed, and nothing made it fail.")];
+    for (const run of Object.values(tools)) expect((await run(agent, "x", {})).problems.slice(0, 1)).toEqual(said);
+    const steps = { load: new Error("Down."), model: new Error("Down.") };
+    for (const run of Object.values(tools)) expect((await run(agent, "x", { steps })).problems).toEqual([]);
+  },
+);
+
+it("an agent that calls one that always fails is a problem of a crash, unless an error stands for that", async () => {
+  const agent: AgentFunction = async (_input, { call }) => void (await call(defineAgent("sub", failing), "x"));
+  const said = [expect.stringContaining("It failed, and nothing made it fail.")];
+  expect((await everyCrash(agent, "x", { agents: { sub: failing } })).problems).toEqual(said);
+  expect((await everyCrash(agent, "x", { agents: { sub: new Error("Down.") } })).problems).toEqual([]);
+});
+
+it("the body of a step may take its time, and the clock stands still meanwhile", async () => {
+  let charged = 0;
+  const agent = defineAgent("slow", { timeoutMs: 4_000 }, (_input, { step }) =>
+    step("charge", async () => {
+      // As long as a real request may take: no clock of the test moves it.
+      await pause(400);
+      charged += 1;
+    }),
+  );
+  const before = (): void => {
+    charged = 0;
+  };
+  const report = await everyCrash(agent, "x", { before, world: () => charged });
+  expect(report.results[0]?.status).toBe("completed");
+  expect(report.problems.length).toBeGreaterThan(0);
 });
 
 describe("everyUpgrade", () => {
