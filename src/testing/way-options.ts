@@ -138,7 +138,7 @@ export function failureProblems({ thrown }: WaySettings, view: RunView | undefin
   ];
 }
 
-/** What a step or a sub-run has thrown that is meant for nobody, and with which the agent has failed. */
+/** What a step or a sub-run has thrown that is no error for clients, and with which the agent has failed. */
 function causeIn(entries: readonly Entry[], { key, error }: EndedEntry): { readonly message: string } | undefined {
   const reason = error?.data?.["reason"];
   const failed = entries.findLast((entry) => entry.type === "step" && entry.key === key) as StepEntry | undefined;
