@@ -14,7 +14,7 @@ type Item = Readonly<Record<string, unknown>>;
 
 /** A page that has been asked twice, and answers both questions at once. Null declines. */
 interface Page {
-  answer(first: object | null, second: object | null): Promise<readonly Item[] | number>;
+  answer(first: object | string | null, second: object | string | null): Promise<readonly Item[] | number>;
   run_id: string;
 }
 
@@ -128,4 +128,18 @@ describe.each([
     expect(wordsIn(await page.answer(no, yes))).toBe(409);
     expect(wordsIn(await page.answer(yes, no))).toBe("yes,no");
   });
+});
+
+it("the chat takes an answer beside one from elsewhere, which its page shows", async () => {
+  const runtime = new AgentRuntime();
+  runtime.register("both", async (_input, { ask }) => {
+    const given = await Promise.all([ask("Ada?"), ask("Grace?")]);
+    return given.map((answer) => JSON.stringify(answer)).join();
+  });
+  const page = await chatPage(runtime, "both");
+  const parts = [{ content: "From the " }, { content: "phone." }];
+  const message = { role: "user", parts } as const;
+  await runtime.resume({ run_id: page.run_id, await_id: "ask#1", await_resume: { type: "message", message } });
+  expect(wordsIn(await page.answer("From the tablet.", "Yes."))).toBe(409);
+  expect(wordsIn(await page.answer("From the phone.", "Yes."))).toContain("Yes.");
 });

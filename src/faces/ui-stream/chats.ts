@@ -1,4 +1,5 @@
 import { CadenzaError } from "../../core/errors.ts";
+import { sameJson } from "../../core/json.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { readJson } from "../../http/body.ts";
 import { checkMayWrite } from "../../http/caller.ts";
@@ -26,7 +27,7 @@ import {
 } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import type { Reply } from "../chat/questions.ts";
-import { giveAll } from "../chat/questions.ts";
+import { giveAll, outputOf } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import type { Said } from "../chat/said.ts";
@@ -237,11 +238,10 @@ async function reply(call: ChatCall, session_id: string, last: ChatMessage): Pro
   const { await_requests, last_event_id } = await detailsIn(call, session_id, run_id);
   const replies = repliesTo(await_requests, calls, run_id);
   if (replies.length === 0) return replyAgain(call, run_id, last);
-  // What the page has sent before has to be what it sends now.
-  const before = await givenBefore(call, run_id, last, await_requests);
+  await checkAnswered(call, run_id, last, await_requests);
   let [{ question: asked }] = replies as readonly [Given];
   try {
-    await giveAll([...before.replies, ...replies], ({ question, ...answer }) => {
+    await giveAll(replies, ({ question, ...answer }) => {
       asked = question;
       return resumeFor(call.caller, { ...answer, mode: "async" });
     });
@@ -258,7 +258,9 @@ async function reply(call: ChatCall, session_id: string, last: ChatMessage): Pro
  * followed them then is the response. Other replies are refused.
  */
 async function replyAgain(call: ChatCall, run_id: string, last: ChatMessage): Promise<Begun> {
-  const { past, replies } = await givenBefore(call, run_id, last, []);
+  const past = await pastQuestions(call, run_id);
+  const questions = past.map(({ question }) => question);
+  const replies = repliesTo(questions, repliedCalls(lastStep(last)), run_id);
   const first = past.find(({ question }) => replies.some(({ await_id }) => await_id === question.await_id));
   if (first === undefined)
     throw new WireError(409, "not_awaiting", "The question has been answered already, or does not wait any more.");
@@ -266,13 +268,25 @@ async function replyAgain(call: ChatCall, run_id: string, last: ChatMessage): Pr
   return { run_id, messageId: last.id, after: first.after, questions: first.questions, shown: callsIn(last) };
 }
 
-/** The replies in the last step of a message to questions of its run that are not open, and all questions that the run has had. */
-async function givenBefore(call: ChatCall, run_id: string, last: ChatMessage, open: readonly OpenQuestionDetails[]) {
+/** Refuses another answer than the one that a question has got, beside answers to questions that are open. */
+async function checkAnswered(
+  call: ChatCall,
+  run_id: string,
+  last: ChatMessage,
+  open: readonly OpenQuestionDetails[],
+): Promise<void> {
   const isOpen = ({ await_id }: RepliedCall): boolean => open.some((question) => question.await_id === await_id);
-  const calls = repliedCalls(lastStep(last)).filter((replied) => !isOpen(replied));
-  const past = calls.length === 0 ? [] : await pastQuestions(call, run_id);
-  const questions = past.map(({ question }) => question);
-  return { past, replies: repliesTo(questions, calls, run_id) };
+  const answered = repliedCalls(lastStep(last)).filter(
+    (one) => one.part["state"] === "output-available" && !isOpen(one),
+  );
+  if (answered.length === 0) return;
+  for (const { question, settled } of await pastQuestions(call, run_id)) {
+    const one = answered.find(({ await_id }) => await_id === question.await_id);
+    // The page shows an answer that came from elsewhere as the output, too.
+    if (one === undefined || settled.how !== "answer" || sameJson(one.part["output"], outputOf(settled.answer)))
+      continue;
+    throw new WireError(409, "answer_conflict", `The question ${question.await_id} has another answer already.`);
+  }
 }
 
 /** A reply to a question. */
