@@ -87,10 +87,11 @@ export async function registerFile(runtime: AgentRuntime, file: string): Promise
 async function register(runtime: AgentRuntime, code: Code, file: string): Promise<void> {
   // A CommonJS module is the default of its import.
   const inner: Code = isCode(code.default) ? code.default : {};
-  // A list of agents counts too, as a typed client takes it.
-  const agents = new Set([...Object.values(code), ...Object.values(inner)].flat().filter(isAgent));
-  for (const agent of agents) runtime.register(agent);
+  const exported = [...Object.values(code), ...Object.values(inner)];
   const registers = inner.default ?? code.default;
+  // A list of agents counts too, as a typed client takes it, unless a function may register them.
+  const agents = new Set((typeof registers === "function" ? exported : exported.flat()).filter(isAgent));
+  for (const agent of agents) runtime.register(agent);
   if (typeof registers === "function") await registers(runtime);
   else if (agents.size === 0)
     throw new CommandError(

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../../core/errors.ts";
+import { sameJson } from "../../core/json.ts";
 import { CALL_ID } from "../../http/claims.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
@@ -83,6 +84,11 @@ export function messageOf(answer: unknown): Message | undefined {
   return isJsonObject(answer) && answer["type"] === "message" && isJsonObject(answer["message"])
     ? (answer["message"] as unknown as Message)
     : undefined;
+}
+
+/** Whether pages show an answer as this output of a tool call. */
+export function isShownAs(answer: unknown, output: unknown): boolean {
+  return sameJson(outputOf(answer), output);
 }
 
 /** An answer, as the output of a tool call: the answer itself, the JSON value of a message, or its words. */

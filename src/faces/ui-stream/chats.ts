@@ -1,5 +1,4 @@
 import { CadenzaError } from "../../core/errors.ts";
-import { sameJson } from "../../core/json.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { readJson } from "../../http/body.ts";
 import { checkMayWrite } from "../../http/caller.ts";
@@ -27,7 +26,7 @@ import {
 } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import type { Reply } from "../chat/questions.ts";
-import { giveAll, outputOf } from "../chat/questions.ts";
+import { giveAll, isShownAs } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import type { Said } from "../chat/said.ts";
@@ -283,8 +282,7 @@ async function checkAnswered(
   for (const { question, settled } of await pastQuestions(call, run_id)) {
     const one = answered.find(({ await_id }) => await_id === question.await_id);
     // The page shows an answer that came from elsewhere as the output, too.
-    if (one === undefined || settled.how !== "answer" || sameJson(one.part["output"], outputOf(settled.answer)))
-      continue;
+    if (one === undefined || settled.how !== "answer" || isShownAs(settled.answer, one.part["output"])) continue;
     throw new WireError(409, "answer_conflict", `The question ${question.await_id} has another answer already.`);
   }
 }

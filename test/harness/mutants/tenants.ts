@@ -184,12 +184,7 @@ const runtime: readonly Mutant[] = [
     runs,
   ),
   mutant("src/runtime/runs/message-router.ts", "? { tenant, run_id: to }", '? { tenant: "", run_id: to }', runs),
-  mutant(
-    "src/runtime/runs/message-router.ts",
-    "      tenant,\n      creator,",
-    '      tenant: "",\n      creator,',
-    runs,
-  ),
+  mutant("src/runtime/runs/message-router.ts", "{ tenant, creator, labels,", '{ tenant: "", creator, labels,', runs),
   mutant(
     "src/runtime/api/forks.ts",
     "const repeated = await this.#repeated(key.tenant,",
