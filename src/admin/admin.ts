@@ -27,7 +27,7 @@ import { Acts, readActOptions } from "./acts.ts";
 import type { AdminFigures, AdminFiguresQuery } from "./figures.ts";
 import { RunsOverTime, readFiguresQuery } from "./figures.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
-import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
+import { logOf, readPage, readRef, timelineOf, treeOf } from "./one-run.ts";
 import type { AdminPause, AdminPauseQuery } from "./pauses.ts";
 import { adminPause, checkBy, pauseRuns, readPauseQuery, resumeRuns } from "./pauses.ts";
 import type * as records from "./records.ts";
@@ -108,8 +108,7 @@ export class Admin {
 
   /** A page of blocked runs, the oldest first, with the code that each needs, but not the runtime's own. Rejects with `invalid_argument`. */
   async blocked(query: PageQuery = {}): Promise<records.AdminPage<records.AdminBlocked>> {
-    checkObject("query", query);
-    const { cursor, limit } = query;
+    const { cursor, limit } = readPage(query);
     const pair = readPair(cursor);
     const after = pair && { tenant: pair[0], run_id: pair[1] };
     const most = readLimit(limit);
@@ -218,8 +217,7 @@ export class Admin {
    * next. It has the slots that the store counts. Rejects with `invalid_argument`.
    */
   async lines(query: PageQuery = {}): Promise<records.AdminPage<RuntimeStats["lines"][number]>> {
-    checkObject("query", query);
-    const { cursor, limit } = query;
+    const { cursor, limit } = readPage(query);
     const most = readLimit(limit);
     const found = await this.#store.lines({ after: readText(cursor), limit: most });
     const last = found.length < most ? undefined : found.at(-1)?.key;
@@ -289,7 +287,6 @@ export class Admin {
 
   /** A page of a run's log: its entries as they are stored. Rejects with `run_not_found`. */
   async log(run: RunRef, query: PageQuery = {}): Promise<records.AdminPage<Entry & { readonly position: number }>> {
-    checkObject("query", query);
     return logOf(this.#store, readRef(run), query);
   }
 

@@ -52,11 +52,18 @@ export function readRef(run: RunRef): RunKey {
   return { tenant, run_id: read("run.run_id", runIdSchema, run_id) };
 }
 
+/** Which page is wanted. Throws `invalid_argument`. */
+export function readPage(query: PageQuery): PageQuery {
+  checkObject("query", query);
+  return query;
+}
+
 export async function logOf(
   store: Store,
   key: RunKey,
-  { cursor, limit }: PageQuery,
+  query: PageQuery,
 ): Promise<AdminPage<Entry & { readonly position: number }>> {
+  const { cursor, limit } = readPage(query);
   const from = readPlace(cursor) ?? 0;
   const most = readLimit(limit);
   const { position } = await found(store, key);

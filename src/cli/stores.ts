@@ -38,7 +38,7 @@ async function open(address: string, schema: string | undefined, readOnly: boole
   return { store, name: address, close: async () => store.close() };
 }
 
-/** Opens the file of `dev`. It is made where there is none. */
+/** Opens the file of `dev`, and makes a missing one. */
 export function openOrMake(file: string): SqliteStore {
   makeFile(file);
   return openSqlite(file, false);

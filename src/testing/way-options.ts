@@ -141,10 +141,9 @@ export function failureProblems({ thrown }: WaySettings, view: RunView | undefin
 /** What a step or a sub-run has thrown that is no error for clients, and with which the agent has failed. */
 function causeIn(entries: readonly Entry[], { key, error }: EndedEntry): { readonly message: string } | undefined {
   const reason = error?.data?.["reason"];
-  const failed = entries.findLast((entry) => entry.type === "step" && entry.key === key) as StepEntry | undefined;
-  if (failed === undefined || key === undefined) return undefined;
-  if (reason === "agent_failed") return failed.error ?? undefined;
-  const run = failed.result as unknown as Run | undefined;
+  const failed = entries.findLast((entry): entry is StepEntry => entry.type === "step" && entry.key === key);
+  if (reason === "agent_failed") return failed?.error ?? undefined;
+  const run = failed?.result as unknown as Run | undefined;
   return reason === "run_failed" && run?.error?.data?.["reason"] === "agent_failed" ? error : undefined;
 }
 

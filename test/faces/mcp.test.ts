@@ -660,7 +660,7 @@ it("over standard input all calls are cancelled at its end, also two with one id
   await vi.waitUntil(async () => (await runtime.listRuns({ status: "cancelled" })).length === 2);
 });
 
-it("over standard input a message that is too large is told so", async () => {
+it("over standard input a message that is too large is refused as such", async () => {
   const { runtime } = setUp();
   const { written, stdout } = keptOutput();
   const stdin = (async function* () {

@@ -22,7 +22,7 @@ import {
 } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import { idOf } from "../chat/parts.ts";
-import { giveAll, toolOf } from "../chat/questions.ts";
+import { giveAll, isTooLate, toolOf } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import { lateRuns, pastQuestions, saidInRun, saysTheSame } from "../chat/said.ts";
@@ -90,9 +90,6 @@ const refusals: ReadonlySet<string> = new Set([
   ...["answer_rejected", "answer_conflict", "idempotency_conflict"],
   ...["not_awaiting", "run_cancelling", "run_finished"],
 ]);
-
-/** Why a question is not open any more. */
-const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting", "run_cancelling", "run_finished"]);
 
 /** A message that was sent before, under whatever `runId`, has begun its run already. */
 async function beginRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
@@ -197,7 +194,7 @@ async function resumeRun(call: Call, session_id: string, input: RunInput): Promi
       await give(call, entry);
     } catch (error) {
       // What a client cancels may have expired. It is told what became of the run.
-      if (!entry.isCancelled || !CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
+      if (!entry.isCancelled || !isTooLate(error)) throw error;
     }
   });
   return responseOf({ threadId, runId, run_id, resumed, clientTools, isVersioned }, true);

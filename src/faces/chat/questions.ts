@@ -13,8 +13,13 @@ import { isJsonPart, jsonOf, shownText, textPart } from "./parts.ts";
 /** What a page replies to a question. */
 export type Reply = Pick<ResumeRequest, "await_resume" | "decline">;
 
-/** Why a question does not wait any more, where no other answer is the reason. */
-const gone: ReadonlySet<string> = new Set(["not_awaiting", "run_cancelling", "run_finished"]);
+/** The codes of errors for an answer to a question that does not wait any more, and has no other answer. */
+export const goneCodes: ReadonlySet<unknown> = new Set(["not_awaiting", "run_cancelling", "run_finished"]);
+
+/** Whether an answer was refused because its question is not open any more. */
+export function isTooLate(error: unknown): boolean {
+  return CadenzaError.is(error) && (goneCodes.has(error.code) || error.code === "answer_conflict");
+}
 
 /**
  * Gives the replies of one request, in order. An agent that has one of them may need no other: it withdraws their questions, or
@@ -31,7 +36,7 @@ export async function giveAll<Given>(
       await give(reply);
       count += 1;
     } catch (error) {
-      if (!CadenzaError.is(error) || !gone.has(error.code)) throw error;
+      if (!CadenzaError.is(error) || !goneCodes.has(error.code)) throw error;
       late ??= error;
     }
   }

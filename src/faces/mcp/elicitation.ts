@@ -5,7 +5,7 @@ import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Reply } from "../chat/questions.ts";
-import { declined, replyOf, schemaOf, wordsOf } from "../chat/questions.ts";
+import { declined, isTooLate, replyOf, schemaOf, wordsOf } from "../chat/questions.ts";
 import type { McpCall } from "./options.ts";
 import { objectIn } from "./peer.ts";
 import { unfit } from "./responses.ts";
@@ -51,12 +51,9 @@ export async function reply(
   try {
     await resumeFor(caller, { ...replyIn(question, result), run_id, await_id, mode: "async" });
   } catch (error) {
-    if (!CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
+    if (!isTooLate(error)) throw error;
   }
 }
-
-/** Why a question is not open any more. */
-const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting", "run_cancelling", "run_finished"]);
 
 /** The answers of a client, by the ids of their questions. */
 export function responsesIn(params: JsonObject): JsonObject {

@@ -267,7 +267,7 @@ async function replyAgain(call: ChatCall, run_id: string, last: ChatMessage): Pr
   return { run_id, messageId: last.id, after: first.after, questions: first.questions, shown: callsIn(last) };
 }
 
-/** Refuses another answer than the one that a question has got, beside answers to questions that are open. */
+/** Refuses an answer to a question that has another one already, in a message that answers open questions too. */
 async function checkAnswered(
   call: ChatCall,
   run_id: string,

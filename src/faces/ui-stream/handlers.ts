@@ -10,6 +10,7 @@ import { runtimeService } from "../../http/service.ts";
 import type { WireRequest, WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import type { AgentRuntime } from "../../runtime/api/agent-runtime.ts";
+import { goneCodes } from "../chat/questions.ts";
 import { followChat, getMessages, postChat, stopChat } from "./chats.ts";
 import type { ChatOptions, ChatSettings } from "./options.ts";
 import { readChatOptions } from "./options.ts";
@@ -65,12 +66,10 @@ const chat: Face<ChatSettings> = {
   refuse,
 };
 
-const tooLate: readonly unknown[] = ["not_awaiting", "run_cancelling", "run_finished"];
-
 /** A page shows the text of a refusal to its user. One that accepts JSON gets the reason too. */
 function refuse(error: unknown, logger: Logger, request: WireRequest): WireResponse {
   const { status, code, message, data, headers } = refusalOf(error, logger);
-  const told = tooLate.includes(data.reason) ? 409 : status;
+  const told = goneCodes.has(data.reason) ? 409 : status;
   if (/\bapplication\/json\b/i.test(request.header("accept") ?? ""))
     return json(told, { code, message, data }, headers);
   return {

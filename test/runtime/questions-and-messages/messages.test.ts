@@ -462,7 +462,7 @@ describe("a message by labels", () => {
   });
 });
 
-it("a message by labels comes to a run that can receive it, or is told that the one with them is being cancelled", async () => {
+it("a message by labels comes to a run that can receive it, or is refused as the only run with them is being cancelled", async () => {
   const set = setUp();
   set.runtime.register("holds", () => new Promise<never>(() => {}));
   const labels = { order: "O-1" };
