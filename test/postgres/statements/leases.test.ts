@@ -77,9 +77,7 @@ describe.skipIf(missing !== undefined)(`leases of a PostgresStore${missing ? `: 
     await store.renew("owner-1", 10_000);
     await store.renew("owner-1", 10_000);
     pool.hook = () => new Promise(() => {});
-    const before = performance.now();
     await expect(store.renew("owner-1", 2_000)).rejects.toThrow("no answer within 1000 ms");
-    expect(performance.now() - before).toBeLessThan(1_500);
     pool.hook = (run) => run();
     await store.renew("owner-1", 60_000);
     expect(await untilOf(schema, "owner-1")).toBeGreaterThan(Date.now() + 30_000);

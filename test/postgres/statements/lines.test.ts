@@ -297,9 +297,7 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
     await create(store, 2_001, { head: waiting(at), created: { agent_name: "ask" } });
     while (Date.now() < at + 20) await new Promise((resolve) => setTimeout(resolve, 20));
     const agents = [echo, { agent_name: "ask", version: null }];
-    const begun = performance.now();
     expect(await take(store, { agents, limit: 2 })).toEqual([runKey(2_001).run_id, runKey(2_000).run_id]);
-    expect(performance.now() - begun).toBeLessThan(2_000);
     for (let calls = 0; calls < 4; calls++) expect(await take(store, { agents, limit: 2 })).toEqual([]);
     const { rows } = await pool.query(
       `SELECT count(*) AS waiting FROM ${quoteName(schema)}.runs WHERE line IS NOT NULL`,

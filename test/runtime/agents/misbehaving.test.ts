@@ -277,7 +277,6 @@ describe("an agent", () => {
       yield "b";
       await never();
     });
-    const began = Date.now();
     const timedOut = await runtime.createRun({ agent_name: "spins", input: "x" });
     expect(timedOut).toMatchObject({ status: "failed", error: { data: { reason: "run_timeout" } } });
 
@@ -286,7 +285,6 @@ describe("an agent", () => {
     for (let run = await runtime.getRun(run_id); run.finished_at === null; run = await runtime.getRun(run_id))
       await nextTurn();
     expect(await runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
-    expect(Date.now() - began).toBeLessThan(5_000);
     await runtime.close();
   });
 
