@@ -1,5 +1,6 @@
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { oneOf } from "../harness/share.ts";
 import { openBrowser, until } from "./browser.ts";
 import { chatRows, chatTransports, chatVersions, expectedOf } from "./chat-rows.ts";
 import { ChatServer } from "./chat-server.ts";
@@ -27,7 +28,7 @@ describe.skipIf(browser === undefined).each(chatVersions)("useChat of %s", (vers
   afterAll(() => page?.close());
 
   describe.each(chatTransports)("%s", (transport) => {
-    it.concurrent.each([...chatRows.entries()].map(([index, row]) => [row.name, row, index] as const))(
+    it.concurrent.each(oneOf(3, [...chatRows.entries()]).map(([index, row]) => [row.name, row, index] as const))(
       "%s",
       async (_, row, index) => {
         const outcome = await page.evaluate(`doRow(${index}, "${version}", "${transport}")`);

@@ -46,6 +46,7 @@ import { detailEventSchema } from "../../src/protocol/extensions.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
 import { created, message, part, RUN_ID, relayed, settled, T0 } from "../harness/logs.ts";
+import { share } from "../harness/share.ts";
 
 /* Laws that hold for every log that commands and posts can make, in any order. */
 
@@ -486,7 +487,7 @@ function itHolds(title: string, law: (log: readonly Entry[], posted: ReadonlySet
         const { log, posted } = logOf(given);
         law(log, posted);
       }),
-      { numRuns: 600 },
+      { numRuns: share(600, 200) },
     );
   });
 }
@@ -737,7 +738,7 @@ describe("a post", () => {
       const second = logOf(given.toSpliced(index, 0, repeated));
       expect(told(second.log)).toEqual(told(first.log));
     };
-    fc.assert(fc.property(moves, fc.nat(), fc.nat(), law), { numRuns: 2_000 });
+    fc.assert(fc.property(moves, fc.nat(), fc.nat(), law), { numRuns: share(2_000, 500) });
   });
 
   it("shows and settles the same questions of sub-runs in every order", () => {
@@ -756,7 +757,7 @@ describe("a post", () => {
       const closed = [...idsOf(state.exchanges), ...(state.mail?.settled ?? [])];
       expect(new Set(closed)).toEqual(new Set(ids("settled")));
     };
-    fc.assert(fc.property(some, law), { numRuns: 1_000 });
+    fc.assert(fc.property(some, law), { numRuns: share(1_000, 300) });
   });
 });
 

@@ -163,8 +163,18 @@ function essence({ epoch, status, takeovers, owner }: RunHead) {
   return { epoch, status, takeovers, owner };
 }
 
+/** What a newer version may write. */
+export const newerEntries: readonly { readonly name: string; readonly entry: object }[] = [
+  { name: "an entry of a kind that is not known", entry: later },
+  { name: "an entry of a newer format", entry: laterFormat },
+  { name: "an emission of a kind that is not known", entry: laterEmission },
+];
+
 /** The cases of one store. `withStore` gives a test data of its own. */
-export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) => Promise<void>): void {
+export function newerLogCases(
+  withStore: (act: (open: Open) => Promise<void>) => Promise<void>,
+  newer = newerEntries,
+): void {
   const inWorld = (act: (world: World) => Promise<void>) => () =>
     withStore(async (open) => {
       const world = new World(open);
@@ -184,11 +194,7 @@ export function newerLogCases(withStore: (act: (open: Open) => Promise<void>) =>
     }),
   );
 
-  describe.each([
-    { name: "an entry of a kind that is not known", entry: later },
-    { name: "an entry of a newer format", entry: laterFormat },
-    { name: "an emission of a kind that is not known", entry: laterEmission },
-  ])("a run with $name", ({ entry }) => {
+  describe.each(newer)("a run with $name", ({ entry }) => {
     it(
       "that a process takes over is left alone, until a newer process takes it",
       inWorld(async (world) => {

@@ -1,5 +1,6 @@
 /*
- * The long tests try a share of their cases in `npm test`. `npm run stress -- all` runs the same tests with all of them.
+ * The long tests try a share of their cases in `npm test`. `npm run stress -- all` and `.ci/run` run the same tests with all of
+ * them.
  */
 
 const isAll = process.env["CADENZA_TESTS"] === "all";

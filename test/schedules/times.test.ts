@@ -1,6 +1,7 @@
 import { Cron } from "croner";
 import { describe, expect, it } from "vitest";
 import { Calendar } from "../../src/schedules/times.ts";
+import { oneOf } from "../harness/share.ts";
 import type { Minutes } from "./oracle.ts";
 import { MINUTE_MS, minutesOf, timesOf } from "./oracle.ts";
 
@@ -58,7 +59,7 @@ describe.each(zones)("$zone, whose clocks are changed by $why", ({ zone, changes
 
   it("has a time for each minute of the oracle, and no other", () => {
     expect(new Set(expressions).size).toBe(100);
-    for (const cron of expressions) {
+    for (const cron of oneOf(4, expressions)) {
       const times = timesOf(cron, all);
       const next = calendar.timesOf({ cron, every_ms: null, time_zone: zone, start_at: null, end_at: null });
       for (const [from, until] of windowsOf(all, times)) {

@@ -3,6 +3,7 @@ import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import { describe, it } from "vitest";
 import { agentForms, fates, Place } from "../../harness/agent-forms.ts";
+import { oneOf } from "../../harness/share.ts";
 import { drivers, temporaryFolder } from "../../harness/sqlite-files.ts";
 import { lastingStore } from "../../harness/store-proxy.ts";
 
@@ -27,10 +28,10 @@ const stores: Readonly<Record<string, Shared>> = {
   ),
 };
 
-describe.each(Object.entries(stores))("%s", (_store, share) => {
+describe.each(oneOf(3, Object.entries(stores)))("%s", (_store, shared) => {
   describe.concurrent.each(Object.entries(agentForms))("a run of %s", (_form, agent) => {
     it.each(Object.entries(fates))("%s", async (_fate, meet) => {
-      const { open, remove } = share();
+      const { open, remove } = shared();
       const place = new Place(agent, open);
       await place.open();
       try {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { textsOf } from "../../harness/runtimes.ts";
+import { share } from "../../harness/share.ts";
 import { crashedOtherwise, crashPoints } from "../../harness/world/crash-points.ts";
 import { play } from "../../harness/world/play.ts";
 import { scenarios } from "../../harness/world/scenarios.ts";
@@ -8,7 +9,7 @@ import type { World } from "../../harness/world/world.ts";
 /** One of so many crashes is tried here, on stores of each kind; `npm run stress -- durable` tries all. */
 const SHARE = { atOnce: 10, late: 25 };
 /** And at most about so many of a scenario: a run that takes a minute makes 845 calls, most of them to look for work. */
-const MOST = 20;
+const MOST = share(20, 8);
 
 describe.each([
   { store: "a store that answers at once", late: false },
@@ -21,10 +22,10 @@ describe.each([
 
     const points = crashPoints(uncrashed.world.processes[0]?.storeCalls ?? []);
     expect(points.length).toBeGreaterThan(5);
-    const share = Math.max(late ? SHARE.late : SHARE.atOnce, Math.ceil(points.length / MOST));
+    const step = Math.max(late ? SHARE.late : SHARE.atOnce, Math.ceil(points.length / MOST));
     const wrong: string[] = [];
     for (const [index, point] of points.entries()) {
-      if (index % share === 0) wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, late)));
+      if (index % step === 0) wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, late)));
     }
     expect(wrong).toEqual([]);
   });

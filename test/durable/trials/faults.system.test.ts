@@ -1,8 +1,11 @@
 import { expect, it } from "vitest";
 import { underFaults } from "../../harness/faults/faults.ts";
 import { describe as inWords } from "../../harness/faults/report.ts";
+import { share } from "../../harness/share.ts";
 import { drivers } from "../../harness/sqlite-files.ts";
 
+/** `npm run stress -- faults` tries many more. */
+const RUNS = share(120, 50);
 /** How many findings are printed. */
 const SHOWN = 10;
 const seed = process.env["FAULTS_SEED"] ?? `${Date.now()}`;
@@ -12,8 +15,8 @@ it(`processes that are killed, frozen and closed, with slow disks and lost answe
 }, async () => {
   const { figures, anomalies } = await underFaults({
     seed,
-    runs: 120,
-    faults: 10,
+    runs: RUNS,
+    faults: share(10, 4),
     processes: 3,
     driver: drivers.at(-1)?.name ?? "",
     synchronous: "mixed",
@@ -23,5 +26,5 @@ it(`processes that are killed, frozen and closed, with slow disks and lost answe
     atMostMs: 60_000,
   });
   expect(anomalies.slice(0, SHOWN).map((anomaly) => inWords(anomaly, seed))).toEqual([]);
-  expect(figures.runs).toBeGreaterThanOrEqual(120);
+  expect(figures.runs).toBeGreaterThanOrEqual(RUNS);
 });

@@ -2,14 +2,15 @@ import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import type { Program } from "../../harness/program.ts";
 import { anySeed, wholeSeed } from "../../harness/random.ts";
+import { share } from "../../harness/share.ts";
 import { again as againForked, forkAll } from "../../harness/world/forks.ts";
 import type { Trouble } from "../../harness/world/trials.ts";
 import { again, trial, tryAll } from "../../harness/world/trials.ts";
 
 /** A share of what `npm run stress -- durable` tries. */
-const PROGRAMS = 60;
+const PROGRAMS = share(60, 24);
 /** How often a kept program is tried, each time with its trouble at other moments. */
-const TIMES = 3;
+const TIMES = share(3, 1);
 const seed = wholeSeed(process.env["DURABLE_SEED"] ?? anySeed());
 
 it(`random programs survive crashes, take-overs, freezes, and stopped and set clocks of their processes (DURABLE_SEED=${seed})`, async () => {
@@ -30,7 +31,7 @@ it.each(kept)("the program of seed $seed survives $trouble", async ({ seed, trou
 });
 
 /** A share of what `npm run stress -- durable --part forks` tries. */
-const FORKS = 150;
+const FORKS = share(150, 60);
 
 it(`random forks of random programs end as they must (DURABLE_SEED=${seed})`, async () => {
   const { trials, troubles, wrong } = await forkAll(seed, FORKS);

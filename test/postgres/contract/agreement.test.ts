@@ -1,5 +1,6 @@
 import { it } from "vitest";
 import { makeTogether, missingServer, newPool, openTwice } from "../../harness/postgres-stores.ts";
+import { share } from "../../harness/share.ts";
 import { expectAgreement } from "../../harness/store-agreement.ts";
 
 it("PostgresStore gives the same answers as the memory store, whatever is done to them", async ({ skip }) => {
@@ -13,7 +14,7 @@ it("PostgresStore gives the same answers as the memory store, whatever is done t
       return { store: first, close };
       // What came to a gate before the clock was set back counts as due there when the clock is where it was.
     },
-    20,
+    share(20, 8),
     "without gates",
   );
   await pool.end();

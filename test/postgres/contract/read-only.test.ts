@@ -7,6 +7,7 @@ import { create, runKey } from "../../../src/stores/contract/samples.ts";
 import { quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema, openTwice } from "../../harness/postgres-stores.ts";
 import { contractOfReads, readThrough, writesThatWereMade } from "../../harness/read-only.ts";
+import { oneOf } from "../../harness/share.ts";
 
 const missing = missingServer(18);
 
@@ -33,7 +34,7 @@ describe.skipIf(missing !== undefined)(`a PostgresStore that is read-only${missi
         ),
       );
     });
-    for (const { name, run } of contractOfReads) it(name, () => run(open));
+    for (const { name, run } of oneOf(3, contractOfReads)) it(name, () => run(open));
   });
 
   it("refuses every write, and is no store for a runtime", async () => {

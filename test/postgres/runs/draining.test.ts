@@ -7,6 +7,7 @@ import { drains } from "../../harness/drains/drains.ts";
 import type {} from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
+import { share } from "../../harness/share.ts";
 import type { SentEvent } from "../../http/client.ts";
 import { Client, parseEvents } from "../../http/client.ts";
 
@@ -75,7 +76,7 @@ it.skipIf(missing !== undefined)(
     const { wrong, handedOn, median } = await drains({
       server: { host, port },
       schema: newSchema(),
-      times: 2,
+      times: share(2, 1),
       drainMs: 400,
     });
     expect(wrong).toEqual([]);
@@ -93,7 +94,12 @@ it.skipIf(missing !== undefined)(
     if ("missing" in address) throw new Error(address.missing);
     const { host, port } = address;
     const place = { host, port, schema: newSchema() };
-    const { wrong, bodies } = await drainsBesideWaits({ place, seed: `${Date.now()}`, times: 2, drainMs: 1_500 });
+    const { wrong, bodies } = await drainsBesideWaits({
+      place,
+      seed: `${Date.now()}`,
+      times: share(2, 1),
+      drainMs: 1_500,
+    });
     expect(wrong).toEqual([]);
     expect(bodies).toBeGreaterThan(0);
   },

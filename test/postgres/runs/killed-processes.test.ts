@@ -2,10 +2,11 @@ import { expect, inject, it } from "vitest";
 import { newSchemaOn } from "../../harness/crash/place.ts";
 import { manyProcesses } from "../../harness/crash/processes.ts";
 import { missingServer } from "../../harness/postgres-stores.ts";
+import { share } from "../../harness/share.ts";
 
 const missing = missingServer(18);
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
-const KILLS = 10;
+const KILLS = share(10, 4);
 
 it.skipIf(missing !== undefined)(
   `two workers and a web process of which ${KILLS} are killed lose no run, and no step runs twice (CRASH_SEED=${seed})${missing ? `: ${missing}` : ""}`,

@@ -1,8 +1,9 @@
 import { openPostgresStore } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, describe } from "vitest";
-import { newerLogCases } from "../../harness/newer-logs.ts";
+import { newerEntries, newerLogCases } from "../../harness/newer-logs.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { oneOf } from "../../harness/share.ts";
 
 const missing = missingServer(18);
 
@@ -13,8 +14,11 @@ describe.skipIf(missing !== undefined)(`on PostgreSQL${missing ? ` (${missing})`
   });
   afterAll(() => pool.end());
 
-  newerLogCases((act) => {
-    const schema = newSchema();
-    return act((clock) => openPostgresStore({ pool, schema, clock, hints: false }));
-  });
+  newerLogCases(
+    (act) => {
+      const schema = newSchema();
+      return act((clock) => openPostgresStore({ pool, schema, clock, hints: false }));
+    },
+    oneOf(3, newerEntries),
+  );
 });
