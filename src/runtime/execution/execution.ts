@@ -12,7 +12,7 @@ import type { AttemptEntry, Entry, ResultEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { ignore, isPromise, later } from "../../core/promises.ts";
+import { ignore, isPromise } from "../../core/promises.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, generationLength, generationNumber, isFinal, isOfAnother } from "../../core/state.ts";
 import { isOwn } from "../../core/tenants.ts";
@@ -464,11 +464,8 @@ export class Execution extends Operations {
   deliverOnceLogged(entry: Entry, live: unknown): void {
     const committed = this.log.commit();
     if (committed === undefined) this.#deliverLogged(entry, live);
-    else inBackground(this.logger, later(committed, Execution.#deliverLoggedOf, this, entry, live));
+    else this.log.handOverAfter(committed, () => this.#deliverLogged(entry, live));
   }
-
-  static readonly #deliverLoggedOf = (one: Execution, entry: Entry, live: unknown): void =>
-    one.#deliverLogged(entry, live);
 
   #deliverLogged(entry: Entry, live: unknown): void {
     const logged = standingOf(this.log, entry);

@@ -25,7 +25,9 @@ export function onceCommitted(log: RunLog, callback: () => void): void {
  * Does not call back for a lost run.
  */
 export function onceInLog(log: RunLog, entry: Entry, callback: (committed: Committed | undefined) => void): void {
-  onceCommitted(log, () => callback(standingOf(log, entry)));
+  const committed = log.commit();
+  if (committed === undefined) callback(standingOf(log, entry));
+  else log.handOverAfter(committed, () => callback(standingOf(log, entry)));
 }
 
 /** A decided entry whose turn has been committed, as the log holds it. Undefined: the log does not have it. */
@@ -33,8 +35,8 @@ export function standingOf(log: RunLog, entry: Entry): Committed | undefined {
   return log.standingOf(entry) as Committed | undefined;
 }
 
-/** The result of an operation that the log of a plain run does not hold. */
-export function notLogged(entry: Entry): Committed {
+/** A result that is handed over without a commit: the log of a plain run does not hold it, or see {@link RunLog.handsOver}. */
+export function uncommitted(entry: Entry): Committed {
   return entry as Committed;
 }
 
@@ -53,7 +55,7 @@ export async function onceTaken(log: RunLog, begin: () => void): Promise<void> {
 
 declare const inLog: unique symbol;
 
-/** An entry that the committed log of its run holds. An agent gets its results from such entries only. */
+/** An entry that the committed log of its run holds. But for {@link uncommitted} ones an agent gets its results from such entries only. */
 export type Committed = Entry & { readonly [inLog]: true };
 
 /**

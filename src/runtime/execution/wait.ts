@@ -4,7 +4,7 @@ import { isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { takenAt } from "../../core/head.ts";
 import { copyJson } from "../../core/json.ts";
-import type { Growing, IntentEntry, ReceivedEntry, ResultEntry, TakenEntry } from "../../core/log.ts";
+import type { Entry, Growing, IntentEntry, ReceivedEntry, ResultEntry, TakenEntry } from "../../core/log.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { isPromise } from "../../core/promises.ts";
 import type { InboxMessage } from "../../core/state.ts";
@@ -17,7 +17,7 @@ import { issuesText } from "../log/refusals.ts";
 import { AgentPromise } from "./agent-promise.ts";
 import type { Execution } from "./execution.ts";
 import type { Committed, Operation } from "./operations.ts";
-import { onceCommitted, onceInLog, unfit } from "./operations.ts";
+import { onceCommitted, onceInLog, uncommitted, unfit } from "./operations.ts";
 
 /**
  * An operation that waits for an event outside the run: a question, a sleep or a receive. The log holds that it waits,
@@ -93,7 +93,12 @@ export abstract class Wait implements Operation {
     const entry = isRefusal(decision) ? undefined : decision[0];
     if (entry === undefined) return;
     this.#isEnded = true;
-    onceInLog(log, entry, (committed) => {
+    this.onDecided(entry);
+  }
+
+  /** Its end is decided. */
+  protected onDecided(entry: Entry): void {
+    onceInLog(this.execution.log, entry, (committed) => {
       if (committed !== undefined) this.onEnded(committed);
     });
   }
@@ -329,6 +334,18 @@ class Receive extends IntendedWait {
   /** A message that has arrived in time is taken, however long its schema needs. */
   protected override onDeadline(): void {
     if (!this.#isAsking) super.onDeadline();
+  }
+
+  /**
+   * The log holds the message, and says that it is the first one of its name. An agent that waits for nothing else takes the same
+   * one when it is executed again: nothing else can come first. It has no step or sub-run at work that it could stop, and none
+   * begins before all is committed.
+   */
+  protected override onDecided(entry: Entry): void {
+    const { journal, open, log } = this.execution;
+    const isTaken = entry.type === "taken" && entry.position !== null;
+    if (isTaken && journal !== undefined && open.length === 1 && log.handsOver) this.onEnded(uncommitted(entry));
+    else super.onDecided(entry);
   }
 
   /** A receive that is aborted leaves its message to the next one. */

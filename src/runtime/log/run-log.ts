@@ -10,7 +10,7 @@ import { evolve } from "../../core/evolve.ts";
 import type { NewLog } from "../../core/fork.ts";
 import { checkFormat, newerPart } from "../../core/format.ts";
 import { grown } from "../../core/grown.ts";
-import { expectedAfter, localHead, mayBeOf } from "../../core/head.ts";
+import { expectedAfter, isFree, localHead, mayBeOf } from "../../core/head.ts";
 import type { ContinuedEntry, Entry } from "../../core/log.ts";
 import type {
   Arrived,
@@ -151,7 +151,14 @@ export class RunLog {
   }
 
   get #stored(): Storing {
-    this.#storing ??= { size: 0, sealed: nothingSealed, done: undefined, write: undefined, session: undefined };
+    this.#storing ??= {
+      size: 0,
+      sealed: nothingSealed,
+      done: undefined,
+      write: undefined,
+      session: undefined,
+      results: 0,
+    };
     return this.#storing;
   }
 
@@ -308,6 +315,30 @@ export class RunLog {
     if (this.#isCommitted(position)) return undefined;
     if (this.lost) return new Promise(ignore);
     return this.#untilCommitted(position, undefined);
+  }
+
+  /** Calls back for a result as soon as its commit has resolved. Until then no later result is handed over. */
+  handOverAfter(committed: Promise<void>, callback: () => void): void {
+    const storing = this.#stored;
+    storing.results += 1;
+    const handed = committed.then(() => {
+      storing.results -= 1;
+      callback();
+    });
+    inBackground(this.logger, handed);
+  }
+
+  /**
+   * Whether the agent may be given a result before that is committed, if it would come to the same one from the log as it is
+   * there: only this process writes to the log, and keeps it with what is being written, and no earlier result waits for its
+   * commit.
+   */
+  get handsOver(): boolean {
+    const storing = this.#storing;
+    if (storing === undefined || !this.#run.shared.store.persistent || this.isRetrying) return false;
+    const isReading = storing.done !== undefined && storing.write === undefined;
+    const isOurs = !isReading && storing.sealed.length === 0 && !isFree(this.#head) && !isFree(this.nextHead);
+    return isOurs && storing.results === 0;
   }
 
   /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
@@ -792,7 +823,8 @@ export class RunLog {
       ({ id, entries }) => !this.#isTaken(id) && entries.some(({ type }) => type === "cancel-requested"),
     );
     due.takes = [...(due.takes ?? []), ...cancels.map(({ id }) => id)];
-    due.entries = [...cancels.flatMap(({ entries }) => entries), ...due.entries];
+    // What the run did before its end stays as it was.
+    due.entries = due.entries.toSpliced(-1, 0, ...cancels.flatMap(({ entries }) => entries));
     this.#decideAgain();
   }
 
@@ -953,6 +985,8 @@ interface Storing {
   write: RunWrite | undefined;
   /** The change of the session that goes with it. */
   session: SessionChange | undefined;
+  /** How many results the agent is given when they are committed. */
+  results: number;
 }
 
 /** What goes with a write before the next one, and the state after it. */

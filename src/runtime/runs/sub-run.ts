@@ -20,7 +20,7 @@ import type { NewRun, NewSubRun } from "../agent/new-run.ts";
 import { subRunRequest } from "../agent/new-run.ts";
 import { noteOperation } from "../execution/agent-promise.ts";
 import type { Execution } from "../execution/execution.ts";
-import { notLogged, onceCommitted, onceInLog } from "../execution/operations.ts";
+import { onceCommitted, onceInLog, uncommitted } from "../execution/operations.ts";
 import { parentOf } from "../execution/random.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
@@ -457,7 +457,7 @@ class SubRun {
     const ended: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
     const entry = own_usage === null ? ended : { ...ended, own_usage };
     if (durable) this.#record(entry, run);
-    else this.#execution.deliverWithSlot(notLogged(entry), run);
+    else this.#execution.deliverWithSlot(uncommitted(entry), run);
   }
 
   /**

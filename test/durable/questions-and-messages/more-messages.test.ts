@@ -2,7 +2,9 @@ import type { Clock } from "cadenza";
 import type { RunKey, RunWrite, Store, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
 import { withMembers } from "../../harness/port-proxy.ts";
+import { deferred } from "../../harness/promises.ts";
 import { lastingStore } from "../../harness/store-proxy.ts";
+import type { Replica } from "../../harness/world/replicas.ts";
 import { Replicas } from "../../harness/world/replicas.ts";
 
 /*
@@ -175,4 +177,114 @@ it("a process that is closed gives the owner up at once, and wakes no other", as
   expect(await headOf()).toMatchObject({ owner: null, due_at: null });
   await clock.advance(10_000);
   await closing;
+});
+
+it.each(["answers at last", "dies"])(
+  "an agent gets messages while it is written that it has taken earlier ones, and no step begins until then (its process %s)",
+  async (fate) => {
+    const replicas = new Replicas(() => {
+      shared ??= lastingStore(replicas.clock);
+      return shared;
+    });
+    let shared: Store | undefined;
+    const written = deferred();
+    const taken: string[] = [];
+    const first = replicas.start({ durability }, async (call, method, parameters) => {
+      const { entries = [] } = (method === "append" ? parameters[2] : {}) as Partial<RunWrite>;
+      if (entries.some(({ type }) => type === "taken")) await written.promise;
+      return call();
+    });
+    const register = (process: string, { runtime }: Replica): void => {
+      runtime.register("listener", { durable: true }, async (_input, { receive, step }) => {
+        for (let count = 0; count < 3; count++) taken.push(`${process} ${JSON.stringify(await receive("said"))}`);
+        await step("after", () => void taken.push(`${process} step`));
+      });
+    };
+    register("first", first);
+    const { run_id } = await first.runtime.createRun({ agent_name: "listener", input: "", mode: "async" });
+    await replicas.clock.settle();
+    for (const data of [1, 2, 3]) await first.runtime.send({ to: run_id, name: "said", data });
+    await replicas.clock.settle();
+    expect(taken).toEqual(["first 1", "first 2", "first 3"]);
+
+    if (fate === "dies") {
+      first.kill();
+      register("second", replicas.start({ durability }));
+      await replicas.clock.advance(2 * durability.leaseMs);
+      expect(taken.slice(3)).toEqual(["second 1", "second 2", "second 3", "second step"]);
+    } else {
+      written.resolve();
+      await replicas.clock.settle();
+      expect(taken.slice(3)).toEqual(["first step"]);
+    }
+    expect((await shared?.find({ tenant: "", run_id }))?.head.status).toBe("completed");
+  },
+);
+
+it("a message that comes first does not stop a sub-run before it is written that it was taken", async () => {
+  let shared: Store | undefined;
+  const replicas = new Replicas(() => {
+    shared ??= lastingStore(replicas.clock);
+    return shared;
+  });
+  const order: string[] = [];
+  let boss = "";
+  const { runtime } = replicas.start({ durability }, async (call, method, parameters) => {
+    const { entries = [] } = (method === "append" ? parameters[2] : {}) as Partial<RunWrite>;
+    if (method !== "append" && method !== "post") return call();
+    // What is decided meanwhile goes with the next write.
+    for (let turn = 0; turn < 20; turn++) await replicas.clock.turn();
+    const answer = await call();
+    const { run_id } = parameters[0] as RunKey;
+    order.push(...entries.map(({ type }) => `${run_id === boss ? "boss" : "worker"} ${type}`));
+    return answer;
+  });
+  runtime.register("worker", { durable: true }, async (_input, { sleep }) => sleep("1h"));
+  runtime.register("boss", { durable: true }, async (_input, { run, receive }) => {
+    void run("worker", "");
+    await Promise.race([receive("go"), receive("stop")]);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "boss", input: "", mode: "async" });
+  boss = run_id;
+  await replicas.clock.advance(5_000);
+  order.length = 0;
+  const sending = runtime.send({ to: run_id, name: "stop", data: 1 });
+  for (let turn = 0; turn < 10; turn++) await replicas.clock.turn();
+  await Promise.all([sending, runtime.send({ to: run_id, name: "other", data: 1 }), replicas.clock.advance(5_000)]);
+  expect(order).toContain("worker cancel-requested");
+  expect(order.slice(0, order.indexOf("worker cancel-requested"))).toContain("boss taken");
+});
+
+it("a cancel that comes while a run ends is written before its end, and behind what the run did", async () => {
+  let shared: Store | undefined;
+  const replicas = new Replicas(() => {
+    shared ??= lastingStore(replicas.clock);
+    return shared;
+  });
+  const written = deferred();
+  let isHeld = false;
+  const first = replicas.start({ durability }, async (call, method, parameters) => {
+    const { entries = [] } = (method === "append" ? parameters[2] : {}) as Partial<RunWrite>;
+    if (entries.some(({ type }) => type === "taken") && !isHeld) {
+      isHeld = true;
+      await written.promise;
+    }
+    return call();
+  });
+  first.runtime.register("listener", { durable: true }, async (_input, { emit, receive }) => {
+    for (let count = 0; count < 2; count++) await emit(`got ${JSON.stringify(await receive("said"))}`);
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "listener", input: "", mode: "async" });
+  await replicas.clock.settle();
+  for (const data of [1, 2]) await first.runtime.send({ to: run_id, name: "said", data });
+  await replicas.clock.settle();
+  const cancelled = replicas.start({ durability, work: false }).runtime.cancel(run_id);
+  await replicas.clock.settle();
+  written.resolve();
+  await cancelled;
+  await replicas.clock.advance(1_000);
+  const log = (await shared?.read({ tenant: "", run_id }, 1, 100)) ?? [];
+  const types = log.map(({ type }) => type);
+  expect(types.filter((type) => type === "taken")).toHaveLength(types.filter((type) => type === "emitted").length);
+  expect(types.slice(-2)).toEqual(["cancel-requested", "ended"]);
 });

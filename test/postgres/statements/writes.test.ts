@@ -75,6 +75,22 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(pool.statements.filter((sql) => sql.includes("write_v1")).length).toBeLessThanOrEqual(3);
   });
 
+  it("runs that write again and again share their statements, also if some of them began while others were written", async () => {
+    const writeOn = async (n: number): Promise<void> => {
+      for (let position = 1; position <= 10; position++) {
+        await append(store, runKey(n), position, write(parts(`${position}`)));
+        // An agent is given what was committed in a turn of its own.
+        await nextTurn();
+      }
+    };
+    for (const n of [1, 2, 3, 4]) await create(store, n);
+    pool.statements.length = 0;
+    const first = [1, 2].map(writeOn);
+    while (pool.statements.length === 0) await nextTurn();
+    await Promise.all([...first, ...[3, 4].map(writeOn)]);
+    expect(pool.statements).toHaveLength(11);
+  });
+
   it("a batch has at most 256 writes, and at most a mebibyte of text unless one write has more", async () => {
     await Promise.all(Array.from({ length: 300 }, (_, n) => create(store, n)));
     expect(pool.statements).toHaveLength(2);
