@@ -136,8 +136,8 @@ export class AnswerRouter {
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
     const before = answer.mode === "stream" && backlog === 0 ? copyState(state) : undefined;
-    const about = { ...aboutAnswer(state, answer), before };
-    const bound: Bound = { key, answer, await_id, shown, about };
+    const about = aboutAnswer(state, answer);
+    const bound: Bound = { key, answer, await_id, shown, about, before };
     const record = answerRun(run, answer);
     return isPromise(record) ? this.#answeredLater(run, bound, record) : this.#answered(run, bound, record);
   }
@@ -148,14 +148,15 @@ export class AnswerRouter {
 
   #answered(
     run: LiveRun,
-    { key, answer, await_id, shown, about }: Bound,
+    { key, answer, await_id, shown, about, before }: Bound,
     record: Run | undefined,
   ): MaybePromise<Answered> {
     const { state } = run.log;
     // Meanwhile other questions may have been settled.
     const question = await_id === null ? undefined : settledQuestion(state, await_id);
     const after = question?.event ?? shown;
-    const result: Answered = { run, key, record, after, ...aboutEnd(about, question, answer) };
+    const { of, await_id: answered, repeated } = aboutEnd(about, question, answer);
+    const result: Answered = { run, key, record, after, of, await_id: answered, repeated, before };
     const settling = this.#settleAbove(key, state, answer, await_id);
     return settling === undefined ? result : settling.then(() => result);
   }
@@ -244,9 +245,10 @@ interface Bound {
   readonly await_id: string | null;
   readonly shown: number;
   readonly about: AboutAnswer;
+  readonly before: Answered["before"];
 }
 
-type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated" | "before">;
+type AboutAnswer = Pick<Answered, "of" | "await_id" | "repeated">;
 
 /** Which question an answer is for, and whether it had it before: by the state before the answer. */
 function aboutAnswer(state: RunState, answer: Answer): AboutAnswer {
@@ -287,6 +289,17 @@ function answerRun(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> 
 }
 
 function answerNow(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
+  const { log } = run;
+  const open = answer.await_id === null ? log.state.question : openQuestion(log.state, answer.await_id);
+  const isUsed = repliedWithKey(log.state, answer.idempotency_key) !== undefined;
+  if (open == null || open.asked.of !== undefined || isUsed) return notAsked(run, answer);
+  const bound: BoundAnswer = { ...answer, await_id: open.asked.await_id };
+  const admitted = admitAnswer(log.state, bound.await_id, answer);
+  return admitted === undefined ? giveBound(run, bound) : later(admitted, giveBound, run, bound);
+}
+
+/** The answer is refused, or was given before. */
+function notAsked(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
   const { log, shared } = run;
   const command = replyCommand(answer, shared.clock.now());
   const first = decide(log.state, command);
@@ -296,11 +309,7 @@ function answerNow(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> 
     if (committed !== undefined) return later(committed, answerRun, run, answer);
     throw replyRefusedError(first, log.state, answer.await_id);
   }
-  const [entry] = first;
-  if (entry === undefined || !("await_id" in entry) || entry.await_id === null) return answeredBefore(run, command);
-  const bound: BoundAnswer = { ...answer, await_id: entry.await_id };
-  const admitted = admitAnswer(log.state, bound.await_id, answer);
-  return admitted === undefined ? giveBound(run, bound) : later(admitted, giveBound, run, bound);
+  return answeredBefore(run, command);
 }
 
 function giveBound(run: LiveRun, bound: BoundAnswer): MaybePromise<Run | undefined> {
