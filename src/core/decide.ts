@@ -290,15 +290,15 @@ function decideReply(state: RunState, command: ReplyCommand): Decision {
   const { reply } = command;
   const byKey = repliedWithKey(state, command.idempotency_key);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
-  const open = command.await_id === null ? state.question : openQuestion(state, command.await_id);
-  if (open === null || open === undefined) {
+  const open = openQuestion(state, command.await_id);
+  if (open === undefined) {
     const before = state.exchanges === null ? undefined : repliedBefore(state.exchanges, command);
     if (before !== undefined && isRepeat(before, command)) return nothing;
     if (before !== undefined && command.await_id !== null) return { refused: "answer_conflict" };
   }
   const said = verdict("reply", state.status);
   if (said === "not_awaiting" || said === "run_cancelling") return { refused: said };
-  if (open === null || open === undefined || open.asked.of !== undefined) return { refused: "not_awaiting" };
+  if (open === undefined || open.asked.of !== undefined) return { refused: "not_awaiting" };
   return [replyEntry(command, open.asked.await_id, reply)];
 }
 

@@ -344,8 +344,9 @@ export function openQuestions({ question, more_questions }: RunState): readonly 
 
 const noQuestions: readonly Question[] = [];
 
-/** The open question with this id. Undefined: it is not open. */
-export function openQuestion({ question, more_questions }: RunState, awaitId: string): Question | undefined {
+/** The open question with this id; with null the first open one. Undefined: there is no such question. */
+export function openQuestion({ question, more_questions }: RunState, awaitId: string | null): Question | undefined {
+  if (awaitId === null) return question ?? undefined;
   if (question?.asked.await_id === awaitId) return question;
   return more_questions === null ? undefined : questionIn(more_questions, awaitId);
 }

@@ -55,8 +55,8 @@ export function replyCommand(
 
 /** Asks whether the open question may get an answer. Undefined: it may. */
 export function admitAnswer(state: RunState, awaitId: string | null, { admit }: Answer): undefined | Promise<void> {
-  const question = awaitId === null ? state.question : openQuestion(state, awaitId);
-  if (admit === undefined || question === null || question === undefined) return undefined;
+  const question = openQuestion(state, awaitId);
+  if (admit === undefined || question === undefined) return undefined;
   const { agent_name, session_id, principal } = createdEntry(state);
   const { await_id, name = null, kind = "input" } = question.asked;
   const creator = userOf(principal) ?? null;

@@ -55,7 +55,7 @@ export async function onceTaken(log: RunLog, begin: () => void): Promise<void> {
 
 declare const inLog: unique symbol;
 
-/** An entry that the committed log of its run holds. But for {@link uncommitted} ones an agent gets its results from such entries only. */
+/** An entry that the committed log of its run holds. An agent gets its results from such entries, and from {@link uncommitted} ones. */
 export type Committed = Entry & { readonly [inLog]: true };
 
 /**

@@ -76,7 +76,7 @@ export abstract class Wait implements Operation {
   protected abstract begin(): boolean;
   /** What is decided at the deadline. */
   protected abstract expiry(at: number): Command;
-  /** The entry that ends it is committed. */
+  /** The agent may be given the entry that ends the wait. */
   protected onEnded(entry: Committed): void {
     this.execution.withSlot(() => this.execution.deliver(entry));
   }
@@ -96,7 +96,7 @@ export abstract class Wait implements Operation {
     this.onDecided(entry);
   }
 
-  /** Its end is decided. */
+  /** The end of the wait is decided: the agent gets it when it is committed. */
   protected onDecided(entry: Entry): void {
     onceInLog(this.execution.log, entry, (committed) => {
       if (committed !== undefined) this.onEnded(committed);
@@ -337,9 +337,9 @@ class Receive extends IntendedWait {
   }
 
   /**
-   * The log holds the message, and says that it is the first one of its name. An agent that waits for nothing else takes the same
-   * one when it is executed again: nothing else can come first. It has no step or sub-run at work that it could stop, and none
-   * begins before all is committed.
+   * A message is given to an agent at once if that waits for nothing else. Executed again, the agent takes the same message, since
+   * the log says which one is the first of its name. No step or sub-run is at work that the agent could stop, and none begins
+   * before the commit.
    */
   protected override onDecided(entry: Entry): void {
     const { journal, open, log } = this.execution;

@@ -317,21 +317,20 @@ export class RunLog {
     return this.#untilCommitted(position, undefined);
   }
 
-  /** Calls back for a result as soon as its commit has resolved. Until then no later result is handed over. */
-  handOverAfter(committed: Promise<void>, callback: () => void): void {
+  /** Hands over a result as soon as the commit of its entry has resolved. Until then {@link handsOver} is false. */
+  handOverAfter(committed: Promise<void>, handOver: () => void): void {
     const storing = this.#stored;
     storing.results += 1;
     const handed = committed.then(() => {
       storing.results -= 1;
-      callback();
+      handOver();
     });
     inBackground(this.logger, handed);
   }
 
   /**
-   * Whether the agent may be given a result before that is committed, if it would come to the same one from the log as it is
-   * there: only this process writes to the log, and keeps it with what is being written, and no earlier result waits for its
-   * commit.
+   * Whether the agent may be given a result that follows from the committed log before the entry of the result is committed:
+   * this process owns the run, also after the write under way, and no earlier result waits for its commit.
    */
   get handsOver(): boolean {
     const storing = this.#storing;

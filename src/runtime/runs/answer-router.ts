@@ -206,7 +206,7 @@ function idOf({ question }: RunState): string | null {
 
 /** Whether the question that an answer is for is open. */
 function isAsked(state: RunState, { await_id }: Answer): boolean {
-  return await_id === null ? state.question !== null : openQuestion(state, await_id) !== undefined;
+  return openQuestion(state, await_id) !== undefined;
 }
 
 /** A question of a sub-run that a run shows. */
@@ -220,9 +220,10 @@ interface Below {
 
 /** The sub-run's question that an answer is for. Undefined: it is for a question of the run itself. */
 function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below | undefined {
-  const question = await_id === null ? state.question : openQuestion(state, await_id);
+  const question = openQuestion(state, await_id);
   const of = question?.asked.of;
-  if (question == null || of === undefined || repliedWithKey(state, idempotency_key) !== undefined) return undefined;
+  if (question === undefined || of === undefined || repliedWithKey(state, idempotency_key) !== undefined)
+    return undefined;
   const shown = state.question?.event ?? question.event;
   return { of, awaitId: question.asked.await_id, shown };
 }
@@ -290,9 +291,9 @@ function answerRun(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> 
 
 function answerNow(run: LiveRun, answer: Answer): MaybePromise<Run | undefined> {
   const { log } = run;
-  const open = answer.await_id === null ? log.state.question : openQuestion(log.state, answer.await_id);
+  const open = openQuestion(log.state, answer.await_id);
   const isUsed = repliedWithKey(log.state, answer.idempotency_key) !== undefined;
-  if (open == null || open.asked.of !== undefined || isUsed) return notAsked(run, answer);
+  if (open === undefined || open.asked.of !== undefined || isUsed) return notAsked(run, answer);
   const bound: BoundAnswer = { ...answer, await_id: open.asked.await_id };
   const admitted = admitAnswer(log.state, bound.await_id, answer);
   return admitted === undefined ? giveBound(run, bound) : later(admitted, giveBound, run, bound);

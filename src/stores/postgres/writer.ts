@@ -13,7 +13,7 @@ const MAX_WRITES = 256;
 const MAX_CHARACTERS = 1_048_576;
 /** How many more milliseconds a write has for each character above that: it is read on the way by both sides. */
 const MS_A_CHARACTER = 1 / 2_048;
-/** In how many turns of the event loop a run hands in what follows on an answer: its agent gets a result in a turn of its own. */
+/** After an answer a run hands in its next write within so many turns of the event loop: its agent gets a result in a turn of its own. */
 const TURNS_TO_FOLLOW = 2;
 /** How many rows the counters of an agent have. */
 const SHARDS = 16;
@@ -149,7 +149,7 @@ export class Writer {
       while (this.#queue.length > 0) {
         const batch = this.#nextBatch();
         if (batch.length > 0) await this.#sendOrLeave(batch);
-        // Runs that have just got an answer hand in what follows on it: else they would share no statement with those that wait.
+        // The runs of this batch hand in their next writes, which share a statement with the writes that wait already.
         for (let turn = 0; turn < TURNS_TO_FOLLOW && this.#queue.length < MAX_WRITES; turn++) await clock.turn();
       }
     } finally {

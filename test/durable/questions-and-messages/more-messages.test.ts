@@ -1,11 +1,12 @@
 import type { Clock } from "cadenza";
+import { createAdmin } from "cadenza/admin";
 import type { RunKey, RunWrite, Store, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
 import { withMembers } from "../../harness/port-proxy.ts";
 import { deferred } from "../../harness/promises.ts";
 import { lastingStore } from "../../harness/store-proxy.ts";
 import type { Replica } from "../../harness/world/replicas.ts";
-import { Replicas } from "../../harness/world/replicas.ts";
+import { inMemory, Replicas } from "../../harness/world/replicas.ts";
 
 /*
  * A run that takes messages of other processes keeps its owner for a moment while it waits for the next one, which then
@@ -180,13 +181,9 @@ it("a process that is closed gives the owner up at once, and wakes no other", as
 });
 
 it.each(["answers at last", "dies"])(
-  "an agent gets messages while it is written that it has taken earlier ones, and no step begins until then (its process %s)",
+  "an agent gets messages while the write that takes earlier ones is under way, and a step begins after that write (its process %s)",
   async (fate) => {
-    const replicas = new Replicas(() => {
-      shared ??= lastingStore(replicas.clock);
-      return shared;
-    });
-    let shared: Store | undefined;
+    const replicas = inMemory();
     const written = deferred();
     const taken: string[] = [];
     const first = replicas.start({ durability }, async (call, method, parameters) => {
@@ -217,16 +214,12 @@ it.each(["answers at last", "dies"])(
       await replicas.clock.settle();
       expect(taken.slice(3)).toEqual(["first step"]);
     }
-    expect((await shared?.find({ tenant: "", run_id }))?.head.status).toBe("completed");
+    expect((await replicas.start({ work: false }).runtime.getRun(run_id)).status).toBe("completed");
   },
 );
 
-it("a message that comes first does not stop a sub-run before it is written that it was taken", async () => {
-  let shared: Store | undefined;
-  const replicas = new Replicas(() => {
-    shared ??= lastingStore(replicas.clock);
-    return shared;
-  });
+it("a sub-run is cancelled behind the write that takes the message for which its parent ends", async () => {
+  const replicas = inMemory();
   const order: string[] = [];
   let boss = "";
   const { runtime } = replicas.start({ durability }, async (call, method, parameters) => {
@@ -256,11 +249,7 @@ it("a message that comes first does not stop a sub-run before it is written that
 });
 
 it("a cancel that comes while a run ends is written before its end, and behind what the run did", async () => {
-  let shared: Store | undefined;
-  const replicas = new Replicas(() => {
-    shared ??= lastingStore(replicas.clock);
-    return shared;
-  });
+  const replicas = inMemory();
   const written = deferred();
   let isHeld = false;
   const first = replicas.start({ durability }, async (call, method, parameters) => {
@@ -278,13 +267,13 @@ it("a cancel that comes while a run ends is written before its end, and behind w
   await replicas.clock.settle();
   for (const data of [1, 2]) await first.runtime.send({ to: run_id, name: "said", data });
   await replicas.clock.settle();
-  const cancelled = replicas.start({ durability, work: false }).runtime.cancel(run_id);
+  const other = replicas.start({ durability, work: false });
+  const cancelled = other.runtime.cancel(run_id);
   await replicas.clock.settle();
   written.resolve();
   await cancelled;
   await replicas.clock.advance(1_000);
-  const log = (await shared?.read({ tenant: "", run_id }, 1, 100)) ?? [];
-  const types = log.map(({ type }) => type);
+  const types = (await createAdmin(other.runtime).log(run_id)).items.map(({ type }) => type);
   expect(types.filter((type) => type === "taken")).toHaveLength(types.filter((type) => type === "emitted").length);
   expect(types.slice(-2)).toEqual(["cancel-requested", "ended"]);
 });
