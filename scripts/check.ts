@@ -20,8 +20,8 @@ const parts: Readonly<Record<string, Part>> = {
   words: { about: "The words of texts and comments.", lines: ["tsx test/architecture/words.ts"] },
   unused: { about: "Files, exports and dependencies that nothing uses.", lines: ["knip"] },
   house: {
-    about: "How deep the modules of the two rooms are, and whether each exported name has a docstring.",
-    lines: ["tsx test/architecture/house.ts", "tsx test/architecture/docstrings.ts"],
+    about: "How deep the modules of the two rooms are, what each entry exports, and whether it has a docstring.",
+    lines: ["house", "api", "docstrings"].map((name) => `tsx test/architecture/${name}.ts`),
   },
   build: { about: "The build.", lines: ["npm run build"] },
   package: { about: "The packed package, as a user installs and uses it.", lines: ["tsx scripts/test-package.ts"] },

@@ -10,7 +10,7 @@ const api = command({
   about: "Writes the surface of the package into test/api.txt.",
   options: {},
   async run() {
-    const { API_FILE, currentApi } = await import("../test/harness/api.ts");
+    const { API_FILE, currentApi } = await import("../test/architecture/api.ts");
     writeFileSync(API_FILE, currentApi());
     return "1 file";
   },

@@ -5,7 +5,7 @@ import ts from "typescript";
 
 /*
  * The surface of the package: every name that an entry exports, with its signature. `npm run generate -- api` writes it into
- * test/api.txt, and a test compares the two, so that a change of the surface is seen in review.
+ * test/api.txt, and `npm run check -- house` compares the two, so that a change of the surface is seen in review.
  */
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -136,3 +136,14 @@ function tidy(text: string): string {
     .replace(/import\("[^"]*"\)\./g, "")
     .replace(/ {4}/g, "  ");
 }
+
+function main(): void {
+  const current = currentApi();
+  if (current === knownApi()) return;
+  const known = new Set(knownApi().split("\n"));
+  const first = current.split("\n").find((line) => !known.has(line)) ?? "something is gone";
+  console.log(`test/api.txt is out of date (${first}): npm run generate -- api`);
+  process.exitCode = 1;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) main();

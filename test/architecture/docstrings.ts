@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
-import { compilerOptions, entryFiles } from "../harness/api.ts";
+import { compilerOptions, entryFiles } from "./api.ts";
 
 /*
  * Finds exported names, and functions among their members, without a docstring: `npm run check -- house`. A member that is

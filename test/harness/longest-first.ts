@@ -14,7 +14,6 @@ const LONGEST: readonly string[] = [
   "test/schedules/times.test.ts",
   "test/durable/trials/crash-points.test.ts",
   "test/docs/snippets.test.ts",
-  "test/api.test.ts",
   // Of the second.
   "test/postgres/contract/contract.test.ts",
   "test/cli/command-line.system.test.ts",
