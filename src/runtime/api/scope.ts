@@ -209,7 +209,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
       endOfCancel,
     );
     if (!wait || isFinal(run.status)) return run;
-    return this.#held(this.#reader.end(key), signal);
+    return this.#held(this.#reader.end(key, signal), signal);
   }
 
   /**
@@ -370,14 +370,14 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   ): Promise<Run> {
     if ("elsewhere" in accepted) {
       if (mode === "async") return this.#held(this.#reader.recordOf(accepted.elsewhere));
-      return this.#held(this.#reader.rest(accepted.elsewhere), signal);
+      return this.#held(this.#reader.rest(accepted.elsewhere, signal), signal);
     }
     if (mode === "async") return this.#held(this.#acknowledge(accepted, begin));
     begin(accepted);
-    return this.#held(accepted.run.rest(this.#reader), signal);
+    return Promise.resolve(accepted.run.rest(this.#reader, signal));
   }
 
-  /** The process stays open while a caller waits for a run. */
+  /** The process stays open while a caller waits for a run. One that is at work here does so by itself. */
   #held(run: MaybePromise<Run>, signal?: AbortSignal): Promise<Run> {
     return isPromise(run) ? this.#runs.shared.holdFor(unlessAborted(run, signal)) : Promise.resolve(run);
   }
@@ -423,7 +423,9 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
 
   #restAfter({ run, key, record }: Answered, mode: RunMode, signal: AbortSignal | undefined): Promise<Run> {
     if (mode === "async") return this.#held(record ?? this.#reader.current(key));
-    return this.#held(run === undefined ? this.#reader.rest(key) : run.rest(this.#reader), signal);
+    return run === undefined
+      ? this.#held(this.#reader.rest(key, signal), signal)
+      : Promise.resolve(run.rest(this.#reader, signal));
   }
 
   /** In mode `stream`. */
@@ -560,9 +562,9 @@ function isRepeated(created: Created): true | undefined {
   return "elsewhere" in created ? created.repeated : undefined;
 }
 
-/** What the store does not have yet of a run that was accepted. It is asked after the run was let begin. */
+/** What the store does not have yet of a run that was accepted. The run is let begin in the same turn. */
 function commitOf(created: Created): undefined | Promise<void> {
-  return "run" in created ? Promise.resolve().then(() => created.run.log.acknowledge()) : undefined;
+  return "run" in created ? created.run.log.acknowledge("with what follows") : undefined;
 }
 
 function endOfCancel({ run: { agent_name, session_id }, repeated }: Cancelled): Ended {

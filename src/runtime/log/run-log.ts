@@ -340,10 +340,13 @@ export class RunLog {
     return isOurs && storing.results === 0;
   }
 
-  /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
-  acknowledge(): undefined | Promise<void> {
+  /**
+   * As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. `with what
+   * follows`: the write is left to the end of the turn.
+   */
+  acknowledge(goes?: "with what follows"): undefined | Promise<void> {
     const before = this.#trouble?.outage?.failure;
-    const position = this.#writeNow();
+    const position = goes === undefined ? this.#writeNow() : this.#state.position;
     if (this.#isCommitted(position)) return undefined;
     if (this.lostReason !== undefined) return Promise.reject(this.lostReason);
     // A store that answers at once has failed before a caller could wait.

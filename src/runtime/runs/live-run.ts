@@ -38,6 +38,7 @@ import { onceCommitted, onceInLog } from "../execution/operations.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
 import { Steps } from "../execution/steps.ts";
+import { unlessAborted } from "../execution/unless-aborted.ts";
 import { measureAgain, takeMail } from "../execution/wait.ts";
 import type { LogSource } from "../log/event-stream.ts";
 import { QueuedTime } from "../log/queued-time.ts";
@@ -379,16 +380,31 @@ export class LiveRun implements LogRun, StepsRun {
     this.settleHold();
   }
 
-  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. The reader waits on for a run that is lost here. */
-  rest(reader: RestReader): MaybePromise<Run> {
+  /**
+   * The run as soon as it rests, for a caller that waits until the signal aborts. Rejects with `run_blocked` if it is
+   * blocked. The reader waits on for a run that is lost here.
+   */
+  rest(reader: RestReader, signal?: AbortSignal): MaybePromise<Run> {
     const { head, state, committed, key, lostReason } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
     if (this.blocked !== undefined) return Promise.reject(this.blocked);
-    if (lostReason !== undefined) return reader.restOfLost(key, lostReason);
-    const waiter = new RestWaiter(reader);
+    if (lostReason !== undefined) return unlessAborted(reader.restOfLost(key, lostReason, signal), signal);
+    const waiter = new RestWaiter(reader, signal);
     if (this.#resting === undefined) this.#resting = [waiter];
     else this.#resting.push(waiter);
-    return waiter.promise;
+    this.settleHold();
+    return signal === undefined ? waiter.promise : this.#restUnlessAborted(waiter, signal);
+  }
+
+  #restUnlessAborted(waiter: RestWaiter, signal: AbortSignal): Promise<Run> {
+    const rested = unlessAborted(waiter.promise, signal);
+    const left = rested.catch(() => {
+      const others = this.#resting?.filter((other) => other !== waiter);
+      this.#resting = others?.length === 0 ? undefined : others;
+      this.settleHold();
+    });
+    inBackground(this.shared.logger, left);
+    return rested;
   }
 
   /** The callers that wait for the run to rest, which do not wait any more. */
@@ -467,6 +483,7 @@ export class LiveRun implements LogRun, StepsRun {
     if (error === this.blocked) return;
     this.family.blocked = error;
     if (error !== undefined) for (const { reject } of this.#takeResting()) reject(error);
+    this.settleHold();
     this.log.tellReaders();
     this.parent?.setBlocked(error);
   }
@@ -494,12 +511,12 @@ export class LiveRun implements LogRun, StepsRun {
   onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
-    this.settleHold();
     this.#slot?.onCommit(this.waits && !this.isAtWork);
     if (this.#resting !== undefined && isAtRest(head.status)) {
       const record = this.log.record();
       for (const { resolve } of this.#takeResting()) resolve(record);
     }
+    this.settleHold();
     this.residence?.note("committed");
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     if (this.waits) this.parent?.settleSlot();
@@ -524,8 +541,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.residence?.note("gone");
     this.#clearStart?.();
     this.#slot?.give();
-    for (const { resolve, reader } of this.#takeResting())
-      resolve(Promise.resolve().then(() => reader.restOfLost(this.log.key, error)));
+    for (const { resolve, reader, signal } of this.#takeResting())
+      resolve(Promise.resolve().then(() => reader.restOfLost(this.log.key, error, signal)));
     for (const child of this.children) child.follow(undefined);
     this.#tellParent();
     this.runs.onGone(this);
@@ -733,12 +750,16 @@ export class LiveRun implements LogRun, StepsRun {
     this.parent?.settleSlot();
   }
 
-  /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
+  /**
+   * The process stays open while the run is at work, and while callers wait for it. One that waits for an answer or for other
+   * code holds nothing.
+   */
   settleHold(): void {
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
-    const holds = (isActive || head?.status === "cancelling") && !lost && this.residence?.phase !== "blocked";
+    const isAwaited = this.#resting !== undefined || head?.status === "cancelling";
+    const holds = (isActive || isAwaited) && !lost && this.residence?.phase !== "blocked";
     if (holds === this.#holds) return;
     this.#holds = holds;
     if (holds) this.shared.hold();
@@ -761,16 +782,18 @@ const noResting: readonly RestWaiter[] = [];
 /** What reads runs for callers. */
 interface RestReader {
   /** The run when it rests, after it was lost here with an error. */
-  restOfLost(key: RunKey, error: CadenzaError): Promise<Run>;
+  restOfLost(key: RunKey, error: CadenzaError, signal: AbortSignal | undefined): Promise<Run>;
 }
 
 /** A caller that waits for a run to rest. */
 class RestWaiter extends Deferred<Run> {
   readonly reader: RestReader;
+  readonly signal: AbortSignal | undefined;
 
-  constructor(reader: RestReader) {
+  constructor(reader: RestReader, signal: AbortSignal | undefined) {
     super();
     this.reader = reader;
+    this.signal = signal;
   }
 }
 

@@ -1,4 +1,5 @@
 import { aboutStored } from "../../core/about-run.ts";
+import { onceAborted } from "../../core/background.ts";
 import type { CadenzaError } from "../../core/errors.ts";
 import { noSession, notFound } from "../../core/errors.ts";
 import { frozen } from "../../core/frozen.ts";
@@ -208,31 +209,43 @@ export class RunReader {
     return this.record(await findStored(this.#settings.store, key));
   }
 
-  /** The record of a run when it rests, in any process. */
-  async rest(key: RunKey): Promise<Run> {
+  /** The record of a run when it rests, in any process, for a caller that waits until the signal aborts. */
+  async rest(key: RunKey, signal?: AbortSignal): Promise<Run> {
     const live = this.#runs.find(key);
-    return live === undefined ? this.#follow(key, "rest") : live.rest(this);
+    return live === undefined ? this.#follow(key, "rest", signal) : live.rest(this, signal);
   }
 
   /** The same of a run that was lost here. If another process has claimed it, the wait continues there. */
-  restOfLost(key: RunKey, error: CadenzaError): Promise<Run> {
-    return isLost(error) && !this.#runs.shared.isClosed ? this.#follow(key, "rest") : Promise.reject(error);
+  restOfLost(key: RunKey, error: CadenzaError, signal?: AbortSignal): Promise<Run> {
+    const { shared } = this.#runs;
+    return isLost(error) && !shared.isClosed
+      ? shared.holdFor(this.#follow(key, "rest", signal))
+      : Promise.reject(error);
   }
 
   /** The record of a run when it has ended, in any process. */
-  end(key: RunKey): Promise<Run> {
-    return this.#follow(key, "end", { ...this.streams, waitsForCode: true });
+  end(key: RunKey, signal?: AbortSignal): Promise<Run> {
+    return this.#follow(key, "end", signal, { ...this.streams, waitsForCode: true });
   }
 
-  async #follow(key: RunKey, until: "rest" | "end", streams = this.streams): Promise<Run> {
+  /** Where the signal aborts, the caller waits no longer, and what this gives is of no use. */
+  async #follow(
+    key: RunKey,
+    until: "rest" | "end",
+    signal: AbortSignal | undefined,
+    streams = this.streams,
+  ): Promise<Run> {
     const open = async (): Promise<StreamStart> => {
       const source = await this.source(key);
       const state = await this.stateBefore(source);
       return { source, after: state?.events ?? 0, until, state, passesGaps: true };
     };
-    for await (const _ of new EventStream(open(), streams)) {
+    const stream = new EventStream(open(), streams);
+    const unfollow = signal && onceAborted(this.#settings.logger, signal, () => stream.return());
+    for await (const _ of stream) {
       // The loop ends when the run rests, or has ended.
     }
+    unfollow?.();
     return this.recordOf(key);
   }
 

@@ -75,6 +75,41 @@ describe("A caller that waits for a run to rest holds the process open", () => {
     expect(clock.holds).toBe(0);
   });
 
+  it("also for a run that begins later, as long as one of its callers waits", async () => {
+    const { runtime, clock } = withAgent(() => "Hello", { store: lateStore() });
+    const [one, two] = [new AbortController(), new AbortController()];
+    const startAt = new Date(clock.now() + 3_600_000);
+    const waiting = [one, two].map(({ signal }) =>
+      expect(runtime.createRun(request, { startAt, idempotencyKey: "k", signal })).rejects.toThrow("enough"),
+    );
+    await clock.settle();
+    one.abort(new Error("enough"));
+    await waiting[0];
+    await clock.settle();
+    expect(clock.holds).toBeGreaterThan(0);
+    two.abort(new Error("enough"));
+    await waiting[1];
+    await clock.settle();
+    expect(clock.holds).toBe(0);
+  });
+
+  it("also for a run that another process executes, until its signal aborts", async () => {
+    const store = lastingStore();
+    const first = withAgent(() => never(), { store }, true);
+    await first.runtime.createRun({ ...request, mode: "async" }, { idempotencyKey: "k" });
+    await first.clock.settle();
+    const second = withAgent(() => never(), { store }, true);
+    const stop = new AbortController();
+    const waiting = second.runtime.createRun(request, { idempotencyKey: "k", signal: stop.signal });
+    const refused = expect(waiting).rejects.toThrow("enough");
+    await second.clock.settle();
+    expect(second.clock.holds).toBeGreaterThan(0);
+    stop.abort(new Error("enough"));
+    await refused;
+    await second.clock.settle();
+    expect(second.clock.holds).toBe(0);
+  });
+
   it("and not when its call is refused", async () => {
     const { runtime, clock } = withAgent(asks);
     const { run_id } = await runtime.createRun(request);
