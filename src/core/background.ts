@@ -64,6 +64,17 @@ export function inBackground(
   }
 }
 
+/** Does the same work with each item. What it throws for one goes to the logger, and does not keep it from the others. */
+export function eachInBackground<Item>(logger: Logger, items: Iterable<Item>, work: (item: Item) => void): void {
+  for (const item of items) {
+    try {
+      work(item);
+    } catch (error) {
+      logger.error(FAILED, { error });
+    }
+  }
+}
+
 /** In a function of its own: where a closure is made, what it captures is allocated with each call. */
 function reporter(logger: Logger, message: string, about: object | undefined): (error: unknown) => void {
   return (error) => logger.error(message, { ...about, error });

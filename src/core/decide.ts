@@ -25,7 +25,6 @@ import type {
   Entry,
   Growing,
   MeasuredEntry,
-  Outcome,
   ReceivedEntry,
   Reply,
   ResumedEntry,
@@ -391,7 +390,8 @@ function isReply(settled: Entry | null): settled is ResumedEntry | DeclinedEntry
 
 function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   const { at, usage } = command;
-  const [outcome, error] = ending(state, command.failure);
+  const error = failureAtEnd(state, command.failure);
+  const outcome = state.status === "cancelling" ? "cancelled" : error === null ? "completed" : "failed";
   const closes = outcome === "completed" && isOpen(state);
   const ended: Growing<EndedEntry> = closes
     ? { type: "ended", at, outcome, closes: true }
@@ -408,8 +408,8 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   return [ended];
 }
 
-function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {
-  if (state.status === "cancelling") return ["cancelled", null];
-  if (state.overdue !== null) return ["failed", overdueFailure(state.overdue)];
-  return failure === null ? ["completed", null] : ["failed", failure];
+/** A run that is being cancelled does not fail. One that has taken too long fails for that, whatever its agent does. */
+function failureAtEnd({ status, overdue }: RunState, failure: ProtocolError | null): ProtocolError | null {
+  if (status === "cancelling") return null;
+  return overdue === null ? failure : overdueFailure(overdue);
 }

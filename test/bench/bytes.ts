@@ -6,11 +6,11 @@
 import { fileURLToPath } from "node:url";
 import type * as Cadenza from "cadenza";
 
-const COUNT = 5_000;
+const COUNT = 20_000;
 
 const path = fileURLToPath(new URL("../../dist/index.js", import.meta.url));
 const { AgentRuntime } = (await import(path)) as typeof Cadenza;
-const runtime = new AgentRuntime({ limits: { maxLiveRuns: 4 * COUNT }, retention: { maxRuns: 100 } });
+const runtime = new AgentRuntime({ limits: { maxLiveRuns: 2 * COUNT } });
 runtime.register("echo", function* (input) {
   yield input[0]?.parts[0]?.content ?? "";
 });

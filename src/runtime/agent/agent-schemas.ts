@@ -89,14 +89,12 @@ export function checkInput(
   { name, options }: CallableAgent,
   input: readonly Message[],
   host: SchemaHost,
-): MaybePromise<void> {
-  if (options.input === undefined) return;
+): undefined | Promise<unknown> {
+  if (options.input === undefined) return undefined;
   const read = validateMessages(options.input, input, aboutAgent(host, name), validateFirst);
-  if (isPromise(read))
-    return read.then((later) => {
-      accepted(name, later);
-    });
+  if (isPromise(read)) return acceptedLater(name, read);
   accepted(name, read);
+  return undefined;
 }
 
 /** What the agent gets for the input of its run. */
@@ -107,7 +105,7 @@ export function readInputValue(
   host: SchemaHost,
 ): MaybePromise<unknown> {
   const read = validateMessages(schema, input, host, validateAccepted);
-  return isPromise(read) ? read.then((later) => accepted(name, later)) : accepted(name, read);
+  return isPromise(read) ? acceptedLater(name, read) : accepted(name, read);
 }
 
 /** The part for what an agent has returned. Throws `invalid_output`. */
@@ -213,6 +211,10 @@ function accepted(name: string, read: Validated): unknown {
   if ("value" in read) return read.value;
   const message = `The input does not match the schema of agent ${JSON.stringify(name)}.`;
   throw new CadenzaError("invalid_input", message, { agent_name: name, issues: read.issues });
+}
+
+async function acceptedLater(name: string, read: Promise<Validated>): Promise<unknown> {
+  return accepted(name, await read);
 }
 
 function invalidOutput(

@@ -70,7 +70,9 @@ const itemFields = ["content", "content_type", "content_url", "parts", "role"];
 
 /** Whether an item of an input is a value of the application: a plain object that is no part and no message. */
 export function isValue(item: unknown): item is object {
-  return isJsonObject(item) && !itemFields.some((field) => field in item);
+  if (!isJsonObject(item)) return false;
+  for (const field of itemFields) if (field in item) return false;
+  return true;
 }
 
 function valuePart(name: string, value: object): MessagePart {
@@ -182,8 +184,12 @@ function plainMessage(value: object): Message | undefined {
   return parts && { role, parts };
 }
 
+function plainItem(value: unknown): MessagePart | undefined {
+  return typeof value === "object" && value !== null ? plainPart(value) : undefined;
+}
+
 function plainParts(values: readonly unknown[]): readonly MessagePart[] | undefined {
-  const parts = values.map((value) => (typeof value === "object" && value !== null ? plainPart(value) : undefined));
+  const parts = values.map(plainItem);
   // `includes` finds the gaps of a list too, which `map` keeps and `every` skips.
   return parts.includes(undefined) ? undefined : (parts as readonly MessagePart[]);
 }

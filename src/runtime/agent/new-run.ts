@@ -9,7 +9,6 @@ import type { Message } from "../../protocol/message.ts";
 import type { Agent } from "./agent.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
-import { noLabels } from "./labels.ts";
 import { queuedBy } from "./queueing.ts";
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
@@ -83,13 +82,12 @@ export interface RunElsewhere {
 export function createdEntryOf({ agent, request, runId, session, parent }: NewRunParts, at: number): CreatedEntry {
   const { input, session_id, timeoutMs, startAt, principal, metadata, labels } = request;
   const { version, durable, budget } = agent.options;
-  const sessionId = session_id ?? runId;
   const entry: Growing<CreatedEntry> = {
     type: "created",
     at,
     format: LOG_FORMAT,
     agent_name: agent.name,
-    session_id: sessionId,
+    session_id: session_id ?? runId,
     input,
   };
   if (version !== undefined) entry.version = version;
@@ -111,12 +109,7 @@ export function createdEntryOf({ agent, request, runId, session, parent }: NewRu
   if (labels !== undefined) entry.labels = labels;
   if (parent !== undefined) entry.parent = parent;
   else {
-    const { tenant, priority } = request;
-    const queue = queuedBy(
-      agent.options,
-      { tenant, principal, session_id: sessionId, labels: labels ?? noLabels, input },
-      priority,
-    );
+    const queue = queuedBy(agent.options, request.tenant, entry, request.priority);
     if (queue !== undefined) entry.queue = queue;
   }
   return entry;

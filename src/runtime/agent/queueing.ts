@@ -1,11 +1,12 @@
 import { CadenzaError } from "../../core/errors.ts";
-import type { Growing, Labels } from "../../core/log.ts";
+import type { CreatedEntry, Growing, Labels } from "../../core/log.ts";
 import { ignore, isPromise } from "../../core/promises.ts";
 import type { Queued, Rate, Slot } from "../../core/slots.ts";
 import { agentNameSchema } from "../../protocol/agent.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { badArgument, checkAmount, checkCount, checkFunction, checkKeys, checkObject } from "./check.ts";
+import { noLabels } from "./labels.ts";
 
 /** The highest priority, and the lowest below 0. */
 const MOST = 10;
@@ -127,15 +128,26 @@ export function checkPriority(name: string, value: unknown): asserts value is nu
  * `invalid_argument` for what a function of the agent gives, or throws.
  */
 export function queuedBy(
-  { limits, priority, fairBy }: QueueingOptions,
-  run: QueuedRun,
+  options: QueueingOptions,
+  tenant: string,
+  created: CreatedEntry,
   own: number | undefined,
 ): Queued | undefined {
+  const { limits, priority, fairBy } = options;
   if (limits === undefined && priority === undefined && fairBy === undefined && own === undefined) return undefined;
+  return queueOf(options, tenant, created, own);
+}
+
+function queueOf(
+  { limits, priority, fairBy }: QueueingOptions,
+  tenant: string,
+  { principal = null, session_id, labels = noLabels, input }: CreatedEntry,
+  own: number | undefined,
+): Queued {
   // What the functions do to their argument does not reach the run. Many agents have no such function.
   let copy: QueuedRun | undefined;
   const shown = (): QueuedRun => {
-    copy ??= structuredClone(run);
+    copy ??= structuredClone({ tenant, principal, session_id, labels, input });
     return copy;
   };
   const queued: Growing<Queued> = {};

@@ -12,7 +12,6 @@ import { checkInput } from "../agent/agent-schemas.ts";
 import { badArgument, checkKey, checkText, maxLengths } from "../agent/check.ts";
 import type { RunInput } from "../agent/input.ts";
 import { readInput } from "../agent/input.ts";
-import { noLabels } from "../agent/labels.ts";
 import type { RunElsewhere } from "../agent/new-run.ts";
 import { keyConflict } from "../agent/new-run.ts";
 import { queuedBy } from "../agent/queueing.ts";
@@ -216,12 +215,7 @@ function createdEntryOf(
   const seed = seedOf(created, key.run_id);
   const key_seed = keys === "new" ? runId : keySeedOf(created, key.run_id);
   const entry: Growing<CreatedEntry> = { ...given, seed };
-  const { principal = null, session_id, labels = noLabels, input } = entry;
-  const queue = queuedBy(
-    agent.options,
-    { tenant: key.tenant, principal, session_id, labels, input },
-    created.queue?.priority,
-  );
+  const queue = queuedBy(agent.options, key.tenant, entry, created.queue?.priority);
   if (queue !== undefined) entry.queue = queue;
   // What was left above a sub-run does not limit its fork.
   if (created.parent !== undefined) delete entry.timeout_ms;

@@ -42,7 +42,7 @@ export interface Inside<Scope = unknown> {
    */
   register(agent: Agent): Agent;
   /** Checks an input by the schema of an agent. Throws `invalid_input`. */
-  checkInput(agent: Agent, input: readonly Message[]): MaybePromise<void>;
+  checkInput(agent: Agent, input: readonly Message[]): undefined | Promise<unknown>;
   /**
    * Creates a run of a registered agent, whichever is the current one of its name: callers can create none of an agent of
    * operators. Resolves when the store has the run.

@@ -49,7 +49,7 @@ export function readNewRun(
     totalTokens: readBudget("options.budget", options.budget),
     startAt: options.startAt === undefined ? undefined : readTime("options.startAt", options.startAt),
     session: readSession(options.session),
-    metadata: recordedValue("options.metadata", options.metadata) ?? null,
+    metadata: options.metadata === undefined ? null : (recordedValue("options.metadata", options.metadata) ?? null),
     labels: readLabels("options.labels", options.labels),
   };
   if (onlyOf !== undefined) created.onlyOf = onlyOf;

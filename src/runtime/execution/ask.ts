@@ -284,8 +284,9 @@ export function askClient(
   throwIfAborted(asking.signal);
   const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
   const toValue = details ? withDetails : valueAlone;
-  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, toValue);
-  perform(execution, ask, { parts, name: asking.name, kind: asking.kind });
+  const asked = { ...asking, parts, emitted: execution.emitted };
+  const ask = new AskedQuestion(execution, key, asked, schema, toValue);
+  perform(execution, ask, asked);
   return ask.given;
 }
 

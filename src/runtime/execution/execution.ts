@@ -54,6 +54,11 @@ const MAX_FAILED = 100;
 /** What is said of the error that ends a run. */
 type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
 
+/** What is stopped, or has ended. The error is made when it is asked for: most runs end without one. */
+export interface Stopped {
+  readonly reason: CadenzaError;
+}
+
 /** The run of an agent, and what its agent reports to it. */
 export interface AgentRun extends SpendingRun {
   readonly shared: SharedByRuns;
@@ -65,7 +70,7 @@ export interface AgentRun extends SpendingRun {
   readonly execution: Execution | undefined;
   /** One signal for the run, whichever of its executions asks for it. */
   readonly signal: AbortSignal;
-  abortSignal(reason: () => CadenzaError): void;
+  abortSignal(stopped: Stopped): void;
   /** Whether the body of a step is at work in this process, or is about to begin. */
   readonly isInStep: boolean;
   /** Whether an operation that begins now comes from inside the body of a step. */
@@ -116,7 +121,7 @@ export class Execution extends Operations {
   /** Made once for all values, and dropped while the agent waits for an answer. */
   #onStep: Contained<IteratorResult<unknown>> | undefined;
   /** An interceptor may fail before the agent is called. */
-  #stage: "begun" | "called" | "over" = "begun";
+  #stage: "begun" | "called" | "over" | "continued" = "begun";
   /** Once the agent is being stopped, or has failed. */
   #unwinding: Unwinding | undefined;
   #emitted = 0;
@@ -337,12 +342,17 @@ export class Execution extends Operations {
   }
 
   get over(): boolean {
-    return this.#stage === "over";
+    return this.#stage === "over" || this.#stage === "continued";
   }
 
   /** Throws `run_cancelled` once the run has ended. */
   throwIfOver(): void {
-    if (this.over) throw this.aborted ?? endedError(this.log.key.run_id);
+    if (this.over) throw this.reason;
+  }
+
+  /** Why what the agent waits for fails: it is being stopped, or its run or its generation has ended. */
+  get reason(): CadenzaError {
+    return this.aborted ?? endedError(this.log.key.run_id, this.#stage === "continued" ? "generation" : "run");
   }
 
   /** Whether the agent is not to go on: it is being stopped, or through. */
@@ -554,8 +564,8 @@ export class Execution extends Operations {
     // An agent that has failed is being unwound already. The others stop before they learn what stops them.
     if (this.#unwinding === undefined) this.#unwindFor({ aborted: reason, failure: null });
     else this.#unwinding.aborted = reason;
-    this.close(() => reason);
-    this.run.abortSignal(() => reason);
+    this.close();
+    this.run.abortSignal(this);
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
@@ -651,14 +661,14 @@ export class Execution extends Operations {
     this.#stage = "over";
     this.#tellFailed();
     const { log, clock, run } = this;
-    const failed = error === null ? { failure: null } : this.#whatFailed(error);
+    const failed = error === null ? undefined : this.#whatFailed(error);
     const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
     const next = how instanceof ContinueAsNew ? this.#decideContinue(how, usage, left) : undefined;
-    if (next === undefined) log.decide({ type: "end", at: clock.now(), ...failed, usage });
-    const reason = (): CadenzaError => this.aborted ?? endedError(log.key.run_id, next && "generation");
-    this.close(reason);
+    if (next === undefined) log.decide({ type: "end", at: clock.now(), failure: null, ...failed, usage });
+    if (next !== undefined) this.#stage = "continued";
+    this.close();
     this.#letGo();
-    run.abortSignal(reason);
+    run.abortSignal(this);
     run.onEnd();
     log.flush();
     if (how === "hung") {
@@ -688,8 +698,9 @@ export class Execution extends Operations {
 
   #tellFailed(): void {
     const failed = this.#failed;
+    if (failed === undefined) return;
     this.#failed = undefined;
-    for (const one of failed ?? []) this.#tell(one);
+    for (const one of failed) this.#tell(one);
   }
 
   #tell(failed: FailedOperation | undefined): void {
@@ -809,7 +820,7 @@ function isLeft(state: RunState, source: PartSource | undefined): boolean {
   return source !== undefined && state.generation !== null && isOfAnother(state, source.key);
 }
 
-function endedError(run_id: string, what: "run" | "generation" = "run"): CadenzaError {
+function endedError(run_id: string, what: "run" | "generation"): CadenzaError {
   return new CadenzaError("run_cancelled", `The ${what} has ended.`, { run_id });
 }
 

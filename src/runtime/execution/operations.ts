@@ -189,6 +189,8 @@ export abstract class Operations {
   abstract readonly run: { onMove(): void };
   protected abstract readonly clock: Clock;
   protected abstract readonly logger: Logger;
+  /** The error of operations that are open when all are closed, and of those that begin later. */
+  abstract readonly reason: Error;
   /** The number of the run's generation that is executed, from 1 on. */
   protected abstract readonly generation: number;
   /** The name of the first operation. */
@@ -200,7 +202,7 @@ export abstract class Operations {
   /** The operation whose result is being handed over. */
   #handing: Operation | undefined;
   /** Set when nothing is handed over any more. */
-  #closed: (() => Error) | "dropped" | undefined;
+  #closed: "failed" | "dropped" | undefined;
 
   /** The keys of the operations without a result. */
   get open(): readonly string[] {
@@ -262,7 +264,7 @@ export abstract class Operations {
       this.#add(operation);
       if (this.journal === undefined) operation.start(undefined);
       else this.journal.begin(operation);
-    } else if (this.#closed !== "dropped") operation.reject(this.#closed());
+    } else if (this.#closed === "failed") operation.reject(this.reason);
   }
 
   /** Takes the entry that holds an operation's result, as it is committed. */
@@ -332,8 +334,8 @@ export abstract class Operations {
   }
 
   /** Fails all open operations, and all later ones. */
-  protected close(reason: () => Error): void {
-    for (const operation of this.#stop(reason)) operation.reject(reason());
+  protected close(): void {
+    for (const operation of this.#stop("failed")) operation.reject(this.reason);
   }
 
   /** Leaves all operations pending for ever. */
@@ -342,7 +344,7 @@ export abstract class Operations {
   }
 
   /** Nothing is handed over any more. Gives the operations that were open. */
-  #stop(closed: (() => Error) | "dropped"): readonly Operation[] {
+  #stop(closed: "failed" | "dropped"): readonly Operation[] {
     this.#closed = closed;
     const open = this.#all;
     for (const operation of open) operation.release?.();

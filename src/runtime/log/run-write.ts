@@ -169,8 +169,6 @@ export function bothChanges(
   after: SessionChange | undefined,
 ): SessionChange | undefined {
   if (before === undefined || after === undefined) return before ?? after;
-  const { messages: first } = before;
-  const { messages: second } = after;
   return {
     ...after,
     create: before.create || after.create,
@@ -178,6 +176,10 @@ export function bothChanges(
     onlyOf: before.onlyOf ?? after.onlyOf,
     replaces: before.replaces ?? after.replaces,
     state: after.state ?? before.state,
-    messages: first && second ? () => [...first(), ...second()] : (first ?? second),
+    messages: bothMessages(before.messages, after.messages),
   };
+}
+
+function bothMessages(first: SessionChange["messages"], second: SessionChange["messages"]): SessionChange["messages"] {
+  return first && second ? () => [...first(), ...second()] : (first ?? second);
 }

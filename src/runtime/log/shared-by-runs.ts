@@ -1,5 +1,5 @@
 import type { Contained } from "../../core/background.ts";
-import { contained, inBackground, whenSettled } from "../../core/background.ts";
+import { contained, eachInBackground, whenSettled } from "../../core/background.ts";
 import type { CreatedEntry } from "../../core/log.ts";
 import type { Clock, Logger, RunKey, Store } from "../../core/ports.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
@@ -38,6 +38,8 @@ interface DirtyLog {
   readonly isDue: boolean;
   flush(): void;
 }
+
+const flushLog = (log: DirtyLog): void => log.flush();
 
 /** What the live runs of one runtime share. */
 export class SharedByRuns {
@@ -136,12 +138,8 @@ export class SharedByRuns {
   #flush(): void {
     const dirty = this.#dirty ?? [];
     this.#dirty = undefined;
-    for (const each of dirty) this.#flushOne(each);
-  }
-
-  /** One that fails does not keep the others from being written. */
-  #flushOne(log: DirtyLog): void {
-    inBackground(this.logger, () => log.flush());
+    // One that fails does not keep the others from being written.
+    eachInBackground(this.logger, dirty, flushLog);
   }
 }
 

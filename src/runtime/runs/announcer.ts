@@ -103,7 +103,7 @@ export class Announcer {
   }
 
   get #isListening(): boolean {
-    return this.#emitter.eventNames().length > 0;
+    return this.#era > 0 && this.#emitter.eventNames().length > 0;
   }
 
   /** Listeners are of the application: they hear nothing of the runtime's own runs. */

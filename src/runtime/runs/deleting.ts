@@ -151,6 +151,7 @@ export class Pruning {
   #pruning: Promise<void> | undefined;
   /** The next pruning: stops its timer. `never`: the runtime is closed. Undefined: none is due. */
   #next: (() => void) | "never" | undefined;
+  readonly #pruneNow = (): void => this.#prune();
 
   constructor({ store, clock, logger, retention, perTenant }: Settings) {
     this.#store = store;
@@ -213,7 +214,7 @@ export class Pruning {
   #pruneIn(atMostMs: number): void {
     if (this.#next !== undefined || this.#pauseMs === undefined) return;
     const pauseMs = atMostMs * (1 - systemChance() / 4);
-    this.#next = this.#clock.setTimeout(() => this.#prune(), pauseMs);
+    this.#next = this.#clock.setTimeout(this.#pruneNow, pauseMs);
   }
 
   #prune(): void {

@@ -32,6 +32,7 @@ import type { Registry } from "../agent/registry.ts";
 import { answerOffers, askByYield } from "../execution/ask.ts";
 import type { StepsRun } from "../execution/context.ts";
 import { RunContext } from "../execution/context.ts";
+import type { Stopped } from "../execution/execution.ts";
 import { Execution } from "../execution/execution.ts";
 import type { Residence } from "../execution/operations.ts";
 import { onceCommitted, onceInLog } from "../execution/operations.ts";
@@ -93,7 +94,7 @@ export class LiveRun implements LogRun, StepsRun {
   readonly residence: Residence | undefined;
   #execution: Execution | undefined;
   /** Made on first use, because that takes as long as the rest of a small run. Before that: why it was aborted, if it was. */
-  #signal: AbortController | (() => CadenzaError) | undefined;
+  #signal: AbortController | Stopped | undefined;
   /** Only of a run that has begun a step. */
   #steps: Steps | undefined;
   #isMailDue = false;
@@ -138,15 +139,15 @@ export class LiveRun implements LogRun, StepsRun {
   get signal(): AbortSignal {
     if (this.#signal instanceof AbortController) return this.#signal.signal;
     const controller = newController(this.shared.logger);
-    if (this.#signal !== undefined) controller.abort(this.#signal());
+    if (this.#signal !== undefined) controller.abort(this.#signal.reason);
     this.#signal = controller;
     return controller.signal;
   }
 
   /** Aborts the signal. The first reason counts. */
-  abortSignal(reason: () => CadenzaError): void {
-    if (this.#signal === undefined) this.#signal = reason;
-    else if (this.#signal instanceof AbortController) this.#signal.abort(reason());
+  abortSignal(stopped: Stopped): void {
+    if (this.#signal === undefined) this.#signal = stopped;
+    else if (this.#signal instanceof AbortController) this.#signal.abort(stopped.reason);
     if (this.#execution?.over === true) this.#steps?.onOver();
   }
 
@@ -195,13 +196,16 @@ export class LiveRun implements LogRun, StepsRun {
   /** Lets the agent begin as soon as it has a slot, or at its time. With its first commit the run may leave before. */
   begin(): void {
     const wait = this.#untilStart;
-    if (wait > 0) {
-      this.#beginIn(wait);
-      return;
-    }
-    if (this.#isPaused) this.#beginLater();
-    else if (this.#slot?.isQueued === true) this.#slot.take(() => this.#startAgent());
-    else this.withSlot(() => this.#startAgent());
+    if (wait > 0) this.#beginIn(wait);
+    else if (this.#isPaused) this.#beginLater();
+    else if (this.#slot === undefined) this.#startAgent();
+    else this.#beginInSlot(this.#slot);
+  }
+
+  #beginInSlot(slot: RunSlot): void {
+    const start = (): void => this.#startAgent();
+    if (slot.isQueued) slot.take(start);
+    else this.withSlot(start);
   }
 
   #beginIn(ms: number): void {
@@ -494,7 +498,7 @@ export class LiveRun implements LogRun, StepsRun {
     const usage = this.#execution?.takeUsage() ?? null;
     this.log.decide({ type: "end", at: this.shared.clock.now(), failure: failureOf(error, false), usage });
     this.#execution?.fence();
-    if (this.#execution !== undefined) this.abortSignal(() => error);
+    if (this.#execution !== undefined) this.abortSignal({ reason: error });
     this.onEnd();
     this.#slot?.give();
     this.log.flush();
@@ -537,7 +541,7 @@ export class LiveRun implements LogRun, StepsRun {
     this.settleHold();
     this.#execution?.fence();
     // A listener of the signal would take an evicted run for a stopped one.
-    if (how !== "evicted" && this.#execution !== undefined) this.abortSignal(() => error);
+    if (how !== "evicted" && this.#execution !== undefined) this.abortSignal({ reason: error });
     this.residence?.note("gone");
     this.#clearStart?.();
     this.#slot?.give();
@@ -575,19 +579,21 @@ export class LiveRun implements LogRun, StepsRun {
     if (this.#execution === undefined || this.#isMailDue || this.log.state.mail === null) return;
     this.#isMailDue = true;
     this.holdIfPaused();
-    const looked = this.shared.clock.turn().then(() => {
-      this.#isMailDue = false;
-      if (this.shared.pauses.holds(this)) {
-        this.#waitForResume(() => this.#lookAtMail());
-        return;
-      }
-      const phase = this.residence?.phase;
-      const mayTake = phase !== "catching up" && phase !== "blocked";
-      if (this.log.lost || !mayTake || this.#execution?.isStopped !== false) return;
-      takeMail(this.#execution);
-      answerOffers(this.#execution, this.shared);
-    });
-    inBackground(this.shared.logger, looked);
+    inBackground(this.shared.logger, this.#lookAtMailLater());
+  }
+
+  async #lookAtMailLater(): Promise<void> {
+    await this.shared.clock.turn();
+    this.#isMailDue = false;
+    if (this.shared.pauses.holds(this)) {
+      this.#waitForResume(() => this.#lookAtMail());
+      return;
+    }
+    const phase = this.residence?.phase;
+    const mayTake = phase !== "catching up" && phase !== "blocked";
+    if (this.log.lost || !mayTake || this.#execution?.isStopped !== false) return;
+    takeMail(this.#execution);
+    answerOffers(this.#execution, this.shared);
   }
 
   /** The agent has done again what the log holds. It is stopped if the run was. */

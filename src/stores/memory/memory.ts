@@ -133,7 +133,7 @@ export class MemoryStore implements Store {
     run.add(write.entries);
     const head = stillCancelling(run.head.status, write.head);
     this.#replaceHead(tenant, run, isPlain ? head : stillDue(run, head), write.asks);
-    this.#empty(run, write.takes);
+    if (!isPlain) this.#empty(run, write.takes);
     this.#settle(tenant, run, write, messages);
     if (isPlain) return undefined;
     const inbox = run.head.owner === null ? undefined : run.inbox;
@@ -434,6 +434,10 @@ export class MemoryStore implements Store {
   #removeBeyond(maxRuns: number): void {
     let beyond = this.#ended - maxRuns;
     if (beyond <= 0) return;
+    if (this.#tenants.size === 1) {
+      for (const tenant of this.#tenants.values()) this.#removeFirst(tenant, () => beyond-- > 0);
+      return;
+    }
     const most = new DueHeap<MemoryRun>();
     /** `run`: the first one of its tenant that is not looked at. `left`: how many the tenant has from there on. */
     const add = (run: MemoryRun | null, left: number): void => {

@@ -32,7 +32,7 @@ export class Tenant {
 
   add(run: MemoryRun): void {
     this.runs.set(run.key.run_id, run);
-    const { idempotencyKey = null } = run.extras ?? {};
+    const idempotencyKey = run.extras?.idempotencyKey ?? null;
     if (idempotencyKey !== null) this.idempotencyKeys.set(idempotencyKey, run);
     run.older = this.#newest;
     if (this.#newest !== null) this.#newest.newer = run;
@@ -43,7 +43,7 @@ export class Tenant {
   remove(run: MemoryRun): void {
     this.runs.delete(run.key.run_id);
     this.#index.remove(run);
-    const { idempotencyKey = null } = run.extras ?? {};
+    const idempotencyKey = run.extras?.idempotencyKey ?? null;
     if (idempotencyKey !== null) this.idempotencyKeys.delete(idempotencyKey);
     if (run.newer === null) this.#newest = run.older;
     else run.newer.older = run.older;

@@ -297,7 +297,7 @@ export class MemoryWork {
     if (head.owner !== null) this.#owner(head.owner).runs -= 1;
     if (head.status === "cancelling") this.#cancelling.delete(run);
     if (extras !== null && (extras.slot?.line ?? null) === null) remove(this.#dueOf(run), run);
-    const { turn } = extras ?? {};
+    const turn = extras?.turn;
     if (turn !== undefined && turn.gate !== null) this.#leaveGate(turn.gate, turn);
   }
 
