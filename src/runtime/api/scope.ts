@@ -330,7 +330,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   }
 
   async #beginLater(created: Promise<Created>, mode: RunMode, signal: AbortSignal | undefined): Promise<Run> {
-    return this.#begin(await created, beginRun, mode, signal);
+    return this.#begin(await this.#runs.shared.holdFor(created), beginRun, mode, signal);
   }
 
   /** In mode `stream`. */

@@ -9,7 +9,7 @@ import type { Entry, ParentRun } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
-import { Deferred, ignore } from "../../core/promises.ts";
+import { Deferred, ignore, isPromise } from "../../core/promises.ts";
 import { runRecord } from "../../core/record.ts";
 import type { Slot } from "../../core/slots.ts";
 import type { RunState } from "../../core/state.ts";
@@ -518,7 +518,8 @@ export class LiveRun implements LogRun, StepsRun {
     this.#slot?.onCommit(this.waits && !this.isAtWork);
     if (this.#resting !== undefined && isAtRest(head.status)) {
       const record = this.log.record();
-      for (const { resolve } of this.#takeResting()) resolve(record);
+      const held = isPromise(record) ? this.shared.holdFor(record) : record;
+      for (const { resolve } of this.#takeResting()) resolve(held);
     }
     this.settleHold();
     this.residence?.note("committed");
@@ -764,8 +765,8 @@ export class LiveRun implements LogRun, StepsRun {
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
-    const isAwaited = this.#resting !== undefined || head?.status === "cancelling";
-    const holds = (isActive || isAwaited) && !lost && this.residence?.phase !== "blocked";
+    const isAtWork = (isActive || head?.status === "cancelling") && this.residence?.phase !== "blocked";
+    const holds = (isAtWork || this.#resting !== undefined) && !lost;
     if (holds === this.#holds) return;
     this.#holds = holds;
     if (holds) this.shared.hold();

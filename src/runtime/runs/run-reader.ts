@@ -242,10 +242,14 @@ export class RunReader {
     };
     const stream = new EventStream(open(), streams);
     const unfollow = signal && onceAborted(this.#settings.logger, signal, () => stream.return());
-    for await (const _ of stream) {
-      // The loop ends when the run rests, or has ended.
+    if (signal?.aborted === true) await stream.return();
+    try {
+      for await (const _ of stream) {
+        // The loop ends when the run rests, or has ended.
+      }
+    } finally {
+      unfollow?.();
     }
-    unfollow?.();
     return this.recordOf(key);
   }
 

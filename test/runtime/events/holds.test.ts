@@ -1,4 +1,6 @@
+import { getEventListeners } from "node:events";
 import type { AgentFunction } from "cadenza";
+import type { Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../harness/clock.ts";
 import type { DurableRuntimeOptions } from "../../harness/durable-runtime.ts";
@@ -26,6 +28,30 @@ function withLasting(fn: AgentFunction, options: DurableRuntimeOptions): Setup {
 }
 
 const request = { agent_name: "agent", input: "Hello" } as const;
+
+/** A process beside another one, which executes a run with the key `k`. `seen`: the store as this process sees it. */
+async function besideAnother(seen = (store: Store): Store => store): Promise<Setup & { readonly run_id: string }> {
+  const store = lastingStore();
+  const first = withAgent(() => never(), { store }, true);
+  const { run_id } = await first.runtime.createRun({ ...request, mode: "async" }, { idempotencyKey: "k" });
+  await first.clock.settle();
+  return { ...withAgent(() => never(), { store: seen(store) }, true), run_id };
+}
+
+/** How many holds there are in each turn until a call has settled. */
+async function holdsUntil(clock: FakeClock, call: Promise<unknown>): Promise<readonly number[]> {
+  const holds: number[] = [];
+  let isOver = false;
+  const over = (): void => {
+    isOver = true;
+  };
+  call.then(over, over);
+  while (!isOver) {
+    holds.push(clock.holds);
+    await clock.turn();
+  }
+  return holds;
+}
 
 describe("A caller that waits for a run to rest holds the process open", () => {
   it("in createRun, until the run rests", async () => {
@@ -93,21 +119,90 @@ describe("A caller that waits for a run to rest holds the process open", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("also for a run that another process executes, until its signal aborts", async () => {
-    const store = lastingStore();
-    const first = withAgent(() => never(), { store }, true);
-    await first.runtime.createRun({ ...request, mode: "async" }, { idempotencyKey: "k" });
-    await first.clock.settle();
-    const second = withAgent(() => never(), { store }, true);
-    const stop = new AbortController();
-    const waiting = second.runtime.createRun(request, { idempotencyKey: "k", signal: stop.signal });
-    const refused = expect(waiting).rejects.toThrow("enough");
-    await second.clock.settle();
-    expect(second.clock.holds).toBeGreaterThan(0);
-    stop.abort(new Error("enough"));
-    await refused;
-    await second.clock.settle();
-    expect(second.clock.holds).toBe(0);
+  describe("also for a run that another process executes", () => {
+    it("until its signal aborts", async () => {
+      const { runtime, clock } = await besideAnother();
+      const stop = new AbortController();
+      const waiting = runtime.createRun(request, { idempotencyKey: "k", signal: stop.signal });
+      const refused = expect(waiting).rejects.toThrow("enough");
+      await clock.settle();
+      expect(clock.holds).toBeGreaterThan(0);
+      stop.abort(new Error("enough"));
+      await refused;
+      await clock.settle();
+      expect(clock.holds).toBe(0);
+    });
+
+    it("and not if the signal aborts before the store has answered", async () => {
+      const { runtime, clock } = await besideAnother(lateStore);
+      const stop = new AbortController();
+      const waiting = runtime.createRun(request, { idempotencyKey: "k", signal: stop.signal });
+      const refused = expect(waiting).rejects.toThrow("enough");
+      stop.abort(new Error("enough"));
+      await refused;
+      await clock.settle();
+      expect(clock.holds).toBe(0);
+    });
+
+    it("and not if it cancels the run, and its signal has aborted before", async () => {
+      const { runtime, clock, run_id } = await besideAnother();
+      const signal = AbortSignal.abort(new Error("enough"));
+      await expect(runtime.cancel(run_id, { wait: true, signal })).rejects.toThrow("enough");
+      await clock.settle();
+      expect(clock.holds).toBe(0);
+    });
+
+    it("and leaves nothing at its signal when the wait fails", async () => {
+      const { runtime, clock } = await besideAnother();
+      const { signal } = new AbortController();
+      const refused = expect(runtime.createRun(request, { idempotencyKey: "k", signal })).rejects.toThrow("closed");
+      await clock.settle();
+      await runtime.close();
+      await refused;
+      expect(getEventListeners(signal, "abort")).toEqual([]);
+    });
+  });
+
+  it("also while its record is read from the store", async () => {
+    const { runtime, clock } = withAgent(
+      async function* (_input, { ask }) {
+        const answer = ask("Well?");
+        for (const turn of [1, 2, 3]) {
+          yield `Before an answer, ${turn}. `;
+          await clock.turn();
+        }
+        yield JSON.stringify(await answer);
+      },
+      { store: lateStore() },
+    );
+    expect(await holdsUntil(clock, runtime.createRun(request))).not.toContain(0);
+  });
+
+  it("also while a run whose code does not match its log is cancelled", async () => {
+    let name = "a";
+    const cancelled = deferred();
+    const { runtime, clock } = withAgent(
+      async (_input, { step, sleep }) => {
+        if (name === "b") await cancelled.promise;
+        await step(`${name} 1`, () => 1);
+        await sleep(1_000);
+        await step(`${name} 2`, () => 1);
+      },
+      { store: lateStore(lateStore(lastingStore())), durability: { alwaysReplay: true } },
+      true,
+    );
+    const creating = runtime.createRun(request);
+    const holds = holdsUntil(clock, creating);
+    await clock.settle();
+    const [run] = await runtime.listRuns();
+    name = "b";
+    await clock.advance(1_000);
+    await runtime.cancel(run?.run_id ?? "");
+    await clock.settle();
+    cancelled.resolve();
+    for (let second = 0; second < 10; second++) await clock.advance(1_000);
+    expect(await holds).not.toContain(0);
+    expect((await creating).status).toBe("cancelled");
   });
 
   it("and not when its call is refused", async () => {
