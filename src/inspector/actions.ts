@@ -19,7 +19,7 @@ import type { Scope } from "../runtime/api/scope.ts";
 import type { Schedules } from "../schedules/schedules.ts";
 import type { Access, InspectorAbout } from "./access.ts";
 import type { CodeTrials, StubbedSteps } from "./code-of-run.ts";
-import { isForeign, readListQuery, readTenant, runKeyOf } from "./queries.ts";
+import { isForeign, readFilters, readListQuery, readTenant, runKeyOf } from "./queries.ts";
 
 /** What a user does: its arguments, and in whose name. */
 export interface Deed {
@@ -74,12 +74,7 @@ function onMany(
     action,
     takes: ["filters", ...takes],
     act: async ({ runtime, access, body }) => {
-      const { filters } = body;
-      if (typeof filters !== "string") throw unfitAt(["filters"], "expected the parameters of a list, as a text");
-      const search = new URLSearchParams(filters);
-      // The tenant of a user would be a condition: all of its runs are not what a list without filters means.
-      if (![...search].some(([name, value]) => name !== "roots" && value !== ""))
-        throw unfitAt(["filters"], "expected at least one filter");
+      const search = readFilters(body["filters"]);
       const { tenant, agent_name } = readListQuery(search, access);
       const user = await askedAgain(access, { action, tenant, agent_name });
       return act(createAdmin(runtime, { principal: user.principal }), readListQuery(search, user), body, user);

@@ -16,6 +16,23 @@ const MAX_RUNS = 50;
 /** The most entries of a page of a log. */
 const MAX_ENTRIES = 500;
 
+/** The parameters by which a list of runs is filtered. */
+const filterNames = ["tenant", "agent", "version", "status", "label", "id", "roots", "after", "before"];
+
+/**
+ * The filters of a list, as a text. Throws for a text without any: the tenant of a user would be a condition, and all of its
+ * runs are not what a list without filters means. Also for one that no list has: without it, more runs would be meant.
+ */
+export function readFilters(filters: unknown): URLSearchParams {
+  if (typeof filters !== "string") throw unfitAt(["filters"], "expected the parameters of a list, as a text");
+  const search = new URLSearchParams(filters);
+  const unknown = [...search.keys()].find((name) => !filterNames.includes(name));
+  if (unknown !== undefined) throw unfitAt(["filters"], `expected some of ${filterNames.join(", ")}, not ${unknown}`);
+  if (![...search].some(([name, value]) => name !== "roots" && value !== ""))
+    throw unfitAt(["filters"], "expected at least one filter");
+  return search;
+}
+
 /** What a list shows: the runs that the page asks for, of those that exist for the user. */
 export function readListQuery(search: URLSearchParams, access: Access): AdminRunQuery {
   const status = search.get("status");

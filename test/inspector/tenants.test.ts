@@ -388,7 +388,15 @@ describe("acts on many runs", () => {
   it("are refused without a filter, and stop when the user says so", async () => {
     const { clock, runtime, handlerFor } = await world();
     const ada = handlerFor({ allTenants: true });
-    for (const filters of ["", "roots=false", "status=completed", "id=x", undefined])
+    for (const filters of [
+      "",
+      "roots=false",
+      "status=completed",
+      "id=x",
+      undefined,
+      "agent_name=asks",
+      "agent=asks&x=1",
+    ])
       expect([filters, (await ada.post("cancel-many", { filters })).status]).toEqual([filters, 422]);
     const begun = await ada.act<AdminAct>("cancel-many", { filters: "agent=asks" });
     await ada.act("stop-many", { run_id: begun.run_id });
