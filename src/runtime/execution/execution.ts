@@ -665,7 +665,7 @@ export class Execution extends Operations {
     const usage = addUsage(this.takeUsage(), this.#spending?.below ?? null);
     const next = how instanceof ContinueAsNew ? this.#decideContinue(how, usage, left) : undefined;
     if (next === undefined) log.decide({ type: "end", at: clock.now(), failure: null, ...failed, usage });
-    if (next !== undefined) this.#stage = "continued";
+    else this.#stage = "continued";
     this.close();
     this.#letGo();
     run.abortSignal(this);

@@ -765,8 +765,8 @@ export class LiveRun implements LogRun, StepsRun {
     const { head, lost } = this.log;
     const isActive =
       (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
-    const isAtWork = (isActive || head?.status === "cancelling") && this.residence?.phase !== "blocked";
-    const holds = (isAtWork || this.#resting !== undefined) && !lost;
+    const isMoving = (isActive || head?.status === "cancelling") && this.residence?.phase !== "blocked";
+    const holds = (isMoving || this.#resting !== undefined) && !lost;
     if (holds === this.#holds) return;
     this.#holds = holds;
     if (holds) this.shared.hold();

@@ -228,13 +228,14 @@ export class RunReader {
     return this.#follow(key, "end", signal, { ...this.streams, waitsForCode: true });
   }
 
-  /** Where the signal aborts, the caller waits no longer, and what this gives is of no use. */
+  /** Rejects with the reason of the signal where that aborts, and asks the store nothing more. */
   async #follow(
     key: RunKey,
     until: "rest" | "end",
     signal: AbortSignal | undefined,
     streams = this.streams,
   ): Promise<Run> {
+    signal?.throwIfAborted();
     const open = async (): Promise<StreamStart> => {
       const source = await this.source(key);
       const state = await this.stateBefore(source);
@@ -242,7 +243,6 @@ export class RunReader {
     };
     const stream = new EventStream(open(), streams);
     const unfollow = signal && onceAborted(this.#settings.logger, signal, () => stream.return());
-    if (signal?.aborted === true) await stream.return();
     try {
       for await (const _ of stream) {
         // The loop ends when the run rests, or has ended.
@@ -250,6 +250,7 @@ export class RunReader {
     } finally {
       unfollow?.();
     }
+    signal?.throwIfAborted();
     return this.recordOf(key);
   }
 
