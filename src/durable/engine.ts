@@ -78,6 +78,7 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
     clock.onSet = () => {
       for (const { execution } of runs) if (execution !== undefined) measureAgain(execution);
     };
+    runs.registry.onAdded = (agent) => asking.onRegistered(agent);
     return {
       residenceOf(run) {
         asking.start();
@@ -97,7 +98,6 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
         const isBlocked = stored.head.blocked !== null;
         return (isBlocked ? loader.tried(stored) : undefined) ?? new FollowedLog(worker, stored);
       },
-      onRegistered: (agent) => asking.onRegistered(agent),
       async report() {
         const damaged = await loader.damaged.report();
         const here = { damaged, differences: worker.differences, heartbeatAgeMs: lease.ageMs };

@@ -218,7 +218,6 @@ describe("the objects of the two rooms know each other", () => {
   it("in these pairs alone, if each holds the other", () => {
     expect(known.pairs).toEqual([
       "AgentJournal, Execution",
-      "AgentJournal, Residency",
       "Ask, Execution",
       "AskedQuestion, Execution",
       "Execution, IntendedWait",

@@ -20,7 +20,7 @@ import type { LiveRun } from "../../runtime/runs/live-run.ts";
 import { AgentJournal } from "../replay/agent-journal.ts";
 import type { History } from "../replay/history.ts";
 import { historyOf, subRunsBegun } from "../replay/history.ts";
-import type { JournalEvents } from "../replay/result-queue.ts";
+import type { JournalEvent } from "../replay/result-queue.ts";
 import { FIRST_RETRY_MS, pauseOf } from "./damaged-runs.ts";
 import type { ResidencyRule } from "./keeping-owners.ts";
 import { activities, activityOf } from "./keeping-owners.ts";
@@ -64,7 +64,7 @@ const LEAD = 0.1;
  * evicted after a long wait, and is released when its code does not match its history or this process closes. Of a plain
  * run in a durable store only the head is used: it stays loaded until it ends.
  */
-export class Residency implements JournalEvents {
+export class Residency {
   readonly head: LeasedHead;
   /** The mismatch of code and history. Undefined: they match so far. */
   mismatch: Mismatch | undefined;
@@ -124,12 +124,12 @@ export class Residency implements JournalEvents {
       this.tellReady();
       this.#ready = undefined;
     }
-    this.#journal = new AgentJournal(agent, this, this.#history, this.#worker.stallMs);
+    this.#journal = new AgentJournal(agent, (event) => this.#onJournal(event), this.#history, this.#worker.stallMs);
     this.#history = undefined;
     return this.#journal;
   }
 
-  /** Executes the agent again, against its history. It catches up until {@link onCaughtUp}. */
+  /** Executes the agent again, against its history. It catches up until its journal says so. */
   replay(history: History): void {
     const run = this.#run;
     run.execution?.fence();
@@ -153,22 +153,20 @@ export class Residency implements JournalEvents {
     });
   }
 
-  // What the journal of the agent tells.
+  /** What the journal of the agent tells. */
+  #onJournal(event: JournalEvent): void {
+    if (event === "difference") this.#worker.differences += 1;
+    else if (event === "caught up") this.#onCaughtUp();
+    else if ("stall" in event) this.#setMismatch(event.stall);
+    else this.#onMismatch(event.mismatch);
+  }
 
-  onCaughtUp(): void {
+  #onCaughtUp(): void {
     this.#run.execution?.onCaughtUp();
     this.#goOn();
   }
 
-  onDifference(): void {
-    this.#worker.differences += 1;
-  }
-
-  onStall(mismatch: Mismatch | undefined): void {
-    this.#setMismatch(mismatch);
-  }
-
-  onMismatch(mismatch: Mismatch): void {
+  #onMismatch(mismatch: Mismatch): void {
     this.#run.execution?.fence();
     if (this.#setMismatch(mismatch)) this.#leaving ??= this.#leave(mismatch);
   }

@@ -5,11 +5,8 @@ import type { Journal, JournaledAgent, Operation, Patch, Recalled, Unfit } from 
 import { unfit } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import { ReplayCheck } from "./replay-check.ts";
-import type { JournalEvents, QueuedResult } from "./result-queue.ts";
+import type { QueuedResult, Tell } from "./result-queue.ts";
 import { ResultQueue } from "./result-queue.ts";
-
-/** How many items a durable agent emits before it waits a turn. */
-const EMITTED_AT_ONCE = 64;
 
 /**
  * The journal of one execution of a durable agent. With a history the agent is replayed: its operations get the results in
@@ -18,13 +15,12 @@ const EMITTED_AT_ONCE = 64;
 export class AgentJournal extends ResultQueue implements Journal {
   /** The time that the agent saw when it was first called; undefined where it is called for the first time. */
   readonly #startedAt: number | undefined;
-  #emitted = 0;
   /** The patches for which the agent has asked, and whether it has them. */
   #patches: Map<string, Recalled> | undefined;
 
   /** `stallMs`: see {@link ResultQueue}. */
-  constructor(agent: JournaledAgent, events: JournalEvents, history: History | undefined, stallMs: number) {
-    super(agent, events, history && new ReplayCheck(history), stallMs);
+  constructor(agent: JournaledAgent, tell: Tell, history: History | undefined, stallMs: number) {
+    super(agent, tell, history && new ReplayCheck(history), stallMs);
     this.#startedAt = history?.startedAt;
   }
 
@@ -64,36 +60,24 @@ export class AgentJournal extends ResultQueue implements Journal {
     this.#mayMismatch(this.check?.unfitResult(key));
   }
 
-  /**
-   * A durable agent waits at the same points in each replay, whatever the time and the store, so that its branches continue
-   * in the same order. It receives nothing meanwhile.
-   */
-  emit(emission: Emission, at: number): undefined | Promise<void> {
-    const { log, settings } = this.agent;
-    this.#emitted += 1;
-    if (!this.#isEmittedAgain(emission)) log.decide({ type: "emit", at, item: emission });
-    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
-    return this.hold(log.backlog >= settings.maxBacklog ? log.commit() : undefined);
-  }
-
-  /** Whether the history holds what the agent emits. */
-  #isEmittedAgain(emission: Emission): boolean {
-    const found = this.check?.emitAgain(emission, this.isCatchingUp) ?? "new";
-    if (found === "new") return false;
-    if (typeof found === "object") this.events.onMismatch(found);
-    else if (found !== "none") {
-      if (found === "other") this.events.onDifference();
-      this.advance();
-    }
-    return true;
-  }
-
-  recall(said: Usage | Patch): Recalled {
+  recall(said: Emission | Usage | Patch): Recalled {
+    if ("kind" in said) return this.#recallEmission(said);
     if (!("patch" in said)) return this.isCatchingUp && this.check?.history.takeUsage(said) === true ? "held" : "new";
     this.#patches ??= new Map();
     const recalled = this.#patches.get(said.patch) ?? this.#recallPatch(said);
     this.#patches.set(said.patch, recalled);
     return recalled;
+  }
+
+  #recallEmission(emission: Emission): Recalled {
+    const found = this.check?.emitAgain(emission, this.isCatchingUp) ?? "new";
+    if (found === "new") return "new";
+    if (typeof found === "object") this.tell({ mismatch: found });
+    else if (found !== "none") {
+      if (found === "other") this.tell("difference");
+      this.advance();
+    }
+    return "held";
   }
 
   #recallPatch(patch: Patch): Recalled {
@@ -119,7 +103,7 @@ export class AgentJournal extends ResultQueue implements Journal {
 
   protected override onCaughtUp(): void {
     this.#emitEarly();
-    this.events.onCaughtUp();
+    this.tell("caught up");
   }
 
   /** Logs what the agent emitted for the first time before it had caught up. */
@@ -137,7 +121,7 @@ export class AgentJournal extends ResultQueue implements Journal {
   /** Reports a mismatch, if there is one. What an agent does after it was left or stopped is not compared. */
   #mayMismatch(mismatch: Mismatch | undefined): boolean {
     if (mismatch === undefined || this.agent.isClosed) return false;
-    this.events.onMismatch(mismatch);
+    this.tell({ mismatch });
     return true;
   }
 }

@@ -26,7 +26,7 @@ import { executionSettings } from "../../runtime/runs/runs.ts";
 import { runSubRun } from "../../runtime/runs/sub-run.ts";
 import { AgentJournal } from "./agent-journal.ts";
 import { History } from "./history.ts";
-import type { JournalEvents } from "./result-queue.ts";
+import type { JournalEvent } from "./result-queue.ts";
 
 /** A run that code is tried on, and what it may read. */
 export interface DryRun {
@@ -103,14 +103,13 @@ export class DryReplay {
         run.leave("The run was replayed to check its code.", "evicted");
         resolve(mismatch && { ...mismatch, at: places.of(mismatch) });
       };
-      const events: JournalEvents = {
-        onCaughtUp: () => end(undefined),
-        onMismatch: end,
-        onStall: end,
-        onDifference,
+      const tell = (event: JournalEvent): void => {
+        if (event === "difference") onDifference();
+        else if (event === "caught up") end(undefined);
+        else end("stall" in event ? event.stall : event.mismatch);
       };
       const journalOf = (journaled: JournaledAgent): Journal =>
-        noted(new AgentJournal(journaled, events, history, this.#stallMs), places, () => end(undefined));
+        noted(new AgentJournal(journaled, tell, history, this.#stallMs), places, () => end(undefined));
       const run = new LiveRun(new DryRuns(this.#shared, journalOf), key, { ...agent, fn: places.noted(agent.fn) });
       run.log.adopt(state, head, 0);
       run.execute();

@@ -6,17 +6,19 @@ import { unfit } from "../../runtime/execution/operations.ts";
 import type { RecordedResult } from "./history.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
 
-/** What becomes of a durable agent apart from its results. */
-export interface JournalEvents {
-  /** The agent has caught up with its history. */
-  onCaughtUp(): void;
-  /** The agent does not do what its history holds. */
-  onMismatch(mismatch: Mismatch): void;
-  /** As {@link onMismatch}, but the agent may still go on. Undefined: it has gone on. */
-  onStall(mismatch: Mismatch | undefined): void;
-  /** The agent emitted another value of the same kind than its history holds. The history counts. */
-  onDifference(): void;
-}
+/**
+ * What becomes of a durable agent apart from its results. `caught up`: it has done again what its history holds. `mismatch`: it
+ * does not do that. `stall`: the same, but it may still go on; undefined: it has gone on. `difference`: it emitted another value
+ * of the same kind than its history holds, which counts.
+ */
+export type JournalEvent =
+  | "caught up"
+  | { readonly mismatch: Mismatch }
+  | { readonly stall: Mismatch | undefined }
+  | "difference";
+
+/** Tells what becomes of the agent. */
+export type Tell = (event: JournalEvent) => void;
 
 /** A result to hand over: one of the history, or a new one. */
 export type QueuedResult = Delivery & Partial<RecordedResult>;
@@ -31,7 +33,7 @@ const STALL_TICKS = 5;
  */
 export abstract class ResultQueue {
   protected readonly agent: JournaledAgent;
-  protected readonly events: JournalEvents;
+  protected readonly tell: Tell;
   /** Of an agent that is replayed. */
   protected readonly check: ReplayCheck | undefined;
   /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
@@ -51,14 +53,14 @@ export abstract class ResultQueue {
    * `stallMs`: how long a replayed agent may take for the next operation in its history, in milliseconds of the process's
    * running time, before a stall is reported.
    */
-  constructor(agent: JournaledAgent, events: JournalEvents, check: ReplayCheck | undefined, stallMs: number) {
+  constructor(agent: JournaledAgent, tell: Tell, check: ReplayCheck | undefined, stallMs: number) {
     this.agent = agent;
-    this.events = events;
+    this.tell = tell;
     this.check = check;
     if (check === undefined) return;
     const { results } = check.history;
     this.#queue = results.length === 0 ? undefined : results;
-    this.#replaying = new Replaying(agent, events, check, stallMs);
+    this.#replaying = new Replaying(agent, tell, check, stallMs);
     this.#replaying.watch();
   }
 
@@ -236,7 +238,7 @@ export abstract class ResultQueue {
 /** The replay of an agent, until it has caught up with its history. */
 class Replaying {
   readonly #agent: JournaledAgent;
-  readonly #events: JournalEvents;
+  readonly #tell: Tell;
   readonly #check: ReplayCheck;
   readonly #stallMs: number;
   /** The operations whose results the history does not hold. They begin after the replay. */
@@ -246,9 +248,9 @@ class Replaying {
   /** How many timers are left of the stall time. */
   #ticks = STALL_TICKS;
 
-  constructor(agent: JournaledAgent, events: JournalEvents, check: ReplayCheck, stallMs: number) {
+  constructor(agent: JournaledAgent, tell: Tell, check: ReplayCheck, stallMs: number) {
     this.#agent = agent;
-    this.#events = events;
+    this.#tell = tell;
     this.#check = check;
     this.#stallMs = stallMs;
   }
@@ -276,7 +278,7 @@ class Replaying {
   #endStall(): void {
     const stall = this.#stall;
     this.#stall = undefined;
-    if (stall === "reported") this.#events.onStall(undefined);
+    if (stall === "reported") this.#tell({ stall: undefined });
     else stall?.();
   }
 
@@ -297,7 +299,7 @@ class Replaying {
       this.#stall = "reported";
       const { open } = this.#agent;
       const asked = open.length === 0 ? "nothing" : open.join(", ");
-      this.#events.onStall({ expected: missing.what, asked, position: missing.position });
+      this.#tell({ stall: { expected: missing.what, asked, position: missing.position } });
     }, this.#stallMs / STALL_TICKS);
   }
 

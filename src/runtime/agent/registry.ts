@@ -1,5 +1,6 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { AgentVersion } from "../../core/ports.ts";
+import { ignore } from "../../core/promises.ts";
 import type { AgentManifest, AgentStatus, Metadata } from "../../protocol/agent.ts";
 import type { Agent, Registration } from "./agent.ts";
 import { describeSchemas } from "./agent-schemas.ts";
@@ -20,6 +21,8 @@ export class Registry {
   /** The agent for new runs of each name. */
   readonly #current = new Map<string, Agent>();
   #declaresMessages = false;
+  /** Called for each agent that this process executes from now on. */
+  onAdded: (agent: Agent) => void = ignore;
 
   /** `added`: `elsewhere` for a process that executes no runs. */
   constructor(added: Executed) {
@@ -32,7 +35,9 @@ export class Registry {
    */
   add(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
-    return agents.flatMap((agent) => this.#put(agent, this.#added));
+    const demotions = agents.flatMap((agent) => this.#put(agent, this.#added));
+    for (const agent of agents) if (this.executes(agent)) this.onAdded(agent);
+    return demotions;
   }
 
   /** As {@link add}, for agents that other processes execute. */

@@ -169,7 +169,6 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const known = this.#registry.known(name, options.version);
     if (known !== undefined) return known;
     this.#registry.add([agent]);
-    if (this.#registry.executes(agent)) this.#runs.remote?.onRegistered(agent);
     return agent;
   }
 
@@ -255,11 +254,9 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   #add(agents: readonly Agent[]): void {
     this.#warnOf(this.#registry.add(agents));
-    const { remote } = this.#runs;
-    for (const agent of agents.filter((one) => this.#registry.executes(one))) {
-      if (remote !== undefined) remote.onRegistered(agent);
-      else if (agent.options.durable === true) this.#warnOfStore(agent);
-    }
+    if (this.#runs.isDurable) return;
+    for (const agent of agents)
+      if (agent.options.durable === true && this.#registry.executes(agent)) this.#warnOfStore(agent);
   }
 
   #warnOf(demotions: readonly Demotion[]): void {

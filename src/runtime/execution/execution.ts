@@ -51,6 +51,8 @@ import { checkSpending, Spending, tokensLeft } from "./run-family.ts";
 /** How many failed operations are kept until the end of the run, in case the agent awaits them later. */
 const MAX_FAILED = 100;
 
+/** How many items a durable agent emits before it waits a turn. */
+const EMITTED_AT_ONCE = 64;
 /** What is said of the error that ends a run. */
 type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
 
@@ -500,7 +502,7 @@ export class Execution extends Operations {
     const at = clock.now();
     if (!emission.source) {
       this.#emitted += 1;
-      if (this.journal !== undefined) return this.journal.emit(emission, at);
+      if (this.journal !== undefined) return this.#emitInOrder(this.journal, emission, at);
     }
     log.decide({ type: "emit", at, item: emission });
     return log.backlog >= settings.maxBacklog ? log.commit() : this.pace(at);
@@ -521,6 +523,17 @@ export class Execution extends Operations {
   }
 
   /** Books usage that the log does not have. */
+  /**
+   * A durable agent waits at the same points in each execution, whatever the time and the store, so that its branches continue
+   * in the same order. It receives nothing meanwhile.
+   */
+  #emitInOrder(journal: Journal, emission: Emission, at: number): undefined | Promise<void> {
+    const { log, settings } = this;
+    if (journal.recall(emission) === "new") log.decide({ type: "emit", at, item: emission });
+    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
+    return journal.hold(log.backlog >= settings.maxBacklog ? log.commit() : undefined);
+  }
+
   addUsage(usage: Usage): void {
     this.#usage = addUsage(this.#usage, usage);
     this.#onUsage();

@@ -132,12 +132,10 @@ export interface Journal {
   begin(operation?: Operation): void;
   /** Takes a result as it is committed, and hands it over in its turn. */
   deliver(delivery: Delivery): void;
-  /** Takes what the agent emits. A promise: the agent waits for it before it emits more. */
-  emit(emission: Emission, at: number): undefined | Promise<void>;
   /** Hands nothing over until the promise resolves. Resolves in the turn after it. */
-  hold(until: Promise<void>): Promise<void>;
-  /** What the log says of a report of usage, or of a patch that the agent asks for. Each report in the log counts once. */
-  recall(said: Usage | Patch): Recalled;
+  hold(until: MaybePromise<void>): Promise<void>;
+  /** What the log says of what the agent emits, of usage that it reports, or of a patch for which it asks. Each of them in the log counts once. */
+  recall(said: Emission | Usage | Patch): Recalled;
   /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
   settled(): Promise<void>;
   /**
@@ -164,7 +162,6 @@ export interface JournaledAgent {
   readonly log: RunLog;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly settings: { readonly maxBacklog: number };
   /** See `AgentRun`. */
   readonly run: { readonly isHeld: boolean; hold(goOn: () => void): void };
   /** Whether nothing is handed over any more. */

@@ -164,8 +164,6 @@ export interface RemoteRuns {
   post<Post extends RemotePost>(key: RunKey, post: Post): Promise<Posted<Post>>;
   /** The log of a run that is not loaded here. A promise: code that was just registered is tried on it. Look again then. */
   logOf(stored: StoredRun): LogSource | Promise<void>;
-  /** This process executes the agent from now on. Blocked runs of the agent are tried once. */
-  onRegistered(agent: Agent): void;
   /** The runs of the store that cannot continue, and how this process does. */
   report(): Promise<RemoteReport>;
   /** This process stops: first `taking`, later `executing`. Resolves when it has. */
