@@ -6,7 +6,7 @@ import { isOwn, isOwnAgent } from "../core/tenants.ts";
 import { waitingLine } from "../core/waiting-line.ts";
 import { checkObject } from "../runtime/agent/check.ts";
 import type { Registry } from "../runtime/agent/registry.ts";
-import { measureAgain } from "../runtime/execution/wait.ts";
+import { measureAgain } from "../runtime/execution/waits.ts";
 import type { Engine, Posted, RemotePost, RemoteReport } from "../runtime/runs/remote-runs.ts";
 import { Asking } from "./recovery/asking.ts";
 import { FollowedLog } from "./recovery/followed-log.ts";

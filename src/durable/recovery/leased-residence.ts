@@ -13,7 +13,7 @@ import { toSnapshot } from "../../core/snapshot.ts";
 import type { RunState } from "../../core/state.ts";
 import { createdEntry, isFinal } from "../../core/state.ts";
 import type { Journal, JournaledAgent, Residence, Sync } from "../../runtime/execution/operations.ts";
-import { measureAgain } from "../../runtime/execution/wait.ts";
+import { measureAgain } from "../../runtime/execution/waits.ts";
 import { lostError } from "../../runtime/log/refusals.ts";
 import type { RunLog } from "../../runtime/log/run-log.ts";
 import type { RunSlot } from "../../runtime/log/run-slot.ts";

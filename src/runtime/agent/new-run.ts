@@ -7,8 +7,6 @@ import { userOf } from "../../core/user.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { Agent } from "./agent.ts";
-import type { RunInput } from "./input.ts";
-import { readInput } from "./input.ts";
 import { queuedBy } from "./queueing.ts";
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
@@ -39,16 +37,6 @@ export interface NewRun {
   readonly labels: Labels | undefined;
   /** Undefined: what its agent says. */
   readonly priority?: number | undefined;
-}
-
-/** A request for a sub-run, validated but for its input. */
-export interface NewSubRun {
-  readonly agentName: string;
-  readonly input: RunInput;
-  /** Whether the parent shows what it emits. */
-  readonly show: boolean;
-  /** See {@link NewRun}. */
-  readonly totalTokens: number | undefined;
 }
 
 /** The session of a new run, when the run joins it. */
@@ -134,26 +122,4 @@ export function repeat({ key, created }: StoredRun, request: NewRun): RunElsewhe
 export function keyConflict(run_id: string | undefined): CadenzaError {
   const message = "The idempotency key was used for another request. Use a new key.";
   return new CadenzaError("idempotency_conflict", message, run_id === undefined ? {} : { run_id });
-}
-
-/** The request for a sub-run. Throws `invalid_argument` for an input that is none. */
-export function subRunRequest(
-  { agentName, input, totalTokens }: NewSubRun,
-  tenant: string,
-  principal: JsonValue = null,
-): NewRun {
-  return {
-    tenant,
-    principal,
-    agent_name: agentName,
-    input: readInput(input),
-    session_id: undefined,
-    idempotencyKey: undefined,
-    timeoutMs: undefined,
-    totalTokens,
-    startAt: undefined,
-    session: undefined,
-    metadata: null,
-    labels: undefined,
-  };
 }

@@ -1,5 +1,5 @@
 import { frozen } from "../../core/frozen.ts";
-import type { Labels, StepEntry } from "../../core/log.ts";
+import type { Labels } from "../../core/log.ts";
 import type { Logger } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
 import { createdEntry, generationNumber } from "../../core/state.ts";
@@ -22,35 +22,27 @@ import { readEmission } from "../agent/generator.ts";
 import { noLabels } from "../agent/labels.ts";
 import { recordedValue } from "../agent/recorded.ts";
 import { readBudget, readUsage } from "../agent/usage.ts";
-import { askClient } from "./ask.ts";
 import type { AgentRun, Execution } from "./execution.ts";
 import { nestedError } from "./nested-operations.ts";
 import { SeededRandom, seedOf } from "./random.ts";
 import type { HistoryOf } from "./run-session.ts";
 import { RunSession } from "./run-session.ts";
 import { checkStepName, checkStepOptions } from "./step-options.ts";
-import type { Steps } from "./steps.ts";
-import { resultOfStep } from "./steps.ts";
-import { checkReceiveOptions, receiveMessage, sleepFor } from "./wait.ts";
-
-/** The run of an agent, with what executes its steps. */
-export interface StepsRun extends AgentRun {
-  readonly steps: Steps;
-}
+import { askClient, checkReceiveOptions, receiveMessage, sleepFor } from "./waits.ts";
 
 /**
  * The context of an agent function. Its methods are bound, so that an agent may destructure them. They are created on
  * first use: most agents use one or two, and creating all of them takes more than half of the time of a small run.
  */
 export class RunContext implements AgentContext {
-  readonly #run: StepsRun;
+  readonly #run: AgentRun;
   readonly #execution: Execution;
   #session: AgentSession | undefined;
   #usage: UsageReport | undefined;
   #random: SeededRandom | undefined;
   #history: Promise<HistoryOf | null> | undefined;
 
-  constructor(run: StepsRun, execution: Execution) {
+  constructor(run: AgentRun, execution: Execution) {
     this.#run = run;
     this.#execution = execution;
   }
@@ -134,7 +126,7 @@ export class RunContext implements AgentContext {
         checkStepName(name);
         checkFunction("step function", fn);
         checkStepOptions(options, this.#run.shared.settings.stepLimits.names);
-        return runStep(this.#run, this.#execution, name, fn, options);
+        return this.#run.step(this.#execution, name, fn, options);
       })) as Step;
   }
 
@@ -240,7 +232,7 @@ export class RunContext implements AgentContext {
   #once(name: string, fn: () => unknown): Promise<unknown> | unknown {
     if (!this.#run.durable) return fn();
     this.#checkOutside(name);
-    return runStep(this.#run, this.#execution, name, fn, {});
+    return this.#run.step(this.#execution, name, fn, {});
   }
 
   /**
@@ -275,26 +267,6 @@ export class RunContext implements AgentContext {
     this.#random ??= new SeededRandom(generation === 1 ? seed : `${seed} ${generation}`);
     return this.#random;
   }
-}
-
-/**
- * Runs the function of a step. For a durable agent the result is written to the log, and the agent receives it from the
- * entry.
- */
-function runStep(
-  run: StepsRun,
-  execution: Execution,
-  name: string,
-  fn: (step: StepScope) => unknown,
-  options: StepOptions,
-): Promise<unknown> {
-  const key = execution.keyFor(name);
-  if (!run.durable) return run.steps.run(key, fn, options, execution);
-  return execution.record({
-    key,
-    start: (given, before) => run.steps.begin(key, fn, options, before, given),
-    settle: (entry) => resultOfStep(entry as StepEntry),
-  });
 }
 
 function readState(state: unknown): JsonValue {

@@ -23,6 +23,7 @@ import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { AgentContext } from "../agent/agent-context.ts";
 import { readCarry } from "../agent/agent-schemas.ts";
+import type { StepOptions, StepScope } from "../agent/agent-steps.ts";
 import type { AwaitYield, Generator } from "../agent/generator.ts";
 import {
   ContinueAsNew,
@@ -35,12 +36,12 @@ import {
   throwInto,
   unwind,
 } from "../agent/generator.ts";
+import type { RunInput } from "../agent/input.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
-import type { NewSubRun } from "../agent/new-run.ts";
 import { ActiveTime } from "../log/active-time.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
-import type { RunLog } from "../log/run-log.ts";
-import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
+import type { LogRun, RunLog } from "../log/run-log.ts";
+import type { ExecutionSettings } from "../log/shared-by-runs.ts";
 import { AgentPromise, isOfOperation, noteOperation, operationBehind } from "./agent-promise.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import type { Committed, Delivery, Journal, Operation, Residence, Unfit } from "./operations.ts";
@@ -50,9 +51,9 @@ import { checkSpending, Spending, tokensLeft } from "./run-family.ts";
 
 /** How many failed operations are kept until the end of the run, in case the agent awaits them later. */
 const MAX_FAILED = 100;
-
 /** How many items a durable agent emits before it waits a turn. */
 const EMITTED_AT_ONCE = 64;
+
 /** What is said of the error that ends a run. */
 type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
 
@@ -61,9 +62,21 @@ export interface Stopped {
   readonly reason: CadenzaError;
 }
 
-/** The run of an agent, and what its agent reports to it. */
-export interface AgentRun extends SpendingRun {
-  readonly shared: SharedByRuns;
+/** The body of a step. */
+export type Body = (step: StepScope) => MaybePromise<unknown>;
+
+/** A request for a sub-run, validated but for its input. */
+export interface NewSubRun {
+  readonly agentName: string;
+  readonly input: RunInput;
+  /** Whether the parent shows what it emits. */
+  readonly show: boolean;
+  /** How many tokens it may use with the runs below it. Undefined: what its agent says. */
+  readonly totalTokens: number | undefined;
+}
+
+/** The run of an agent, as its log and its agent see it. */
+export interface AgentRun extends LogRun, SpendingRun {
   readonly agent: Agent;
   readonly durable: boolean;
   readonly residence: Residence | undefined;
@@ -97,6 +110,8 @@ export interface AgentRun extends SpendingRun {
   onMove(): void;
   /** The agent has yielded an await request. */
   onAwait(execution: Execution, request: AwaitYield): void;
+  /** Runs the body of a step, and gives the agent its result. */
+  step(execution: Execution, name: string, body: Body, options: StepOptions): Promise<unknown>;
   runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
   /** What the agent threw, for callers who learn more than the client. */
   cause: unknown;
@@ -508,6 +523,17 @@ export class Execution extends Operations {
     return log.backlog >= settings.maxBacklog ? log.commit() : this.pace(at);
   }
 
+  /**
+   * A durable agent waits at the same points in each execution, whatever the time and the store, so that its branches continue
+   * in the same order. It receives nothing meanwhile.
+   */
+  #emitInOrder(journal: Journal, emission: Emission, at: number): undefined | Promise<void> {
+    const { log, settings } = this;
+    if (journal.recall(emission) === "new") log.decide({ type: "emit", at, item: emission });
+    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
+    return journal.hold(log.backlog >= settings.maxBacklog ? log.commit() : undefined);
+  }
+
   get settings(): ExecutionSettings {
     return this.run.shared.settings;
   }
@@ -523,17 +549,6 @@ export class Execution extends Operations {
   }
 
   /** Books usage that the log does not have. */
-  /**
-   * A durable agent waits at the same points in each execution, whatever the time and the store, so that its branches continue
-   * in the same order. It receives nothing meanwhile.
-   */
-  #emitInOrder(journal: Journal, emission: Emission, at: number): undefined | Promise<void> {
-    const { log, settings } = this;
-    if (journal.recall(emission) === "new") log.decide({ type: "emit", at, item: emission });
-    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
-    return journal.hold(log.backlog >= settings.maxBacklog ? log.commit() : undefined);
-  }
-
   addUsage(usage: Usage): void {
     this.#usage = addUsage(this.#usage, usage);
     this.#onUsage();

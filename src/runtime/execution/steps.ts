@@ -6,7 +6,6 @@ import { errorOfStep, failureOfStep } from "../../core/failure.ts";
 import { copyJson } from "../../core/json.ts";
 import type { AttemptEntry, AttemptFailedEntry, Growing, StepEntry } from "../../core/log.ts";
 import { nameIn } from "../../core/operation-keys.ts";
-import type { MaybePromise } from "../../core/promises.ts";
 import { ignore } from "../../core/promises.ts";
 import { createdEntry, generationNumber, isFinal, isStopped, isWaiting } from "../../core/state.ts";
 import { isOwn } from "../../core/tenants.ts";
@@ -18,14 +17,12 @@ import { checkResultSize } from "../log/part-size.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import type { Entered } from "../log/step-limits.ts";
 import { AgentPromise } from "./agent-promise.ts";
-import type { AgentRun, Execution, Failing } from "./execution.ts";
+import type { AgentRun, Body, Execution, Failing } from "./execution.ts";
 import { Bodies, isNested } from "./nested-operations.ts";
 import { onceInLog } from "./operations.ts";
 import { idempotencyKeyOf, keySeedOf } from "./random.ts";
 import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
 import { unlessAborted } from "./unless-aborted.ts";
-
-type Body = (step: StepScope) => MaybePromise<unknown>;
 
 /** Executes the bodies of a run's steps. */
 export class Steps {

@@ -5,7 +5,7 @@ import { decide, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { failureOf } from "../../core/failure.ts";
 import { isFree, isLeft, takenAt } from "../../core/head.ts";
-import type { Entry, ParentRun } from "../../core/log.ts";
+import type { Entry, ParentRun, StepEntry } from "../../core/log.ts";
 import { overdueError } from "../../core/overdue.ts";
 import type { Ids, Mismatch, RunKey, SessionChange } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -26,25 +26,23 @@ import {
 import type { JsonValue } from "../../protocol/json.ts";
 import type { Run } from "../../protocol/run.ts";
 import type { Agent } from "../agent/agent.ts";
+import type { StepOptions } from "../agent/agent-steps.ts";
 import type { AwaitYield } from "../agent/generator.ts";
-import type { NewRun, NewSubRun } from "../agent/new-run.ts";
+import type { NewRun } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
-import { answerOffers, askByYield } from "../execution/ask.ts";
-import type { StepsRun } from "../execution/context.ts";
 import { RunContext } from "../execution/context.ts";
-import type { Stopped } from "../execution/execution.ts";
+import type { AgentRun, Body, NewSubRun, Stopped } from "../execution/execution.ts";
 import { Execution } from "../execution/execution.ts";
 import type { Residence } from "../execution/operations.ts";
 import { onceCommitted, onceInLog } from "../execution/operations.ts";
 import { RunFamily } from "../execution/run-family.ts";
 import { sessionAtEnd } from "../execution/run-session.ts";
-import { Steps } from "../execution/steps.ts";
+import { resultOfStep, Steps } from "../execution/steps.ts";
 import { unlessAborted } from "../execution/unless-aborted.ts";
-import { measureAgain, takeMail } from "../execution/wait.ts";
+import { answerOffers, askByYield, measureAgain, takeMail } from "../execution/waits.ts";
 import type { LogSource } from "../log/event-stream.ts";
 import { QueuedTime } from "../log/queued-time.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
-import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
 import { LocalSlot } from "../log/run-slot.ts";
@@ -85,7 +83,7 @@ export interface LiveRuns extends Iterable<LiveRun> {
 export type SubRunFound = LiveRun | SubRunNotHere | undefined;
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
-export class LiveRun implements LogRun, StepsRun {
+export class LiveRun implements AgentRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for callers who learn more than the client. */
@@ -662,6 +660,17 @@ export class LiveRun implements LogRun, StepsRun {
 
   get isEndHeld(): boolean {
     return this.#family?.isEndHeld === true;
+  }
+
+  /** For a durable agent the result is written to the log, and the agent receives it from the entry. */
+  step(execution: Execution, name: string, body: Body, options: StepOptions): Promise<unknown> {
+    const key = execution.keyFor(name);
+    if (!this.durable) return this.steps.run(key, body, options, execution);
+    return execution.record({
+      key,
+      start: (given, before) => this.steps.begin(key, body, options, before, given),
+      settle: (entry) => resultOfStep(entry as StepEntry),
+    });
   }
 
   runAgent(execution: Execution, request: NewSubRun): Promise<Run> {

@@ -16,15 +16,16 @@ import { addUsage } from "../../core/usage.ts";
 import type { Usage } from "../../protocol/extensions.ts";
 import type { Run } from "../../protocol/run.ts";
 import { checkInput } from "../agent/agent-schemas.ts";
-import type { NewRun, NewSubRun } from "../agent/new-run.ts";
-import { subRunRequest } from "../agent/new-run.ts";
+import { readInput } from "../agent/input.ts";
+import type { NewRun } from "../agent/new-run.ts";
 import { noteOperation } from "../execution/agent-promise.ts";
-import type { Execution } from "../execution/execution.ts";
+import type { Execution, NewSubRun } from "../execution/execution.ts";
 import { onceCommitted, onceInLog, uncommitted } from "../execution/operations.ts";
 import { parentOf } from "../execution/random.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
 import type { LogSource } from "../log/event-stream.ts";
+import type { RunLog } from "../log/run-log.ts";
 import type { SubRunActivity } from "../log/run-write.ts";
 import type { EndedRun, LiveRun, RunElsewhere, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
@@ -39,9 +40,7 @@ const finalRefusals: readonly CadenzaErrorCode[] = [
 
 /** Runs another agent under a run, to its end. */
 export function runSubRun(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
-  const key = execution.keyFor(`run:${asked.agentName}`);
-  const request = subRunRequest(asked, parent.log.key.tenant, createdEntry(parent.log.state).principal);
-  return new SubRun(key, request, asked.show, parent, execution).perform();
+  return new SubRun(parent, execution, asked).perform();
 }
 
 /** The pause after a failure, in milliseconds. */
@@ -57,6 +56,7 @@ const SILENCE_MS = 10_000;
  */
 class SubRun {
   readonly #key: string;
+  readonly #asked: NewSubRun;
   readonly #request: NewRun;
   readonly #parent: LiveRun;
   readonly #execution: Execution;
@@ -72,16 +72,16 @@ class SubRun {
   #stored: "no" | "yes" | "lost" = "no";
   /** How long the parent was active before it started the sub-run, in milliseconds. */
   #activeBefore = 0;
-  readonly #show: boolean;
   /** Of a sub-run that is shown: copies what it emits. */
   #shown: ShownOutput | undefined;
   /** The copying after which it continues with a sub-run in this process. Undefined: none is under way. */
   #copying: Promise<void> | undefined;
 
-  constructor(key: string, request: NewRun, show: boolean, parent: LiveRun, execution: Execution) {
-    this.#key = key;
-    this.#request = request;
-    this.#show = show;
+  /** Throws `invalid_argument` for an input that is none. */
+  constructor(parent: LiveRun, execution: Execution, asked: NewSubRun) {
+    this.#key = execution.keyFor(`run:${asked.agentName}`);
+    this.#asked = asked;
+    this.#request = requestFor(parent.log, asked);
     this.#parent = parent;
     this.#execution = execution;
   }
@@ -114,7 +114,7 @@ class SubRun {
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
     this.#stored = intent?.stored === true ? "yes" : "no";
-    if (this.#show) {
+    if (this.#asked.show) {
       this.#shown = new ShownOutput(this.#keyOf(runId), this.#execution, () => this.#pause());
     }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
@@ -486,6 +486,23 @@ class SubRun {
       this.#note(undefined);
     });
   }
+}
+
+function requestFor({ key, state }: RunLog, { agentName, input, totalTokens }: NewSubRun): NewRun {
+  return {
+    tenant: key.tenant,
+    principal: createdEntry(state).principal ?? null,
+    agent_name: agentName,
+    input: readInput(input),
+    session_id: undefined,
+    idempotencyKey: undefined,
+    timeoutMs: undefined,
+    totalTokens,
+    startAt: undefined,
+    session: undefined,
+    metadata: null,
+    labels: undefined,
+  };
 }
 
 function missing(run_id: string, parent: RunKey): CadenzaError {
