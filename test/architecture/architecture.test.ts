@@ -207,7 +207,7 @@ describe("the objects of the two rooms know each other", () => {
       "LogRun: LiveRun",
       "Notices: an object of engine.ts",
       "Owner: an object of engine.ts",
-      "ReadRuns: Runs",
+      "ReaderRuns: Runs",
       "RemoteRuns: an object of engine.ts",
       "RestReader: RunReader",
       "SpendingRun: LiveRun",

@@ -28,10 +28,10 @@ const most: House = {
   "longest chain of imports in the plain room": 14,
   "members of the ports": 24,
   "methods that pass on": 39,
-  "interfaces that one class implements": 5,
+  "interfaces that one class implements": 6,
   "pairs that know each other": 9,
   "boolean fields": 28,
-  "boolean parameters": 8,
+  "boolean parameters": 9,
 };
 
 /** What joins the two rooms. */

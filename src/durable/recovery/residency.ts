@@ -129,7 +129,7 @@ export class Residency {
     return this.#journal;
   }
 
-  /** Executes the agent again, against its history. It catches up until its journal says so. */
+  /** Executes the agent again, against its history. It is catching up until its journal tells that it has. */
   replay(history: History): void {
     const run = this.#run;
     run.execution?.fence();

@@ -5,7 +5,7 @@ import type { Journal, JournaledAgent, Operation, Patch, Recalled, Unfit } from 
 import { unfit } from "../../runtime/execution/operations.ts";
 import type { History } from "./history.ts";
 import { ReplayCheck } from "./replay-check.ts";
-import type { QueuedResult, Tell } from "./result-queue.ts";
+import type { JournalListener, QueuedResult } from "./result-queue.ts";
 import { ResultQueue } from "./result-queue.ts";
 
 /**
@@ -19,7 +19,7 @@ export class AgentJournal extends ResultQueue implements Journal {
   #patches: Map<string, Recalled> | undefined;
 
   /** `stallMs`: see {@link ResultQueue}. */
-  constructor(agent: JournaledAgent, tell: Tell, history: History | undefined, stallMs: number) {
+  constructor(agent: JournaledAgent, tell: JournalListener, history: History | undefined, stallMs: number) {
     super(agent, tell, history && new ReplayCheck(history), stallMs);
     this.#startedAt = history?.startedAt;
   }
@@ -62,10 +62,14 @@ export class AgentJournal extends ResultQueue implements Journal {
 
   recall(said: Emission | Usage | Patch): Recalled {
     if ("kind" in said) return this.#recallEmission(said);
-    if (!("patch" in said)) return this.isCatchingUp && this.check?.history.takeUsage(said) === true ? "held" : "new";
+    if ("patch" in said) return this.#recallOnce(said);
+    return this.isCatchingUp && this.check?.history.takeUsage(said) === true ? "held" : "new";
+  }
+
+  #recallOnce(patch: Patch): Recalled {
     this.#patches ??= new Map();
-    const recalled = this.#patches.get(said.patch) ?? this.#recallPatch(said);
-    this.#patches.set(said.patch, recalled);
+    const recalled = this.#patches.get(patch.patch) ?? this.#recallPatch(patch);
+    this.#patches.set(patch.patch, recalled);
     return recalled;
   }
 

@@ -9,7 +9,7 @@ import type { Missing, ReplayCheck } from "./replay-check.ts";
 /**
  * What becomes of a durable agent apart from its results. `caught up`: it has done again what its history holds. `mismatch`: it
  * does not do that. `stall`: the same, but it may still go on; undefined: it has gone on. `difference`: it emitted another value
- * of the same kind than its history holds, which counts.
+ * of the same kind. The one in the history counts.
  */
 export type JournalEvent =
   | "caught up"
@@ -17,8 +17,7 @@ export type JournalEvent =
   | { readonly stall: Mismatch | undefined }
   | "difference";
 
-/** Tells what becomes of the agent. */
-export type Tell = (event: JournalEvent) => void;
+export type JournalListener = (event: JournalEvent) => void;
 
 /** A result to hand over: one of the history, or a new one. */
 export type QueuedResult = Delivery & Partial<RecordedResult>;
@@ -33,7 +32,7 @@ const STALL_TICKS = 5;
  */
 export abstract class ResultQueue {
   protected readonly agent: JournaledAgent;
-  protected readonly tell: Tell;
+  protected readonly tell: JournalListener;
   /** Of an agent that is replayed. */
   protected readonly check: ReplayCheck | undefined;
   /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
@@ -53,7 +52,7 @@ export abstract class ResultQueue {
    * `stallMs`: how long a replayed agent may take for the next operation in its history, in milliseconds of the process's
    * running time, before a stall is reported.
    */
-  constructor(agent: JournaledAgent, tell: Tell, check: ReplayCheck | undefined, stallMs: number) {
+  constructor(agent: JournaledAgent, tell: JournalListener, check: ReplayCheck | undefined, stallMs: number) {
     this.agent = agent;
     this.tell = tell;
     this.check = check;
@@ -238,7 +237,7 @@ export abstract class ResultQueue {
 /** The replay of an agent, until it has caught up with its history. */
 class Replaying {
   readonly #agent: JournaledAgent;
-  readonly #tell: Tell;
+  readonly #tell: JournalListener;
   readonly #check: ReplayCheck;
   readonly #stallMs: number;
   /** The operations whose results the history does not hold. They begin after the replay. */
@@ -248,7 +247,7 @@ class Replaying {
   /** How many timers are left of the stall time. */
   #ticks = STALL_TICKS;
 
-  constructor(agent: JournaledAgent, tell: Tell, check: ReplayCheck, stallMs: number) {
+  constructor(agent: JournaledAgent, tell: JournalListener, check: ReplayCheck, stallMs: number) {
     this.#agent = agent;
     this.#tell = tell;
     this.#check = check;

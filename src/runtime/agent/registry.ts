@@ -31,12 +31,13 @@ export class Registry {
 
   /**
    * Adds agents that this process executes, or none of them. New runs of a name use the version that says `current`, or
-   * else the one that was added last. Answers where an older version has thereby replaced a newer one.
+   * else the one that was added last. Answers where an older version has thereby replaced a newer one, and tells
+   * {@link onAdded} of each.
    */
   add(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
     const demotions = agents.flatMap((agent) => this.#put(agent, this.#added));
-    for (const agent of agents) if (this.executes(agent)) this.onAdded(agent);
+    if (this.#added === "here") for (const agent of agents) this.onAdded(agent);
     return demotions;
   }
 

@@ -40,8 +40,8 @@ import type { RunInput } from "../agent/input.ts";
 import type { Interceptors } from "../agent/interceptors.ts";
 import { ActiveTime } from "../log/active-time.ts";
 import { checkLogLength, checkSize } from "../log/part-size.ts";
-import type { LogRun, RunLog } from "../log/run-log.ts";
-import type { ExecutionSettings } from "../log/shared-by-runs.ts";
+import type { RunLog } from "../log/run-log.ts";
+import type { ExecutionSettings, SharedByRuns } from "../log/shared-by-runs.ts";
 import { AgentPromise, isOfOperation, noteOperation, operationBehind } from "./agent-promise.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import type { Committed, Delivery, Journal, Operation, Residence, Unfit } from "./operations.ts";
@@ -63,7 +63,7 @@ export interface Stopped {
 }
 
 /** The body of a step. */
-export type Body = (step: StepScope) => MaybePromise<unknown>;
+export type StepBody = (step: StepScope) => MaybePromise<unknown>;
 
 /** A request for a sub-run, validated but for its input. */
 export interface NewSubRun {
@@ -75,8 +75,9 @@ export interface NewSubRun {
   readonly totalTokens: number | undefined;
 }
 
-/** The run of an agent, as its log and its agent see it. */
-export interface AgentRun extends LogRun, SpendingRun {
+/** The run of an agent, and what its agent reports to it. */
+export interface AgentRun extends SpendingRun {
+  readonly shared: SharedByRuns;
   readonly agent: Agent;
   readonly durable: boolean;
   readonly residence: Residence | undefined;
@@ -111,7 +112,7 @@ export interface AgentRun extends LogRun, SpendingRun {
   /** The agent has yielded an await request. */
   onAwait(execution: Execution, request: AwaitYield): void;
   /** Runs the body of a step, and gives the agent its result. */
-  step(execution: Execution, name: string, body: Body, options: StepOptions): Promise<unknown>;
+  step(execution: Execution, name: string, body: StepBody, options: StepOptions): Promise<unknown>;
   runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
   /** What the agent threw, for callers who learn more than the client. */
   cause: unknown;
@@ -517,7 +518,7 @@ export class Execution extends Operations {
     const at = clock.now();
     if (!emission.source) {
       this.#emitted += 1;
-      if (this.journal !== undefined) return this.#emitInOrder(this.journal, emission, at);
+      if (this.journal !== undefined) return this.#emitWithJournal(this.journal, emission, at);
     }
     log.decide({ type: "emit", at, item: emission });
     return log.backlog >= settings.maxBacklog ? log.commit() : this.pace(at);
@@ -527,7 +528,7 @@ export class Execution extends Operations {
    * A durable agent waits at the same points in each execution, whatever the time and the store, so that its branches continue
    * in the same order. It receives nothing meanwhile.
    */
-  #emitInOrder(journal: Journal, emission: Emission, at: number): undefined | Promise<void> {
+  #emitWithJournal(journal: Journal, emission: Emission, at: number): undefined | Promise<void> {
     const { log, settings } = this;
     if (journal.recall(emission) === "new") log.decide({ type: "emit", at, item: emission });
     if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;

@@ -132,9 +132,12 @@ export interface Journal {
   begin(operation?: Operation): void;
   /** Takes a result as it is committed, and hands it over in its turn. */
   deliver(delivery: Delivery): void;
-  /** Hands nothing over until the promise resolves. Resolves in the turn after it. */
+  /** Hands nothing over until the promise resolves. Resolves in the turn after it; without a promise in the next one. */
   hold(until: MaybePromise<void>): Promise<void>;
-  /** What the log says of what the agent emits, of usage that it reports, or of a patch for which it asks. Each of them in the log counts once. */
+  /**
+   * Compares what the agent emits, the usage that it reports, or the patch for which it asks with the log. Each entry of the log
+   * answers once. What is `new` the caller logs; the journal logs a patch itself.
+   */
   recall(said: Emission | Usage | Patch): Recalled;
   /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
   settled(): Promise<void>;
@@ -150,7 +153,7 @@ export interface Patch {
   readonly patch: string;
 }
 
-/** `held`: the log has it. `passed`: the log holds what comes after it, without it. `new`: the agent is at the end of what it holds. */
+/** `held`: the log has it, or is not to get it from the caller: the journal logs it later, or it is dropped. `passed`: the log holds what comes after it, without it. `new`: the agent is at the end of what it holds. */
 export type Recalled = "held" | "passed" | "new";
 
 /** The code does not accept an accepted answer of the log any more, or the schema of an accepted message fails. The agent does not receive it. */

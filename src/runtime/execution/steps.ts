@@ -17,7 +17,7 @@ import { checkResultSize } from "../log/part-size.ts";
 import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import type { Entered } from "../log/step-limits.ts";
 import { AgentPromise } from "./agent-promise.ts";
-import type { AgentRun, Body, Execution, Failing } from "./execution.ts";
+import type { AgentRun, Execution, Failing, StepBody } from "./execution.ts";
 import { Bodies, isNested } from "./nested-operations.ts";
 import { onceInLog } from "./operations.ts";
 import { idempotencyKeyOf, keySeedOf } from "./random.ts";
@@ -74,7 +74,7 @@ export class Steps {
   }
 
   /** Runs a body and gives the agent its result. Nothing is logged. The body begins only while this process may execute the run. */
-  run(key: string, body: Body, options: StepOptions, execution: Execution): Promise<unknown> {
+  run(key: string, body: StepBody, options: StepOptions, execution: Execution): Promise<unknown> {
     this.#atWork.add(key);
     this.#run.onStepBegun();
     const given = new AgentPromise<unknown>();
@@ -84,7 +84,7 @@ export class Steps {
 
   async #runAttempts(
     key: string,
-    body: Body,
+    body: StepBody,
     options: StepOptions,
     execution: Execution,
     given: AgentPromise<unknown>,
@@ -132,7 +132,7 @@ export class Steps {
   }
 
   /** Runs a body and logs its result. `before`: how far the log has come with the attempts. `given` is the agent's promise. */
-  begin(key: string, body: Body, options: StepOptions, before: AttemptEntry | undefined, given: Failing): void {
+  begin(key: string, body: StepBody, options: StepOptions, before: AttemptEntry | undefined, given: Failing): void {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
     this.#run.onStepBegun();
@@ -141,7 +141,7 @@ export class Steps {
 
   async #record(
     key: string,
-    body: Body,
+    body: StepBody,
     options: StepOptions,
     before: AttemptEntry | undefined,
     given: Failing,
@@ -197,7 +197,7 @@ export class Steps {
    */
   async #attempt(
     key: string,
-    body: Body,
+    body: StepBody,
     options: StepOptions,
     before: AttemptEntry | undefined,
   ): Promise<Outcome | undefined> {
@@ -323,7 +323,7 @@ export class Steps {
   }
 
   /** Calls a body once. */
-  #call(source: PartSource, body: Body, options: StepOptions): Promise<unknown> {
+  #call(source: PartSource, body: StepBody, options: StepOptions): Promise<unknown> {
     const { timeoutMs = Number.POSITIVE_INFINITY, stallMs = Number.POSITIVE_INFINITY } = options;
     const limits: AttemptLimits = { timeoutMs, stallMs };
     if (Math.min(timeoutMs, stallMs) === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
@@ -335,7 +335,7 @@ export class Steps {
     return limit.apply(() => this.#callBody(source, body, limit)).finally(() => this.#limits.delete(limit));
   }
 
-  #callBody(source: PartSource, body: Body, limit: TimeLimit | undefined): Promise<unknown> {
+  #callBody(source: PartSource, body: StepBody, limit: TimeLimit | undefined): Promise<unknown> {
     const scope = this.#scope(source, limit);
     const call = (): Promise<unknown> => this.bodies.call(() => body(scope));
     const { agent, log, shared } = this.#run;

@@ -179,8 +179,8 @@ function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted === true) throw signal.reason;
 }
 
-const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
-const kinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
+const askOptionNames = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
+const questionKinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
 
 /** How a question is asked. */
 interface Asking {
@@ -374,9 +374,9 @@ function withSchema(parts: readonly MessagePart[], content: string | undefined, 
 
 /** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
 function checkAskOptions(options: unknown): void {
-  const { name, kind } = checkWaitOptions(options, known);
+  const { name, kind } = checkWaitOptions(options, askOptionNames);
   if (name !== undefined) checkText("options.name", name);
-  if (kind !== undefined && !kinds.includes(kind))
+  if (kind !== undefined && !questionKinds.includes(kind))
     throw badArgument("options.kind", '"input", "approval" or "auth"', kind);
 }
 
@@ -437,7 +437,7 @@ export function askClient(
   const toValue = details ? withDetails : valueAlone;
   const asked = { ...asking, parts, emitted: execution.emitted };
   const ask = new AskedQuestion(execution, key, asked, schema, toValue);
-  perform(execution, ask, asked);
+  beginQuestion(execution, ask, asked);
   return ask.given;
 }
 
@@ -445,20 +445,20 @@ export function askClient(
 export function askByYield(execution: Execution, { message, timeoutMs, default: fallback }: AwaitYield): void {
   const key = execution.keyFor("await");
   const asking = { parts: questionParts(message), timeoutMs, default: fallback, emitted: execution.emitted };
-  perform(execution, new YieldedQuestion(execution, key, asking), asking);
+  beginQuestion(execution, new YieldedQuestion(execution, key, asking), asking);
 }
 
-function perform(execution: Execution, ask: Ask, asked: Asked): void {
+function beginQuestion(execution: Execution, ask: Ask, asked: Asked): void {
   const { settings, isStopped, log } = execution;
   const { interceptors } = settings;
   // What the log has settled is not wrapped again.
   if (interceptors.ask !== undefined && !isStopped && settledQuestion(log.state, ask.key) === undefined)
-    observe(interceptors.ask, execution, ask, asked);
+    tellInterceptors(interceptors.ask, execution, ask, asked);
   execution.begin(ask);
 }
 
 /** Tells the interceptors of a question. They observe it, and what they throw changes nothing. */
-function observe(
+function tellInterceptors(
   wrap: NonNullable<Interceptors["ask"]>,
   { log, logger }: Execution,
   ask: Ask,
@@ -466,7 +466,7 @@ function observe(
 ): void {
   const { agent_name } = createdEntry(log.state);
   const settled = new Promise<AskOutcome>((resolve) => {
-    ask.onRelease(() => resolve(outcomeOf(log.state, ask.key)));
+    ask.onRelease(() => resolve(outcomeOfQuestion(log.state, ask.key)));
   });
   const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
   const wrapped = (async () => wrap(info, () => settled))().catch((error: unknown) =>
@@ -476,7 +476,7 @@ function observe(
 }
 
 /** What has become of a question that is not asked here any more. */
-function outcomeOf(state: RunState, awaitId: string): AskOutcome {
+function outcomeOfQuestion(state: RunState, awaitId: string): AskOutcome {
   const type = settledQuestion(state, awaitId)?.settled?.type;
   if (type === undefined) return isStopped(state) ? "withdrawn" : "left";
   if (type === "resumed") return "answered";

@@ -31,7 +31,7 @@ import type { AwaitYield } from "../agent/generator.ts";
 import type { NewRun } from "../agent/new-run.ts";
 import type { Registry } from "../agent/registry.ts";
 import { RunContext } from "../execution/context.ts";
-import type { AgentRun, Body, NewSubRun, Stopped } from "../execution/execution.ts";
+import type { AgentRun, NewSubRun, StepBody, Stopped } from "../execution/execution.ts";
 import { Execution } from "../execution/execution.ts";
 import type { Residence } from "../execution/operations.ts";
 import { onceCommitted, onceInLog } from "../execution/operations.ts";
@@ -43,6 +43,7 @@ import { answerOffers, askByYield, measureAgain, takeMail } from "../execution/w
 import type { LogSource } from "../log/event-stream.ts";
 import { QueuedTime } from "../log/queued-time.ts";
 import { lostError, refusalError } from "../log/refusals.ts";
+import type { LogRun } from "../log/run-log.ts";
 import { RunLog } from "../log/run-log.ts";
 import type { RunSlot } from "../log/run-slot.ts";
 import { LocalSlot } from "../log/run-slot.ts";
@@ -83,7 +84,7 @@ export interface LiveRuns extends Iterable<LiveRun> {
 export type SubRunFound = LiveRun | SubRunNotHere | undefined;
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
-export class LiveRun implements AgentRun {
+export class LiveRun implements LogRun, AgentRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for callers who learn more than the client. */
@@ -147,11 +148,6 @@ export class LiveRun implements AgentRun {
     if (this.#signal === undefined) this.#signal = stopped;
     else if (this.#signal instanceof AbortController) this.#signal.abort(stopped.reason);
     if (this.#execution?.over === true) this.#steps?.onOver();
-  }
-
-  get steps(): Steps {
-    this.#steps ??= new Steps(this);
-    return this.#steps;
   }
 
   /** Whether no step is at work, or all steps at work have to begin in another process. */
@@ -663,14 +659,19 @@ export class LiveRun implements AgentRun {
   }
 
   /** For a durable agent the result is written to the log, and the agent receives it from the entry. */
-  step(execution: Execution, name: string, body: Body, options: StepOptions): Promise<unknown> {
+  step(execution: Execution, name: string, body: StepBody, options: StepOptions): Promise<unknown> {
     const key = execution.keyFor(name);
-    if (!this.durable) return this.steps.run(key, body, options, execution);
+    if (!this.durable) return this.#stepper.run(key, body, options, execution);
     return execution.record({
       key,
-      start: (given, before) => this.steps.begin(key, body, options, before, given),
+      start: (given, before) => this.#stepper.begin(key, body, options, before, given),
       settle: (entry) => resultOfStep(entry as StepEntry),
     });
+  }
+
+  get #stepper(): Steps {
+    this.#steps ??= new Steps(this);
+    return this.#steps;
   }
 
   runAgent(execution: Execution, request: NewSubRun): Promise<Run> {

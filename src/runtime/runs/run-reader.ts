@@ -21,22 +21,18 @@ import type { LogSource, StreamHost, StreamStart } from "../log/event-stream.ts"
 import { EventStream } from "../log/event-stream.ts";
 import { findStored, foldAll, foldLog, foldStored, READ_CHUNK, saidBefore, snapshotOf } from "../log/fold-log.ts";
 import { closedError, isLost, notLoadedError } from "../log/refusals.ts";
-import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { allRuns } from "./deleting.ts";
-import type { LiveRun } from "./live-run.ts";
+import type { LiveRun, LiveRuns } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { RemoteRuns } from "./remote-runs.ts";
 import type { RunDetails, Session } from "./requests.ts";
 
-/** What is read of the runs of a runtime. */
-interface ReadRuns {
-  readonly shared: SharedByRuns;
+/** What a reader needs of the runs of its runtime. */
+interface ReaderRuns extends Pick<LiveRuns, "shared" | "find"> {
   readonly remote: RemoteRuns | undefined;
   /** Whether the store is not asked any more. */
   readonly isOver: boolean;
-  /** The run, if this process executes it. */
-  find(key: RunKey): LiveRun | undefined;
-  /** Resolves when what has been decided so far of the runs of a tenant is in the store. */
+  /** Resolves when what has been decided so far of the runs of a tenant is in the store, as far as the store takes it. */
   settled(tenant: string): Promise<void>;
 }
 
@@ -45,12 +41,12 @@ export class RunReader {
   /** What streams need to follow a run from process to process. */
   readonly streams: StreamHost;
   readonly #settings: Settings;
-  readonly #runs: ReadRuns;
+  readonly #runs: ReaderRuns;
 
   /** The user of whom alone the runs and sessions exist. Undefined: all runs and sessions of the tenant exist. */
   readonly onlyOf: string | undefined;
 
-  constructor(settings: Settings, runs: ReadRuns, onlyOf: string | undefined) {
+  constructor(settings: Settings, runs: ReaderRuns, onlyOf: string | undefined) {
     this.#settings = settings;
     this.#runs = runs;
     this.onlyOf = onlyOf;

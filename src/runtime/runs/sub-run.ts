@@ -25,7 +25,6 @@ import { parentOf } from "../execution/random.ts";
 import { checkSpending, tokensLeft, usageOf } from "../execution/run-family.ts";
 import { resultOfStep } from "../execution/steps.ts";
 import type { LogSource } from "../log/event-stream.ts";
-import type { RunLog } from "../log/run-log.ts";
 import type { SubRunActivity } from "../log/run-write.ts";
 import type { EndedRun, LiveRun, RunElsewhere, SubRunFound } from "./live-run.ts";
 import { ShownOutput } from "./shown-output.ts";
@@ -40,7 +39,7 @@ const finalRefusals: readonly CadenzaErrorCode[] = [
 
 /** Runs another agent under a run, to its end. */
 export function runSubRun(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
-  return new SubRun(parent, execution, asked).perform();
+  return new SubRun(parent, execution, asked).perform(asked);
 }
 
 /** The pause after a failure, in milliseconds. */
@@ -56,7 +55,6 @@ const SILENCE_MS = 10_000;
  */
 class SubRun {
   readonly #key: string;
-  readonly #asked: NewSubRun;
   readonly #request: NewRun;
   readonly #parent: LiveRun;
   readonly #execution: Execution;
@@ -80,19 +78,18 @@ class SubRun {
   /** Throws `invalid_argument` for an input that is none. */
   constructor(parent: LiveRun, execution: Execution, asked: NewSubRun) {
     this.#key = execution.keyFor(`run:${asked.agentName}`);
-    this.#asked = asked;
-    this.#request = requestFor(parent.log, asked);
+    this.#request = requestFor(parent, asked);
     this.#parent = parent;
     this.#execution = execution;
   }
 
   /** Starts or finds the sub-run. Resolves with its record when it has ended. */
-  perform(): Promise<Run> {
+  perform({ show }: Pick<NewSubRun, "show">): Promise<Run> {
     const result = this.#execution.record({
       key: this.#key,
       start: (_given, before) => {
         this.#parent.family.beginning.add(this.#key);
-        const started = this.#start(before).catch((error: unknown) => this.#refuse(error));
+        const started = this.#start(before, show).catch((error: unknown) => this.#refuse(error));
         this.#do(started.finally(() => this.#onBegun()));
       },
       settle: (entry, live) => noteOperation(this.#key, live ?? resultOfStep(entry as StepEntry)),
@@ -108,13 +105,13 @@ class SubRun {
     this.#parent.settleSlot();
   }
 
-  async #start(before: AttemptEntry | undefined): Promise<void> {
+  async #start(before: AttemptEntry | undefined, show: boolean): Promise<void> {
     const intent = before?.type === "intent" ? before : undefined;
     this.#note(intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
     this.#stored = intent?.stored === true ? "yes" : "no";
-    if (this.#asked.show) {
+    if (show) {
       this.#shown = new ShownOutput(this.#keyOf(runId), this.#execution, () => this.#pause());
     }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
@@ -488,7 +485,8 @@ class SubRun {
   }
 }
 
-function requestFor({ key, state }: RunLog, { agentName, input, totalTokens }: NewSubRun): NewRun {
+/** Throws `invalid_argument` for an input that is none. */
+function requestFor({ log: { key, state } }: LiveRun, { agentName, input, totalTokens }: NewSubRun): NewRun {
   return {
     tenant: key.tenant,
     principal: createdEntry(state).principal ?? null,

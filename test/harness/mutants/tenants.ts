@@ -123,7 +123,7 @@ const runtime: readonly Mutant[] = [
     'return { elsewhere: { tenant: "", run_id: runId }, of };',
     runs,
   ),
-  mutant("src/runtime/runs/sub-run.ts", "parent.log.key.tenant, createdEntry(parent", '"", createdEntry(parent', runs),
+  mutant("src/runtime/runs/sub-run.ts", "tenant: key.tenant,", 'tenant: "",', runs),
   mutant("src/runtime/runs/runs.ts", "slotsOf(agent, key.tenant, entry)", 'slotsOf(agent, "", entry)', runs),
   mutant("src/runtime/runs/runs.ts", "checkSlots(agent, slots, key.tenant,", 'checkSlots(agent, slots, "",', runs),
   mutant(
