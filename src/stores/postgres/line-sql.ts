@@ -13,7 +13,7 @@ import { headColumns, insertedColumns } from "../stored-rows.ts";
  */
 
 /** A run whose time has passed by so much stands in the index of due runs by the time at which it came there. */
-const STALE_MS = 250;
+export const STALE_MS = 250;
 /** What a key has besides its number. */
 const slotColumns = ["held", "first", "last", "look_at", "bands", "given", "kept", "counts_until"];
 /** A key that is to be looked at without delay is marked so far in the past: also if the clock is set back, it is found. In milliseconds. */

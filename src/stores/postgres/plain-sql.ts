@@ -1,4 +1,5 @@
 import { headColumns } from "../stored-rows.ts";
+import { STALE_MS } from "./line-sql.ts";
 
 /*
  * Most writes of a large batch need none of the rules of slots, lines, gates, inboxes and sessions. They are made together,
@@ -18,37 +19,73 @@ const GIVEN = `SELECT k.n, k.w, k.tenant, k.run_id, k.writes = 1 AS is_alone FRO
       ) i
     ) k WHERE k.n IS NOT NULL`;
 
+/** The columns of a head. */
+const HEAD = `h (status text, epoch integer, owner text, due_at float8, blocked text, holds_slot boolean, finished_at float8, takeovers integer)`;
+
+/** Where a run without an owner stands from now on: see `sinceOf`. */
+const SINCE = `CASE WHEN p.owner IS NULL AND p.due_at < clock - ${STALE_MS} THEN clock END`;
+
 /** What `write_v2` does before it makes the writes in turn. `made`: the numbers of those that need no turn, from 1 on. */
 export function makePlainWrites(schema: string): string {
   return `
   IF jsonb_array_length(writes) >= ${MIN_BATCH} THEN
-    made := ${schema}.create_plain_v1(writes) || ${schema}.append_plain_v1(writes);
+    IF jsonb_path_exists(writes, '$[*] ? (@.kind == "create")') THEN
+      made := ${schema}.create_plain_v2(writes, late);
+    END IF;
+    IF jsonb_path_exists(writes, '$[*] ? (@.kind == "append")') THEN
+      made := made || ${schema}.append_plain_v2(writes, late);
+    END IF;
     counted := ARRAY(SELECT x.w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
       WHERE x.n = ANY (made) AND x.w ? 'counters' ORDER BY x.n);
   END IF;`;
 }
 
-/** The functions. Each answers the numbers of the writes that it has made. */
+/** Whether a write changes no session: that of its run is made only when another run joins it, and there is none. */
+function leavesSession(schema: string): string {
+  return `(NOT x.w ? 'session' OR x.w -> 'session' ? 'isLazy' AND NOT x.w -> 'session' ? 'onlyOf' AND NOT EXISTS (
+        SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = x.tenant AND s.session_id = x.w -> 'session' ->> 'session_id'))`;
+}
+
+/**
+ * The functions. Each answers the numbers of the writes that it has made. An append is plain if the run keeps its owner, gets
+ * one, ends under it, or leaves it without having been woken. Fields are read one by one: to make a whole row of a write takes
+ * as long as to insert it. Rows are joined by hashes: the server takes their lists for short.
+ */
 export function plainWrites(schema: string): string {
   const runs = `${schema}.runs`;
-  const head = headColumns.map((name) => `'${name}'`).join(", ");
+  const hasOnlyHead = `(x.w -> 'head') - ARRAY[${headColumns.map((name) => `'${name}'`).join(", ")}] = '{}'`;
+  const columns = [
+    "tenant",
+    "run_id",
+    "agent_name",
+    "version",
+    "session_id",
+    "parent",
+    "slot",
+    "slot_max",
+    ...headColumns,
+  ];
+  const ofRun = [...columns, "position", "created_at", "creator", "plain"];
   return `
-CREATE OR REPLACE FUNCTION ${schema}.create_plain_v1(writes jsonb) RETURNS bigint[] LANGUAGE plpgsql AS $function$
+CREATE OR REPLACE FUNCTION ${schema}.create_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $function$
 DECLARE
   made bigint[];
 BEGIN
   WITH given AS MATERIALIZED (
-    SELECT x.n, x.w ->> 'lines' AS lines, added.*,
-      x.is_alone AND NOT x.w ?| ARRAY['session', 'wake', 'asks', 'labels', 'limits', 'priority', 'fair'] AND added.idempotency_key IS NULL
-        AND added.slot = '' AND added.owner IS NOT NULL AND added.finished_at IS NULL AS is_plain
-    FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_populate_record(NULL::${runs}, x.w || (x.w -> 'head')) added
+    SELECT x.n, x.tenant, x.run_id, x.w ->> 'agent_name' AS agent_name, x.w ->> 'version' AS version,
+      x.w ->> 'session_id' AS session_id, x.w ->> 'parent' AS parent, x.w ->> 'slot' AS slot, (x.w ->> 'slot_max')::float8 AS slot_max,
+      (x.w ->> 'position')::integer AS position, (x.w ->> 'created_at')::float8 AS created_at, x.w ->> 'creator' AS creator,
+      (x.w ->> 'plain')::boolean AS plain, x.w ->> 'lines' AS lines, h.*,
+      x.is_alone AND NOT x.w ?| ARRAY['wake', 'asks', 'labels', 'limits', 'priority', 'fair'] AND x.w ->> 'idempotency_key' IS NULL
+        AND x.w ->> 'slot' = '' AND ${hasOnlyHead} AND ${leavesSession(schema)} AS is_plain
+    FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS ${HEAD}
     WHERE x.w ->> 'kind' = 'create'
   ), plain AS MATERIALIZED (
     SELECT * FROM given g WHERE g.n < coalesce((SELECT min(o.n) FROM given o WHERE NOT o.is_plain), 'Infinity'::float8)
   ), added AS (
-    INSERT INTO ${runs} (tenant, run_id, agent_name, version, session_id, parent, slot, slot_max, ${headColumns.join(", ")}, position, created_at, creator, plain)
-    SELECT p.tenant, p.run_id, p.agent_name, p.version, p.session_id, p.parent, p.slot, p.slot_max,
-      ${headColumns.map((name) => `p.${name}`).join(", ")}, p.position, p.created_at, p.creator, p.plain
+    INSERT INTO ${runs} (${ofRun.join(", ")}, since)
+    SELECT ${ofRun.map((name) => `p.${name}`).join(", ")}, ${SINCE}
     FROM plain p ORDER BY p.n ON CONFLICT DO NOTHING RETURNING id, tenant, run_id
   ), logged AS (
     INSERT INTO ${schema}.entries (run, position, lines)
@@ -58,28 +95,29 @@ BEGIN
   RETURN coalesce(made, '{}');
 END $function$;
 
-CREATE OR REPLACE FUNCTION ${schema}.append_plain_v1(writes jsonb) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION ${schema}.append_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $function$
 DECLARE
   made bigint[];
 BEGIN
   WITH plain AS MATERIALIZED (
     SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count,
-      (x.w ->> 'epoch')::integer AS expected_epoch, (x.w ->> 'position')::integer AS position, x.w ->> 'owner' AS expected_owner, h.*
-    FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS h (
-      status text, epoch integer, owner text, due_at float8, blocked text, holds_slot boolean, finished_at float8, takeovers integer)
-    WHERE x.is_alone AND x.w ->> 'kind' = 'append' AND NOT x.w ?| ARRAY['wake', 'asks'] AND (x.w -> 'head') - ARRAY[${head}] = '{}'
-      AND (NOT x.w ? 'session' OR x.w -> 'session' ? 'isLazy' AND NOT EXISTS (SELECT 1 FROM ${schema}.sessions s
-        WHERE s.tenant = x.tenant AND s.session_id = x.w -> 'session' ->> 'session_id'))
+      (x.w ->> 'epoch')::integer AS expected_epoch, (x.w ->> 'position')::integer AS position, x.w ->> 'owner' AS expected_owner,
+      (x.w ->> 'wakes')::integer AS expected_wakes, h.*
+    FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS ${HEAD}
+    WHERE x.is_alone AND x.w ->> 'kind' = 'append' AND x.w ? 'owner' AND NOT x.w ?| ARRAY['wake', 'asks']
+      AND ${hasOnlyHead} AND ${leavesSession(schema)}
   ), changed AS (
     UPDATE ${runs} r SET
       status = CASE WHEN r.status = 'cancelling' AND p.finished_at IS NULL THEN r.status ELSE p.status END,
-      owner = p.owner, due_at = p.due_at, blocked = p.blocked, holds_slot = p.holds_slot, finished_at = p.finished_at,
-      takeovers = p.takeovers, wakes = CASE WHEN p.owner IS NULL THEN 0 ELSE r.wakes END, for_look = r.for_look AND p.owner IS NULL,
-      since = NULL, position = r.position + p.count
+      epoch = p.epoch, owner = p.owner, due_at = p.due_at, blocked = p.blocked, holds_slot = p.holds_slot, finished_at = p.finished_at,
+      takeovers = p.takeovers, wakes = CASE WHEN p.owner = r.owner THEN r.wakes ELSE 0 END, for_look = r.for_look AND p.owner IS NULL,
+      since = ${SINCE}, position = r.position + p.count
     FROM plain p
-    WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND r.epoch = p.expected_epoch AND r.epoch = p.epoch AND r.position = p.position
-      AND r.owner || '' = p.expected_owner AND (p.owner = r.owner || '' OR p.owner IS NULL AND p.finished_at IS NOT NULL AND p.due_at IS NULL)
+    WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND r.epoch = p.expected_epoch AND r.position = p.position
+      AND r.owner || '' IS NOT DISTINCT FROM p.expected_owner AND CASE
+        WHEN p.owner IS NOT NULL THEN p.finished_at IS NULL
+        ELSE p.expected_owner IS NOT NULL AND (p.finished_at IS NOT NULL OR r.wakes = p.expected_wakes) END
       AND r.finished_at + 0 IS NULL AND r.arrived = 0 AND r.slot || '' = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL AND r.rank IS NULL
       AND coalesce(r.priority, 0) = 0
     RETURNING p.n, r.id, p.position, p.lines

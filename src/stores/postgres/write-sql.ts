@@ -253,9 +253,11 @@ interface Slots {
   readonly clock: string;
   /** What makes some writes together, and puts their numbers into `made`. */
   readonly together: string;
+  /** The agent of a write `w`. `stored`: as its run has it. */
+  readonly agent: (stored: string) => string;
 }
 
-const withoutGates = { posts: "", gates: "", together: "" };
+const withoutGates = { posts: "", gates: "", together: "", agent: (stored: string) => stored };
 
 /** The first version counts the runs that hold a permit. */
 function countedSlots(schema: string): Slots {
@@ -425,8 +427,8 @@ ${slots.lastLocks}${slots.together}
   END IF;
   INSERT INTO ${schema}.counters AS c (agent_name, shard, ${counterNames.join(", ")})
   SELECT k.agent_name, its_shard, ${counterNames.map((name) => `sum((k.w ->> '${name}')::float8)`).join(", ")}
-  FROM (SELECT (SELECT r.agent_name FROM ${schema}.runs r
-      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') AS agent_name, w -> 'counters' AS w
+  FROM (SELECT ${slots.agent(`(SELECT r.agent_name FROM ${schema}.runs r
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id')`)} AS agent_name, w -> 'counters' AS w
     FROM unnest(counted) w) k
   GROUP BY k.agent_name ORDER BY k.agent_name
   ON CONFLICT (agent_name, shard) DO UPDATE SET
@@ -448,13 +450,14 @@ export function locksOfKeys(schema: string): string {
  * that takes the owner away, or ends the run, locks its gates after the rows.
  */
 export function writesWithInbox(schema: string): string {
-  const slots = {
+  const slots: Slots = {
     ...lockedKeys(schema),
     posts: ` AND NOT (w ->> 'kind' = 'post' AND EXISTS (SELECT 1 FROM ${schema}.runs r
       WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND ${goesThrough("w", "r")}))`,
     gates: `
   PERFORM ${schema}.shut_v1(k.run, true) FROM (SELECT l.run FROM (${leaving(schema)}) l ORDER BY (l.run).id) k;`,
     together: makePlainWrites(schema),
+    agent: (stored) => `coalesce(w ->> 'agent_name', ${stored})`,
     refused: "answer ? 'conflict' OR write ->> 'kind' = 'session' AND answer IS NOT NULL",
   };
   return (
