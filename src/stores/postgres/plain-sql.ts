@@ -53,7 +53,8 @@ function leavesSession(schema: string): string {
  */
 export function plainWrites(schema: string): string {
   const runs = `${schema}.runs`;
-  const hasOnlyHead = `(x.w -> 'head') - ARRAY[${headColumns.map((name) => `'${name}'`).join(", ")}] = '{}'`;
+  const names = `ARRAY[${headColumns.map((name) => `'${name}'`).join(", ")}]`;
+  const hasOnlyHead = `x.w -> 'head' ?& ${names} AND (x.w -> 'head') - ${names} = '{}'`;
   const columns = [
     "tenant",
     "run_id",
@@ -82,7 +83,7 @@ BEGIN
     FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS ${HEAD}
     WHERE x.w ->> 'kind' = 'create'
   ), plain AS MATERIALIZED (
-    SELECT * FROM given g WHERE g.n < coalesce((SELECT min(o.n) FROM given o WHERE NOT o.is_plain), 'Infinity'::float8)
+    SELECT * FROM given g WHERE g.n < coalesce((SELECT min(o.n) FROM given o WHERE o.is_plain IS NOT TRUE), 'Infinity'::float8)
   ), added AS (
     INSERT INTO ${runs} (${ofRun.join(", ")}, since)
     SELECT ${ofRun.map((name) => `p.${name}`).join(", ")}, ${SINCE}

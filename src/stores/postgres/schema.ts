@@ -54,6 +54,21 @@ const functions: readonly ((schema: string) => string)[] = [
 ];
 
 /**
+ * Servers up to 17 count a kind of plan that is switched off as a cost of its own, for which they would compile the plans of such
+ * functions at each call. That takes longer than what the functions do.
+ */
+function neverCompiled(schema: string): string {
+  return `
+DECLARE
+  made regprocedure;
+BEGIN
+  FOR made IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = to_regnamespace(${quoteText(schema)}) AND p.proconfig IS NOT NULL LOOP
+    EXECUTE format('ALTER FUNCTION %s SET jit = off', made);
+  END LOOP;
+END;`;
+}
+
+/**
  * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
  * function is replaced only by one that older releases may call in its place: otherwise a later step adds one with a
  * higher version in its name.
@@ -81,7 +96,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   () => "",
   () => "",
   () => "",
-  (schema) => [...functions, wakeMisread].map((part) => part(schema)).join("\n"),
+  (schema) => [...functions, wakeMisread, neverCompiled].map((part) => part(schema)).join("\n"),
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -28,6 +28,17 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
   });
 
+  it("has no function whose plans older servers would compile at each call", async () => {
+    const schema = newSchema();
+    await (await open(schema)).close();
+    const { rows } = await pool.query(
+      `SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace($1) AND proconfig::text LIKE '%=off%'
+       AND NOT 'jit=off' = ANY (proconfig)`,
+      [quoteName(schema)],
+    );
+    expect(rows).toEqual([]);
+  });
+
   it("is created by a process that has looked for it before another one made it", async () => {
     const schema = newSchema();
     // After a step that found nothing to do, the server takes all names of the next one from what its connection remembers.
