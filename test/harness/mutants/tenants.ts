@@ -543,8 +543,8 @@ const inPostgres: readonly Mutant[] = [
   ),
   byPostgres(
     "postgres/write-sql.ts",
-    "WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') AS agent_name",
-    "WHERE r.run_id = w ->> 'run_id') AS agent_name",
+    "WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id')`)} AS agent_name",
+    "WHERE r.run_id = w ->> 'run_id')`)} AS agent_name",
   ),
   byPostgres("postgres/write-sql.ts", `${madeSession}s.tenant = its_tenant AND `, madeSession),
   byPostgres(
