@@ -1,4 +1,4 @@
-import { headColumns } from "../stored-rows.ts";
+import { headColumns, insertedColumns } from "../stored-rows.ts";
 import { STALE_MS } from "./line-sql.ts";
 
 /*
@@ -40,7 +40,7 @@ export function makePlainWrites(schema: string): string {
   END IF;`;
 }
 
-/** Whether a write changes no session: that of its run is made only when another run joins it, and there is none. */
+/** Whether a write changes no session. A run's own session is made only when another run joins it: it has to be missing. */
 function leavesSession(schema: string): string {
   return `(NOT x.w ? 'session' OR x.w -> 'session' ? 'isLazy' AND NOT x.w -> 'session' ? 'onlyOf' AND NOT EXISTS (
         SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = x.tenant AND s.session_id = x.w -> 'session' ->> 'session_id'))`;
@@ -55,18 +55,7 @@ export function plainWrites(schema: string): string {
   const runs = `${schema}.runs`;
   const names = `ARRAY[${headColumns.map((name) => `'${name}'`).join(", ")}]`;
   const hasOnlyHead = `x.w -> 'head' ?& ${names} AND (x.w -> 'head') - ${names} = '{}'`;
-  const columns = [
-    "tenant",
-    "run_id",
-    "agent_name",
-    "version",
-    "session_id",
-    "parent",
-    "slot",
-    "slot_max",
-    ...headColumns,
-  ];
-  const ofRun = [...columns, "position", "created_at", "creator", "plain"];
+  const ofRun = [...insertedColumns, "creator", "plain"];
   return `
 CREATE OR REPLACE FUNCTION ${schema}.create_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $function$
@@ -75,7 +64,7 @@ DECLARE
 BEGIN
   WITH given AS MATERIALIZED (
     SELECT x.n, x.tenant, x.run_id, x.w ->> 'agent_name' AS agent_name, x.w ->> 'version' AS version,
-      x.w ->> 'session_id' AS session_id, x.w ->> 'parent' AS parent, x.w ->> 'slot' AS slot, (x.w ->> 'slot_max')::float8 AS slot_max,
+      x.w ->> 'session_id' AS session_id, x.w ->> 'parent' AS parent, x.w ->> 'idempotency_key' AS idempotency_key, x.w ->> 'slot' AS slot, (x.w ->> 'slot_max')::float8 AS slot_max,
       (x.w ->> 'position')::integer AS position, (x.w ->> 'created_at')::float8 AS created_at, x.w ->> 'creator' AS creator,
       (x.w ->> 'plain')::boolean AS plain, x.w ->> 'lines' AS lines, h.*,
       x.is_alone AND NOT x.w ?| ARRAY['wake', 'asks', 'labels', 'limits', 'priority', 'fair'] AND x.w ->> 'idempotency_key' IS NULL

@@ -1,6 +1,6 @@
 import type { PostgresStore } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
-import type { RunWrite, Store } from "cadenza/store";
+import type { Expected, RunWrite, Store } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { NOW } from "../../../src/stores/contract/check.ts";
@@ -24,7 +24,7 @@ import { missingServer, newPool, newSchema } from "../../harness/postgres-stores
 
 /*
  * The plain writes of a batch are made together, the others in turn. What is made together is there as if it was made in
- * turn. In one schema the functions are gone that make writes in turn, so that each write there was plain.
+ * turn. One schema lacks the functions that make writes in turn, so that each write there was plain.
  */
 
 const missing = missingServer(18);
@@ -51,9 +51,13 @@ const isWoken = async (store: Store, n: number) => {
   await isExecuted(store, n);
   await create(store, 100 + n, { wake: runKey(n) });
 };
-/** Appends to a run in epoch 1 that has one entry. `owner`: who is to have it. */
-const append = (store: Store, n: number, change: Partial<RunWrite>, owner: string | null = OWNER) =>
-  store.append(runKey(n), { epoch: 1, position: 1, owner, wakes: 0 }, write([part(`${n}`)], change));
+/** Appends to a run in epoch 1 that has one entry. `expected`: the owner that the run has, and its wake-ups. */
+const append = (store: Store, n: number, change: Partial<RunWrite>, expected: Partial<Expected> = {}) =>
+  store.append(
+    runKey(n),
+    { epoch: 1, position: 1, owner: OWNER, wakes: 0, ...expected },
+    write([part(`${n}`)], change),
+  );
 
 const plain: Readonly<Record<string, Plain>> = {
   "creates a run that is executed": { write: isExecuted },
@@ -80,12 +84,7 @@ const plain: Readonly<Record<string, Plain>> = {
   "adds to a run that keeps its owner": { before: isExecuted, write: (store, n) => append(store, n, {}) },
   "adds nothing, and changes the head": {
     before: isExecuted,
-    write: (store, n) =>
-      store.append(
-        runKey(n),
-        { epoch: 1, position: 1, owner: OWNER, wakes: 0 },
-        write([], { head: head({ due_at: LATER }) }),
-      ),
+    write: (store, n) => append(store, n, { entries: [], head: head({ due_at: LATER }) }),
   },
   "ends a run": {
     before: isExecuted,
@@ -96,15 +95,11 @@ const plain: Readonly<Record<string, Plain>> = {
   "takes the owner from a run that was woken, knowing of it": {
     before: isWoken,
     write: (store, n) =>
-      store.append(
-        runKey(n),
-        { epoch: 1, position: 1, owner: OWNER, wakes: 1 },
-        write([], { head: waiting(LATER, { epoch: 2 }), takes: "all" }),
-      ),
+      append(store, n, { entries: [], head: waiting(LATER, { epoch: 2 }), takes: "all" }, { wakes: 1 }),
   },
   "gives a waiting run an owner": {
     before: waits,
-    write: (store, n) => append(store, n, { head: head({ epoch: 2 }) }, null),
+    write: (store, n) => append(store, n, { head: head({ epoch: 2 }) }, { owner: null }),
   },
   "takes the owner from a run that waits": {
     before: isExecuted,
@@ -140,7 +135,7 @@ const ruled: Readonly<Record<string, Plain>> = {
   },
   "ends a run without an owner": {
     before: waits,
-    write: (store, n) => append(store, n, { head: over() }, null),
+    write: (store, n) => append(store, n, { head: over() }, { owner: null }),
   },
 };
 
@@ -186,7 +181,7 @@ describe.skipIf(missing !== undefined)(`the plain writes of a batch${missing ? `
     await Promise.all(stores.map((store) => store.close()));
   });
 
-  it.each(Object.entries(ruled))("are not those that rules are for: a write that %s", async (_name, given) => {
+  it.each(Object.entries(ruled))("leave what needs a rule to its turn: a write that %s", async (_name, given) => {
     const store = await open(together);
     for (const n of numbers) await given.before?.(store, n);
     await nothingInTurn(together);
