@@ -49,7 +49,6 @@ export class LeasedResidence implements Residence, Followed {
     this.#owner = owner;
     this.run = run;
     this.residency = new Residency(owner, run);
-    run.log.residence = this;
   }
 
   get log(): RunLog {

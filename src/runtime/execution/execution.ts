@@ -114,8 +114,8 @@ export interface AgentRun extends SpendingRun {
   /** Runs the body of a step, and gives the agent its result. */
   step(execution: Execution, name: string, body: StepBody, options: StepOptions): Promise<unknown>;
   runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
-  /** What the agent threw, for callers who learn more than the client. */
-  cause: unknown;
+  /** The agent has thrown what ends the run. */
+  onFailed(error: unknown): void;
   /** The agent has ended, or has been left behind. */
   onOver(): void;
   /** The agent begins again from the top, once this entry is committed. */
@@ -717,7 +717,7 @@ export class Execution extends Operations {
   /** What is said of the error that ends the run. */
   #whatFailed(error: unknown): Failed {
     const { run } = this;
-    run.cause = error;
+    run.onFailed(error);
     this.logger.warn("A run failed.", { ...this.about, error });
     const failure = failureOf(error, this.settings.exposeErrors);
     const key = run.durable ? operationBehind(error) : undefined;

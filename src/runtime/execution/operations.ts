@@ -197,10 +197,8 @@ export abstract class Operations {
   #firstName: string | undefined;
   /** The operation without a result; with several, the first of them, until it has its result. */
   #only: Operation | undefined;
-  /** Undefined for most runs, which have one operation. */
+  /** Undefined for most runs, which have one operation, and no receive. */
   #more: More | undefined;
-  /** The operation whose result is being handed over. */
-  #handing: Operation | undefined;
   /** Set when nothing is handed over any more. */
   #closed: "failed" | "dropped" | undefined;
 
@@ -295,7 +293,7 @@ export abstract class Operations {
       return undefined;
     }
     if (isPromise(value)) {
-      this.#handing = operation;
+      if ("taken" in operation) this.#moreThanOne.handing = operation;
       // What a schema gives may be a thenable of the user's, whose own `then` may throw or return nothing.
       return Promise.resolve(value).then(
         (later) => (later === unfit ? unfit : this.#resolve(operation, later)),
@@ -308,7 +306,7 @@ export abstract class Operations {
 
   /** The messages that receives have taken, and that the agent does not have yet. */
   protected get left(): readonly InboxMessage[] {
-    const handing = this.#handing?.taken;
+    const handing = this.#more?.handing?.taken;
     const left = this.#all.flatMap(({ taken }) => taken ?? []);
     return handing === undefined ? left : [handing, ...left];
   }
@@ -355,7 +353,7 @@ export abstract class Operations {
   }
 
   #resolve(operation: Operation, value: unknown): undefined {
-    this.#handing = undefined;
+    this.#onHanded();
     // The agent may have been left while a schema was asked.
     if (this.#closed === "dropped") return;
     this.run.onMove();
@@ -363,14 +361,18 @@ export abstract class Operations {
   }
 
   #reject(operation: Operation, error: unknown): undefined {
-    this.#handing = undefined;
+    this.#onHanded();
     if (this.#closed === "dropped") return;
     this.run.onMove();
     operation.reject(error);
   }
 
+  #onHanded(): void {
+    if (this.#more !== undefined) this.#more.handing = undefined;
+  }
+
   get #moreThanOne(): More {
-    this.#more ??= { counts: new Map(), others: new Map() };
+    this.#more ??= { counts: new Map(), others: new Map(), handing: undefined };
     return this.#more;
   }
 
@@ -398,6 +400,8 @@ interface More {
   readonly counts: Map<string, number>;
   /** The operations without a result, except `#only`. */
   readonly others: Map<string, Operation>;
+  /** The receive whose schema is asked about its message, before it is handed over. */
+  handing: Operation | undefined;
 }
 
 let lastName = "";

@@ -194,22 +194,20 @@ interface Asking {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A question as an operation. */
+/** A question as an operation. It has no private methods: they would take eight bytes of each run that waits. */
 export abstract class Ask extends Wait {
-  /** Undefined when the question is in the log. */
-  #asking: Asking | undefined;
-  readonly #default: unknown;
+  /** Once the question is in the log, its default is all that is left of it. Undefined: it has none. */
+  #asking: Asking | Pick<Asking, "default"> | undefined;
   /** The last offered answer that was validated. */
   #examined: string | undefined;
 
   constructor(execution: Execution, key: string, asking: Asking) {
     super(execution, key, asking.signal);
     this.#asking = asking;
-    this.#default = asking.default;
   }
 
   get asking(): Asking | undefined {
-    return this.#asking;
+    return this.#asking !== undefined && "parts" in this.#asking ? this.#asking : undefined;
   }
 
   protected get isLogged(): boolean {
@@ -223,25 +221,26 @@ export abstract class Ask extends Wait {
   }
 
   protected begin(): boolean {
-    if (this.#asking === undefined) return true;
+    const { asking } = this;
+    if (asking === undefined) return true;
     const { log, clock } = this.execution;
-    const { parts, emitted, name, kind, timeoutMs = this.execution.settings.awaitTimeoutMs } = this.#asking;
+    const { parts, emitted, name, kind, timeoutMs = this.execution.settings.awaitTimeoutMs } = asking;
     const at = clock.now();
-    const asking: Growing<AskCommand> = { type: "ask", at, await_id: this.key, parts, emitted };
-    if (name !== undefined) asking.name = name;
-    if (kind !== undefined) asking.kind = kind;
-    if (at + timeoutMs <= LAST_TIME) asking.deadline = at + timeoutMs;
+    const command: Growing<AskCommand> = { type: "ask", at, await_id: this.key, parts, emitted };
+    if (name !== undefined) command.name = name;
+    if (kind !== undefined) command.kind = kind;
+    if (at + timeoutMs <= LAST_TIME) command.deadline = at + timeoutMs;
     const usage = this.execution.takeUsage();
-    if (usage !== null) asking.usage = usage;
-    const decision = log.decide(asking);
+    if (usage !== null) command.usage = usage;
+    const decision = log.decide(command);
     if (isRefusal(decision) || decision.length === 0) return false;
-    this.#asking = undefined;
+    this.#asking = asking.default === undefined ? undefined : { default: asking.default };
     log.flush();
     return true;
   }
 
   protected expiry(at: number): Command {
-    return { type: "expire", at, await_id: this.key, defaulted: this.#default !== undefined };
+    return { type: "expire", at, await_id: this.key, defaulted: this.#asking?.default !== undefined };
   }
 
   protected override onEnded(entry: Committed): void {
@@ -252,16 +251,16 @@ export abstract class Ask extends Wait {
   settle(entry: ResultEntry, live: unknown): unknown {
     switch (entry.type) {
       case "timed-out":
-        return this.valueFor(this.#default, entry);
+        return this.valueFor(this.#asking?.default, entry);
       case "withdrawn":
-        throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
+        throw this.withdrawn(() => this.error("withdrawn", "was withdrawn."));
       case "declined": {
         const { decline, by } = entry;
         const what = decline.reason === undefined ? "was declined." : `was declined: ${decline.reason}`;
-        throw this.#error("answer_declined", what, { ...decline, ...(by !== undefined && { by }) });
+        throw this.error("answer_declined", what, { ...decline, ...(by !== undefined && { by }) });
       }
       case "resumed":
-        return live === undefined ? this.#settled(entry.answer, entry) : this.valueFor(live, entry);
+        return live === undefined ? this.settled(entry.answer, entry) : this.valueFor(live, entry);
       default:
         throw new TypeError(`Expected an entry that settles a question, found an entry of type ${entry.type}.`);
     }
@@ -280,13 +279,17 @@ export abstract class Ask extends Wait {
   }
 
   /** Validates an answer from the log. */
-  async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
+  protected async settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
     const outcome = await this.validate(answer, validateAccepted);
     if ("value" in outcome) return this.valueFor(outcome.value, entry);
     return unfit;
   }
 
-  #error(code: "answer_declined" | "withdrawn", what: string, details: CadenzaErrorDetails = {}): CadenzaError {
+  protected error(
+    code: "answer_declined" | "withdrawn",
+    what: string,
+    details: CadenzaErrorDetails = {},
+  ): CadenzaError {
     const { run_id } = this.execution.log.key;
     return new CadenzaError(code, `The question ${this.key} of run ${run_id} ${what}`, {
       ...details,

@@ -49,6 +49,7 @@ const nothingWritten: Pick<RunWrite, "entries" | "takes"> = { entries: noEntries
 /** The run that a log belongs to, and what the log reports to it. */
 export interface LogRun {
   readonly shared: SharedByRuns;
+  readonly residence: LogResidence | undefined;
   /** Ends the run as failed, whatever its agent is doing. */
   fail(error: CadenzaError): void;
   /** The session change that goes with the end of the run. */
@@ -80,8 +81,6 @@ export class RunLog {
   readonly key: RunKey;
   /** Of a run whose active time has a limit, once its agent is called. */
   activeTime: ActiveTime | undefined;
-  /** Set by the residence of the run. */
-  residence: LogResidence | undefined;
   readonly #run: LogRun;
   /** What has been decided. It is replaced after a conflict alone. */
   #state: RunState;
@@ -495,13 +494,13 @@ export class RunLog {
   watch(callback: () => void): void {
     this.#reading ??= { waiting: [], newest: noEntries };
     this.#reading.waiting = [...this.#reading.waiting, callback];
-    this.residence?.note("readers");
+    this.#run.residence?.note("readers");
   }
 
   unwatch(callback: () => void): void {
     const reading = this.#reading;
     if (reading !== undefined) reading.waiting = reading.waiting.filter((reader) => reader !== callback);
-    this.residence?.note("readers");
+    this.#run.residence?.note("readers");
   }
 
   /** Whether readers wait for the next commit. */
@@ -591,7 +590,7 @@ export class RunLog {
     const state = sealed ?? this.#state;
     if (sealed === undefined) this.#due = undefined;
     else this.#stored.sealed = this.#sealed.slice(1);
-    const plan = this.residence?.plan(state, entries, before, this.#committed);
+    const plan = this.#run.residence?.plan(state, entries, before, this.#committed);
     const head = plan === undefined ? localHead(state, before) : plan.head;
     // The store has it already.
     const isSame = head === before && plan?.asks !== "joins";
@@ -659,7 +658,8 @@ export class RunLog {
     if (conflict.conflict === "unwritable" && attempt.expected !== undefined)
       return { is: "unwritable", error: unwritableError(conflict.reason) };
     const failed = this.#trouble?.outage?.attempts ?? [];
-    const outcome = this.residence?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
+    const outcome =
+      this.#run.residence?.onConflict(conflict, attempt, failed) ?? localOutcome(conflict, attempt, failed);
     return isPromise(outcome) ? outcome.catch((error: unknown) => this.#failedToSend(error, attempt)) : outcome;
   }
 
@@ -724,7 +724,7 @@ export class RunLog {
     const before = this.#head;
     if (this.#trouble !== undefined) this.#trouble.outage = undefined;
     this.#head = write.head;
-    this.residence?.note({ written: attempt, before });
+    this.#run.residence?.note({ written: attempt, before });
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Without readers nothing is kept for them.
@@ -734,7 +734,7 @@ export class RunLog {
     this.#tellWaiters();
     this.tellReaders();
     this.#run.onCommit();
-    if (write.wake !== undefined) this.residence?.note({ woken: write.wake });
+    if (write.wake !== undefined) this.#run.residence?.note({ woken: write.wake });
     this.flush();
   }
 

@@ -147,6 +147,7 @@ export class Announcer {
 }
 
 function originOf(run: LiveRun, { type }: { readonly type: string }): EventOrigin {
+  const cause = run.extras?.cause;
   const { agent_name, session_id } = createdEntry(run.log.state);
   const { run_id, tenant } = run.log.key;
   return {
@@ -154,7 +155,7 @@ function originOf(run: LiveRun, { type }: { readonly type: string }): EventOrigi
     agent_name,
     session_id,
     tenant,
-    ...(run.cause !== undefined && { cause: run.cause }),
+    ...(cause !== undefined && { cause }),
     ...(ends.has(type) && { counters: countRun(run.log.state) }),
   };
 }

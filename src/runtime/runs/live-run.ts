@@ -69,7 +69,7 @@ export interface LiveRuns extends Iterable<LiveRun> {
   /** Finds a sub-run that may exist already. */
   findSubRun(key: RunKey): Promise<SubRunFound>;
   /** Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before; undefined: it has. */
-  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  cancelSubRun(key: RunKey, parent: LiveRun): undefined | Promise<void>;
   /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
   cancelAnywhere(key: RunKey): Promise<void>;
   /** A run may have begun to wait, or to do more than that. */
@@ -87,8 +87,6 @@ export type SubRunFound = LiveRun | SubRunNotHere | undefined;
 export class LiveRun implements LogRun, AgentRun {
   readonly log: RunLog;
   readonly agent: Agent;
-  /** What the agent threw, for callers who learn more than the client. */
-  cause: unknown;
   readonly runs: LiveRuns;
   readonly residence: Residence | undefined;
   #execution: Execution | undefined;
@@ -99,18 +97,14 @@ export class LiveRun implements LogRun, AgentRun {
   #isMailDue = false;
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
-  /** Where the next generation begins, until the agent is executed for it: nothing is at work that could be stopped. */
-  #continued: Entry | undefined;
-  /** A cancel has been decided, and is not committed yet. */
-  #isCancelPending = false;
+  /** Undefined: the run has had nothing of it. */
+  extras: Extras | undefined;
   /** The callers that wait for the run to rest. */
   #resting: RestWaiter[] | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #slot: RunSlot | undefined;
   /** Only runs that have a slot, or whose steps have limits, have one. */
   queued: QueuedTime | undefined;
-  /** Before the time at which the run begins. */
-  #clearStart: (() => void) | undefined;
   /** While the run is at work, it keeps the process open. */
   #holds = false;
 
@@ -128,6 +122,11 @@ export class LiveRun implements LogRun, AgentRun {
 
   get durable(): boolean {
     return createdEntry(this.log.state).durable === true;
+  }
+
+  get #withExtras(): Extras {
+    this.extras ??= { cause: undefined, isCancelPending: false, continued: undefined, clearStart: undefined };
+    return this.extras;
   }
 
   /** Whether other processes can go on with the run when this one closes. */
@@ -204,7 +203,7 @@ export class LiveRun implements LogRun, AgentRun {
 
   #beginIn(ms: number): void {
     const begin = (): void => (this.log.lost ? undefined : this.begin());
-    this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), ms);
+    this.#withExtras.clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), ms);
   }
 
   /** Calls back with the slot of a run that was at work before it was loaded. A run that waits takes it when it continues. */
@@ -425,7 +424,7 @@ export class LiveRun implements LogRun, AgentRun {
     if (isRefusal(decide(this.log.state, command))) await this.log.acknowledge();
     // A run that is being cancelled already has been told to stop, and so have its sub-runs.
     const isNew = check(this.log.decide(command)).length > 0;
-    if (isNew) this.#isCancelPending = true;
+    if (isNew) this.#withExtras.isCancelPending = true;
     const record = runRecord(this.log.state);
     const acknowledged = this.log.acknowledge();
     const follow = isNew ? () => this.#onCancelCommitted() : ignore;
@@ -440,7 +439,7 @@ export class LiveRun implements LogRun, AgentRun {
   }
 
   #onCancelCommitted(): void {
-    this.#isCancelPending = false;
+    this.#withExtras.isCancelPending = false;
     if (this.log.state.status === "cancelling") this.#stop();
   }
 
@@ -488,7 +487,7 @@ export class LiveRun implements LogRun, AgentRun {
 
   /** Ends the run as failed, whatever its agent is doing. */
   fail(error: CadenzaError): void {
-    this.cause = error;
+    this.onFailed(error);
     const usage = this.#execution?.takeUsage() ?? null;
     this.log.decide({ type: "end", at: this.shared.clock.now(), failure: failureOf(error, false), usage });
     this.#execution?.fence();
@@ -523,7 +522,7 @@ export class LiveRun implements LogRun, AgentRun {
     this.#lookAtMail();
     this.shared.onProgress?.();
     if (!isFinal(head.status)) return;
-    this.#clearStart?.();
+    this.extras?.clearStart?.();
     this.runs.onGone(this);
   }
 
@@ -538,7 +537,7 @@ export class LiveRun implements LogRun, AgentRun {
     // A listener of the signal would take an evicted run for a stopped one.
     if (how !== "evicted" && this.#execution !== undefined) this.abortSignal({ reason: error });
     this.residence?.note("gone");
-    this.#clearStart?.();
+    this.extras?.clearStart?.();
     this.#slot?.give();
     for (const { resolve, reader, signal } of this.#takeResting())
       resolve(Promise.resolve().then(() => reader.restOfLost(this.log.key, error, signal)));
@@ -607,10 +606,14 @@ export class LiveRun implements LogRun, AgentRun {
     if (this.#family === undefined) return;
     this.#family.end(
       [...this.#family.children].map(({ log }) => log.key),
-      (key) => this.runs.cancelSubRun(key, this.log),
+      (key) => this.runs.cancelSubRun(key, this),
       () => this.log.flush(),
       this.shared.logger,
     );
+  }
+
+  onFailed(error: unknown): void {
+    this.#withExtras.cause = error;
   }
 
   onOver(): void {
@@ -621,7 +624,7 @@ export class LiveRun implements LogRun, AgentRun {
   onContinued(entry: Entry): void {
     this.#steps?.onOver();
     this.#execution = undefined;
-    this.#continued = entry;
+    this.#withExtras.continued = entry;
     onceInLog(this.log, entry, (committed) => {
       // Other work has a turn: an agent may begin again for ever without waiting for anything.
       if (committed === undefined) return;
@@ -645,7 +648,7 @@ export class LiveRun implements LogRun, AgentRun {
       this.#waitForResume(() => this.#continueAsNew());
       return;
     }
-    this.#continued = undefined;
+    this.#withExtras.continued = undefined;
     this.#signal = undefined;
     this.#steps = undefined;
     // What limits a sub-run is above it.
@@ -680,11 +683,11 @@ export class LiveRun implements LogRun, AgentRun {
 
   #stop(): void {
     // A cancel that is not committed yet may be lost: it stops the agent when it is.
-    if (this.#isCancelPending) return;
+    if (this.extras?.isCancelPending === true) return;
     this.shared.pauses.letGo(this);
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
     const phase = this.residence?.phase;
-    if (phase === "catching up" && this.#slot?.isQueued !== true && this.#continued === undefined) return;
+    if (phase === "catching up" && this.#slot?.isQueued !== true && this.extras?.continued === undefined) return;
     this.onEnd();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
     if (phase === "blocked") this.#execution?.fence();
@@ -704,7 +707,7 @@ export class LiveRun implements LogRun, AgentRun {
   }
 
   #startAgent(): void {
-    this.#clearStart = undefined;
+    if (this.extras !== undefined) this.extras.clearStart = undefined;
     if (this.#isPaused && !this.log.lost) this.#beginLater();
     else if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
     else this.execute();
@@ -795,6 +798,18 @@ export class LiveRun implements LogRun, AgentRun {
 }
 
 const noResting: readonly RestWaiter[] = [];
+
+/** What most runs never have. */
+interface Extras {
+  /** What the agent threw, for callers who learn more than the client. */
+  cause: unknown;
+  /** A cancel has been decided, and is not committed yet. */
+  isCancelPending: boolean;
+  /** Where the next generation begins, until the agent is executed for it: nothing is at work that could be stopped. */
+  continued: Entry | undefined;
+  /** Before the time at which the run begins. */
+  clearStart: (() => void) | undefined;
+}
 
 /** What reads runs for callers. */
 interface RestReader {

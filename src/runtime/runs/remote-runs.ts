@@ -20,8 +20,6 @@ import type { Residence } from "../execution/operations.ts";
 import type { LogSource } from "../log/event-stream.ts";
 import { foldLog } from "../log/fold-log.ts";
 import { isLost } from "../log/refusals.ts";
-import type { RunLog } from "../log/run-log.ts";
-import type { SharedByRuns } from "../log/shared-by-runs.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../log/store-failures.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
 
@@ -229,25 +227,22 @@ export async function cancelAnywhere(remote: RemoteRuns, key: RunKey): Promise<v
  * Cancels a sub-run in any process. Tries until the cancel is committed: each failure rejects the callers that wait for the
  * parent's end.
  */
-export async function cancelSurely(
-  remote: RemoteRuns,
-  key: RunKey,
-  parent: RunLog,
-  { clock, logger }: SharedByRuns,
-): Promise<void> {
-  for (let wait = FIRST_PAUSE_MS; !parent.lost; wait = nextPauseMs(wait)) {
+export async function cancelSurely(remote: RemoteRuns, key: RunKey, parent: LiveRun): Promise<void> {
+  const { log, shared } = parent;
+  const { clock, logger } = shared;
+  for (let wait = FIRST_PAUSE_MS; !log.lost; wait = nextPauseMs(wait)) {
     try {
       await cancelAnywhere(remote, key);
       return;
     } catch (error) {
-      const { run_id } = parent.key;
+      const { run_id } = log.key;
       logger.error("A run does not end yet: a sub-run could not be cancelled. The cancel is tried again.", {
-        ...aboutRun(parent),
+        ...aboutRun(log),
         sub_run_id: key.run_id,
         error,
       });
       const message = `Run ${run_id} does not end yet: its sub-run ${key.run_id} could not be cancelled. The cancel is tried again.`;
-      parent.refuse(new CadenzaError("store_failed", message, { run_id, cause: error }));
+      log.refuse(new CadenzaError("store_failed", message, { run_id, cause: error }));
       if (newerPart(error) !== undefined) parent.residence?.note({ endNeeds: error });
     }
     await waitFor(clock, wait);

@@ -19,7 +19,6 @@ import type { Execution, NewSubRun } from "../execution/execution.ts";
 import type { Residence } from "../execution/operations.ts";
 import { onceTaken } from "../execution/operations.ts";
 import { closedError, notLoadedError } from "../log/refusals.ts";
-import type { RunLog } from "../log/run-log.ts";
 import type { ExecutionSettings, RunsReport } from "../log/shared-by-runs.ts";
 import { OneByOne, SharedByRuns } from "../log/shared-by-runs.ts";
 import { Admission, isCountedByStore, slotsOf } from "./admission.ts";
@@ -266,11 +265,11 @@ export class Runs implements LiveRuns {
   }
 
   /** The sub-run then cancels its own sub-runs. */
-  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
+  cancelSubRun(key: RunKey, parent: LiveRun): undefined | Promise<void> {
     const live = this.find(key);
     if (live !== undefined) this.#cancelling.do(() => inBackground(this.shared.logger, live.cancel().catch(ignore)));
     const { remote, shared } = this;
-    return remote && shared.store.persistent ? cancelSurely(remote, key, parent, shared) : undefined;
+    return remote && shared.store.persistent ? cancelSurely(remote, key, parent) : undefined;
   }
 
   async cancelAnywhere(key: RunKey): Promise<void> {

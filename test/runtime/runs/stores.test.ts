@@ -460,6 +460,7 @@ it("what a log has written itself, and finds in the store before it is told, is 
   const shared = new SharedByRuns(store, new StoreClock(clock, store), silentLogger, {} as ExecutionSettings);
   const run: LogRun = {
     shared,
+    residence: undefined,
     fail: () => {},
     sessionAtEnd: () => undefined,
     isEndHeld: false,
