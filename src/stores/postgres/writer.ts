@@ -40,6 +40,9 @@ const WIDTH = { second: 1, creations: 2 } as const;
 /** Which share of the creations that are apart share a statement: if one of them gets no answer, the statement gets none. */
 const SHARE_OF_CREATIONS = 1 / 8;
 
+/** The writes. Without OFFSET the planner would read them as JSON for itself, and copy all of it into the plan. */
+const GIVEN = "FROM (SELECT $1::text AS writes OFFSET 0) g";
+
 /** What the database answers to a write: null if it was made. */
 export type Answer = unknown;
 
@@ -82,7 +85,7 @@ interface Job {
  */
 export class Writer {
   readonly #connection: Connection;
-  readonly #sql: string;
+  readonly #answers: string;
   readonly #now: () => number | null;
   /** Writes of different processes seldom meet in one row of counters. */
   #shard = Math.floor(systemChance() * SHARDS);
@@ -104,7 +107,7 @@ export class Writer {
   /** `schema`: its name in SQL. `now` gives the time for the statement; null: that of the server. */
   constructor(connection: Connection, schema: string, isFed: boolean, now: () => number | null) {
     this.#connection = connection;
-    this.#sql = `SELECT ${schema}.try_write_v1(($1::text)::jsonb, $2::float8, $3::integer, ${isFed}, $4::integer)::text AS answers`;
+    this.#answers = `${schema}.try_write_v1(g.writes::jsonb, $2::float8, $3::integer, ${isFed}, $4::integer)::text AS answers`;
     this.#now = now;
   }
 
@@ -131,7 +134,7 @@ export class Writer {
   /** Makes a write in a statement of its own, over a connection that carries nothing else. Answers the time of the write. */
   async writeAlone({ json }: PreparedWrite, connection: Connection): Promise<number> {
     const values = [JSON.stringify([json]), this.#now(), this.#shard, LAST_WAIT_MS];
-    const [row] = await connection.query(`${this.#sql}, ${timeBy("$2")} AS time`, values);
+    const [row] = await connection.query(`SELECT ${this.#answers}, ${timeBy("$2")} AS time ${GIVEN}`, values);
     return Number(row?.["time"]);
   }
 
@@ -386,7 +389,11 @@ export class Writer {
     for (const job of batch) job.refusal = undefined;
     const writes = `[${batch.map(({ text }) => text).join(",")}]`;
     const values = [writes, this.#now(), this.#shard, waitMs ?? null];
-    const [row] = await this.#connection.attempt(this.#sql, values, limitMs + moreMs(writes.length));
+    const [row] = await this.#connection.attempt(
+      `SELECT ${this.#answers} ${GIVEN}`,
+      values,
+      limitMs + moreMs(writes.length),
+    );
     return JSON.parse(String(row?.["answers"]));
   }
 

@@ -54,6 +54,21 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(pool.statements.join("\n")).not.toMatch(/notify/i);
   });
 
+  it("the plan of a batch does not hold what the batch writes", async () => {
+    const batches: { readonly sql: string; readonly values: readonly unknown[] }[] = [];
+    pool.hook = (run, sql, _parameter, values) => {
+      batches.push({ sql, values });
+      return run();
+    };
+    await create(store, 1);
+    const [batch] = batches;
+    const { rows } = await real.query(`EXPLAIN (VERBOSE) ${batch?.sql}`, [...(batch?.values ?? [])]);
+    const plan = rows.map((row) => row["QUERY PLAN"]).join("\n");
+    // The text is a parameter that the planner knows, and stays a text.
+    expect(plan).toMatch(/try_write_v1\(\(g\.writes\)::jsonb/);
+    expect(plan).not.toMatch(/'::jsonb/);
+  });
+
   it("what is handed in while a batch is under way goes with the next one, in the order of the calls", async () => {
     let underWay = 0;
     let most = 0;
