@@ -3,7 +3,7 @@ import { STALE_MS } from "./line-sql.ts";
 
 /*
  * Most writes of a large batch need none of the rules of slots, lines, gates, inboxes and sessions. They are made together,
- * with a statement for all creations and one for all appends. What they do not make is made in turn, as any other write: so
+ * with a statement for all creations, one for all appends, and one for all posts. What they do not make is made in turn, as any other write: so
  * each condition here may leave out a write, and must not let one in that a rule is for. Runs are made in their order: those
  * behind one that is not plain are made in turn.
  */
@@ -35,10 +35,20 @@ export function makePlainWrites(schema: string): string {
     IF jsonb_path_exists(writes, '$[*] ? (@.kind == "append")') THEN
       made := made || ${schema}.append_plain_v2(writes, late);
     END IF;
+    IF jsonb_path_exists(writes, '$[*] ? (@.kind == "post")') THEN
+      made := made || ${schema}.post_plain_v2(writes, late);
+    END IF;
     counted := ARRAY(SELECT x.w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
       WHERE x.n = ANY (made) AND x.w ? 'counters' ORDER BY x.n);
   END IF;`;
 }
+
+/** The settings of a function whose writes find runs by their keys. */
+const BY_KEY = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off";
+
+/** Whether nothing that a rule is for is known of a run: it has not ended, and nothing has arrived for it. */
+const IS_PLAIN_RUN = `r.finished_at + 0 IS NULL AND r.arrived = 0 AND r.slot || '' = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL
+        AND r.rank IS NULL AND coalesce(r.priority, 0) = 0`;
 
 /** Whether a write changes no session. A run's own session is made only when another run joins it: it has to be missing. */
 function leavesSession(schema: string): string {
@@ -48,7 +58,7 @@ function leavesSession(schema: string): string {
 
 /**
  * The functions. Each answers the numbers of the writes that it has made. An append is plain if the run keeps its owner, gets
- * one, ends under it, or leaves it without having been woken. Fields are read one by one: to make a whole row of a write takes
+ * one, ends under it, or leaves it without having been woken. A post is plain if no process owns the run. Fields are read one by one: to make a whole row of a write takes
  * as long as to insert it. Rows are joined by hashes: the server takes their lists for short.
  */
 export function plainWrites(schema: string): string {
@@ -86,7 +96,7 @@ BEGIN
 END $function$;
 
 CREATE OR REPLACE FUNCTION ${schema}.append_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $function$
+LANGUAGE plpgsql ${BY_KEY} AS $function$
 DECLARE
   made bigint[];
 BEGIN
@@ -108,9 +118,34 @@ BEGIN
       AND r.owner || '' IS NOT DISTINCT FROM p.expected_owner AND CASE
         WHEN p.owner IS NOT NULL THEN p.finished_at IS NULL
         ELSE p.expected_owner IS NOT NULL AND (p.finished_at IS NOT NULL OR r.wakes = p.expected_wakes) END
-      AND r.finished_at + 0 IS NULL AND r.arrived = 0 AND r.slot || '' = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL AND r.rank IS NULL
-      AND coalesce(r.priority, 0) = 0
+      AND ${IS_PLAIN_RUN}
     RETURNING p.n, r.id, p.position, p.lines
+  ), logged AS (
+    INSERT INTO ${schema}.entries (run, position, lines) SELECT c.id, c.position, c.lines FROM changed c WHERE c.lines <> '' RETURNING run
+  )
+  SELECT array_agg(c.n) INTO made FROM changed c;
+  RETURN coalesce(made, '{}');
+END $function$;
+
+CREATE OR REPLACE FUNCTION ${schema}.post_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
+LANGUAGE plpgsql ${BY_KEY} AS $function$
+DECLARE
+  made bigint[];
+BEGIN
+  WITH plain AS MATERIALIZED (
+    SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count, x.w ->> 'due' AS due,
+      x.w ? 'unless_cancelling' AS unless_cancelling
+    FROM (${GIVEN}) x WHERE x.is_alone AND x.w ->> 'kind' = 'post' AND NOT x.w ?| ARRAY['status', 'unblocks']
+  ), changed AS (
+    UPDATE ${runs} r SET
+      position = r.position + p.count,
+      due_at = CASE WHEN p.due IS NULL OR r.blocked IS NOT NULL THEN r.due_at ELSE least(r.due_at, clock) END,
+      since = CASE WHEN p.due IS NULL OR r.blocked IS NOT NULL OR r.due_at <= clock THEN r.since END,
+      for_look = r.for_look OR coalesce(p.due = 'look', false) AND r.blocked IS NULL
+    FROM plain p
+    WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND r.owner || '' IS NULL AND NOT (p.unless_cancelling AND r.status = 'cancelling')
+      AND ${IS_PLAIN_RUN}
+    RETURNING p.n, r.id, r.position - p.count AS position, p.lines
   ), logged AS (
     INSERT INTO ${schema}.entries (run, position, lines) SELECT c.id, c.position, c.lines FROM changed c WHERE c.lines <> '' RETURNING run
   )

@@ -58,7 +58,7 @@ describe.skipIf(missing !== undefined)(`a PostgresStore that is read-only${missi
 
     await (await openPostgresStore({ pool, schema, hints: false })).close();
     await pool.query(`DELETE FROM ${quoteName(schema)}.migrations WHERE number > 1`);
-    await expect(opening()).rejects.toThrow("has version 1, and this version of cadenza reads 22: an older one");
+    await expect(opening()).rejects.toThrow("has version 1, and this version of cadenza reads 23: an older one");
     await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (99)`);
     await expect(opening()).rejects.toThrow("a newer one has written it");
   });

@@ -65,7 +65,7 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
       tries += 1;
       return Promise.reject(Object.assign(new Error("planted"), { code: "55P03" }));
     };
-    await pool.query(`DELETE FROM ${quoteName(schema)}.migrations WHERE number = 22`);
+    await pool.query(`DELETE FROM ${quoteName(schema)}.migrations WHERE number = 23`);
     const user = newPool(18, { application_name: "a report" });
     const locker = await user.connect();
     await locker.query("BEGIN");
@@ -80,7 +80,7 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
     });
     onTestFinished(() => pausing.mockRestore());
     await expect(openPostgresStore({ pool: hooked, schema, hints: false })).rejects.toThrow(
-      /step 22 needs a table that other transactions use.* \d+ \(postgres, a report, idle in transaction, since /,
+      /step 23 needs a table that other transactions use.* \d+ \(postgres, a report, idle in transaction, since /,
     );
     expect(tries).toBe(100);
     expect(pauses).toEqual(Array(99).fill(200));

@@ -1,6 +1,6 @@
 import type { PostgresStore } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
-import type { Expected, RunWrite, Store } from "cadenza/store";
+import type { Expected, RunPost, RunWrite, Store } from "cadenza/store";
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { NOW } from "../../../src/stores/contract/check.ts";
@@ -59,6 +59,11 @@ const append = (store: Store, n: number, change: Partial<RunWrite>, expected: Pa
     write([part(`${n}`)], change),
   );
 
+const post = (store: Store, n: number, change: Partial<RunPost> = {}) =>
+  store.post(runKey(n), { entries: [part("told")], ...change });
+const isBlocked = (store: Store, n: number) =>
+  create(store, n, { head: waiting(null, { blocked: { position: 1, expected: "a", asked: "b" } }) });
+
 const plain: Readonly<Record<string, Plain>> = {
   "creates a run that is executed": { write: isExecuted },
   "creates a run that waits": { write: waits },
@@ -109,6 +114,28 @@ const plain: Readonly<Record<string, Plain>> = {
     before: isExecuted,
     write: (store, n) => append(store, n, { head: waiting(LONG_AGO, { epoch: 2 }), takes: "all" }),
   },
+  "posts to a run that waits": { before: waits, write: (store, n) => post(store, n) },
+  "posts to a run that waits, and is due then": { before: waits, write: (store, n) => post(store, n, { due: "work" }) },
+  "posts to a run that waits, at which is looked then": {
+    before: waits,
+    write: (store, n) => post(store, n, { due: "look" }),
+  },
+  "posts to a run that waits until a time, and is due then": {
+    before: (store, n) => create(store, n, { head: waiting(LATER) }),
+    write: (store, n) => post(store, n, { due: "work", unlessCancelling: true }),
+  },
+  "posts to a run that is due since long ago": {
+    before: (store, n) => create(store, n, { head: waiting(LONG_AGO) }),
+    write: (store, n) => post(store, n, { due: "work" }),
+  },
+  "posts to a blocked run": { before: isBlocked, write: (store, n) => post(store, n, { due: "look" }) },
+  "posts to a run that is being cancelled": {
+    before: async (store, n) => {
+      await waits(store, n);
+      await post(store, n, { status: "cancelling" });
+    },
+    write: (store, n) => post(store, n, { due: "work" }),
+  },
 };
 
 /** Writes that are not plain, each for one reason. */
@@ -132,6 +159,31 @@ const ruled: Readonly<Record<string, Plain>> = {
       await store.post(runKey(n), { entries: [part("told")] });
     },
     write: (store, n) => append(store, n, { takes: [] }),
+  },
+  "posts to a run that is executed": { before: isExecuted, write: (store, n) => post(store, n) },
+  "posts to a run that has a slot": {
+    before: (store, n) => create(store, n, { head: waiting(), slot: { key: `slot ${n}`, max: 1 } }),
+    write: (store, n) => post(store, n),
+  },
+  "posts to a run with a priority": {
+    before: (store, n) => create(store, n, { head: waiting(), priority: 1 }),
+    write: (store, n) => post(store, n),
+  },
+  "posts to a run that has ended": {
+    before: async (store, n) => {
+      await isExecuted(store, n);
+      await append(store, n, { head: over() });
+    },
+    write: (store, n) => post(store, n),
+  },
+  "unblocks a run": { before: isBlocked, write: (store, n) => post(store, n, { unblocks: true }) },
+  "cancels a run that waits": { before: waits, write: (store, n) => post(store, n, { status: "cancelling" }) },
+  "posts to a run unless it is being cancelled": {
+    before: async (store, n) => {
+      await waits(store, n);
+      await post(store, n, { status: "cancelling" });
+    },
+    write: (store, n) => post(store, n, { unlessCancelling: true }),
   },
   "ends a run without an owner": {
     before: waits,
