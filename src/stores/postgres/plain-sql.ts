@@ -3,9 +3,9 @@ import { STALE_MS } from "./line-sql.ts";
 
 /*
  * Most writes of a large batch need none of the rules of slots, lines, gates, inboxes and sessions. They are made together,
- * with a statement for all creations, one for all appends, and one for all posts. What they do not make is made in turn, as any other write: so
- * each condition here may leave out a write, and must not let one in that a rule is for. Runs are made in their order: those
- * behind one that is not plain are made in turn.
+ * with a statement for all creations, one for all appends, and one for all posts. What they do not make is made in turn, as
+ * any other write: so each condition here may leave out a write, and must not let one in that a rule is for. Runs are made in
+ * their order: those behind one that is not plain are made in turn.
  */
 
 /** From how many writes on the plain ones of a batch are made together. */
@@ -58,8 +58,9 @@ function leavesSession(schema: string): string {
 
 /**
  * The functions. Each answers the numbers of the writes that it has made. An append is plain if the run keeps its owner, gets
- * one, ends under it, or leaves it without having been woken. A post is plain if no process owns the run. Fields are read one by one: to make a whole row of a write takes
- * as long as to insert it. Rows are joined by hashes: the server takes their lists for short.
+ * one, ends under it, or leaves it without having been woken. A post is plain if no process owns the run. Fields are read one by
+ * one: to make a whole row of a write takes as long as to insert it. Rows are joined by hashes: the server takes their lists for
+ * short.
  */
 export function plainWrites(schema: string): string {
   const runs = `${schema}.runs`;

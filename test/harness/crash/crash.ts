@@ -99,7 +99,6 @@ class Driver {
         heartbeatMs: 40,
         scanMs: 20,
         evictAfterMs: random.pick([10, 60_000]),
-        maxTakeovers: 5,
         replays: this.#options.replays === true,
       },
       (report) => this.#hear(worker, report, life),

@@ -14,7 +14,6 @@ export interface WorkerSettings {
   readonly heartbeatMs: number;
   readonly scanMs: number;
   readonly evictAfterMs: number;
-  readonly maxTakeovers: number;
   /** Whether each run is replayed after each commit, with a snapshot of each entry. Every second one is spoilt. Default: false. */
   readonly replays?: boolean;
   /** Whether it executes runs. Default: true. */

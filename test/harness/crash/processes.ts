@@ -39,11 +39,6 @@ const AT_ONCE = 100;
 const LEASE_MS = 3_000;
 /** A server may take 0.4 of the lease for an answer, and works on the same processors here. */
 const SERVER_LEASE_MS = 8_000;
-/**
- * No run fails as a crash loop here: where a process is killed every second, a run with a long log may be taken over
- * many times before its replay ends.
- */
-const MAX_TAKEOVERS = 1_000;
 /** When a process is killed, this many others are ready. */
 const MIN_LEFT = 1;
 /** Runs that make no progress for so long are stuck. */
@@ -147,7 +142,6 @@ class Driver {
         work,
         scanMs: 100,
         evictAfterMs: this.#random.pick([20, 60_000]),
-        maxTakeovers: MAX_TAKEOVERS,
         wrongClock: this.#wrongClockOf(name),
       },
       (report) => {

@@ -20,12 +20,18 @@ import { openPlace } from "./place.ts";
 const WRONG_MS = 3_600_000;
 const SAME_MS = 4_000;
 
+/**
+ * No run fails as a crash loop here: it is the trial that kills its process, and may do so again and again before a long log
+ * is replayed, or while one step of it is at work.
+ */
+const MAX_TAKEOVERS = 1_000;
+
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const machineNow = Date.now;
 const { wrongClock } = settings;
 if (wrongClock !== undefined) Date.now = () => wrongNow(wrongClock, machineNow());
-const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers, replays = false } = settings;
-const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers, alwaysReplay: replays };
+const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, replays = false } = settings;
+const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers: MAX_TAKEOVERS, alwaysReplay: replays };
 const opened = await openPlace(settings.place, {
   synchronous,
   durability,

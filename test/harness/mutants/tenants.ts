@@ -249,7 +249,7 @@ const runtime: readonly Mutant[] = [
     'return { tenant: "", run_id };',
     runs,
   ),
-  mutant("src/runtime/runs/announcer.ts", "    tenant,\n    ...(cause", '    tenant: "",\n    ...(run.cause', runs),
+  mutant("src/runtime/runs/announcer.ts", "    tenant,\n    ...(cause", '    tenant: "",\n    ...(cause', runs),
   mutant(
     "src/runtime/agent/interceptors.ts",
     "return { tenant, run_id, agent_name, version,",

@@ -188,7 +188,6 @@ class Driver {
       heartbeatMs: 0.3 * leaseMs,
       scanMs: leaseMs / 10,
       evictAfterMs: this.#random.pick([50, 60_000]),
-      maxTakeovers: 1_000,
     };
     const worker: Worker = new WorkerProcess(program, settings, (report) => this.#hear(worker, report));
     this.#workers.set(name, { worker, wire });

@@ -176,6 +176,7 @@ const ruled: Readonly<Record<string, Plain>> = {
     },
     write: (store, n) => post(store, n),
   },
+  "posts twice to a run": { before: waits, write: (store, n) => Promise.all([post(store, n), post(store, n)]) },
   "unblocks a run": { before: isBlocked, write: (store, n) => post(store, n, { unblocks: true }) },
   "cancels a run that waits": { before: waits, write: (store, n) => post(store, n, { status: "cancelling" }) },
   "posts to a run unless it is being cancelled": {
