@@ -7,6 +7,8 @@ import { share } from "../../harness/share.ts";
 const missing = missingServer(18);
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 const KILLS = share(10, 4);
+/** How many runs are open when the first process is killed. On a slow machine none of them may have ended at the last kill. */
+const AT_ONCE = 20;
 
 it.skipIf(missing !== undefined)(
   `two workers and a web process of which ${KILLS} are killed lose no run, and no step runs twice (CRASH_SEED=${seed})${missing ? `: ${missing}` : ""}`,
@@ -17,7 +19,7 @@ it.skipIf(missing !== undefined)(
       processes: 2,
       webs: 1,
       runs: 1_000,
-      atOnce: 20,
+      atOnce: AT_ONCE,
       kills: KILLS,
       leaseMs: 2_000,
       killEveryMs: 300,
@@ -26,6 +28,6 @@ it.skipIf(missing !== undefined)(
     });
     expect(wrong).toEqual([]);
     expect(kills).toBe(KILLS);
-    expect(runs).toBeGreaterThan(20);
+    expect(runs).toBeGreaterThanOrEqual(AT_ONCE);
   },
 );
