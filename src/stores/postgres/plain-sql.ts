@@ -43,13 +43,6 @@ export function makePlainWrites(schema: string): string {
   END IF;`;
 }
 
-/** The settings of a function whose writes find runs by their keys. */
-const BY_KEY = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off";
-
-/** Whether nothing that a rule is for is known of a run: it has not ended, and nothing has arrived for it. */
-const IS_PLAIN_RUN = `r.finished_at + 0 IS NULL AND r.arrived = 0 AND r.slot || '' = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL
-        AND r.rank IS NULL AND coalesce(r.priority, 0) = 0`;
-
 /** Whether a write changes no session. A run's own session is made only when another run joins it: it has to be missing. */
 function leavesSession(schema: string): string {
   return `(NOT x.w ? 'session' OR x.w -> 'session' ? 'isLazy' AND NOT x.w -> 'session' ? 'onlyOf' AND NOT EXISTS (
@@ -96,56 +89,56 @@ BEGIN
   RETURN coalesce(made, '{}');
 END $function$;
 
-CREATE OR REPLACE FUNCTION ${schema}.append_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
-LANGUAGE plpgsql ${BY_KEY} AS $function$
-DECLARE
-  made bigint[];
-BEGIN
-  WITH plain AS MATERIALIZED (
-    SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count,
+${plainChanges(
+  schema,
+  "append_plain_v2",
+  `SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count,
       (x.w ->> 'epoch')::integer AS expected_epoch, (x.w ->> 'position')::integer AS position, x.w ->> 'owner' AS expected_owner,
       (x.w ->> 'wakes')::integer AS expected_wakes, h.*
     FROM (${GIVEN}) x CROSS JOIN LATERAL jsonb_to_record(x.w -> 'head') AS ${HEAD}
     WHERE x.is_alone AND x.w ->> 'kind' = 'append' AND x.w ? 'owner' AND NOT x.w ?| ARRAY['wake', 'asks']
-      AND ${hasOnlyHead} AND ${leavesSession(schema)}
-  ), changed AS (
-    UPDATE ${runs} r SET
-      status = CASE WHEN r.status = 'cancelling' AND p.finished_at IS NULL THEN r.status ELSE p.status END,
+      AND ${hasOnlyHead} AND ${leavesSession(schema)}`,
+  `status = CASE WHEN r.status = 'cancelling' AND p.finished_at IS NULL THEN r.status ELSE p.status END,
       epoch = p.epoch, owner = p.owner, due_at = p.due_at, blocked = p.blocked, holds_slot = p.holds_slot, finished_at = p.finished_at,
       takeovers = p.takeovers, wakes = CASE WHEN p.owner = r.owner THEN r.wakes ELSE 0 END, for_look = r.for_look AND p.owner IS NULL,
-      since = ${SINCE}, position = r.position + p.count
-    FROM plain p
-    WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND r.epoch = p.expected_epoch AND r.position = p.position
+      since = ${SINCE}`,
+  `r.epoch = p.expected_epoch AND r.position = p.position
       AND r.owner || '' IS NOT DISTINCT FROM p.expected_owner AND CASE
         WHEN p.owner IS NOT NULL THEN p.finished_at IS NULL
-        ELSE p.expected_owner IS NOT NULL AND (p.finished_at IS NOT NULL OR r.wakes = p.expected_wakes) END
-      AND ${IS_PLAIN_RUN}
-    RETURNING p.n, r.id, p.position, p.lines
-  ), logged AS (
-    INSERT INTO ${schema}.entries (run, position, lines) SELECT c.id, c.position, c.lines FROM changed c WHERE c.lines <> '' RETURNING run
-  )
-  SELECT array_agg(c.n) INTO made FROM changed c;
-  RETURN coalesce(made, '{}');
-END $function$;
+        ELSE p.expected_owner IS NOT NULL AND (p.finished_at IS NOT NULL OR r.wakes = p.expected_wakes) END`,
+)}
+${plainChanges(
+  schema,
+  "post_plain_v2",
+  `SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count, x.w ->> 'due' AS due,
+      x.w ? 'unless_cancelling' AS unless_cancelling
+    FROM (${GIVEN}) x WHERE x.is_alone AND x.w ->> 'kind' = 'post' AND NOT x.w ?| ARRAY['status', 'unblocks']`,
+  `due_at = CASE WHEN p.due IS NULL OR r.blocked IS NOT NULL THEN r.due_at ELSE least(r.due_at, clock) END,
+      since = CASE WHEN p.due IS NULL OR r.blocked IS NOT NULL OR r.due_at <= clock THEN r.since END,
+      for_look = r.for_look OR coalesce(p.due = 'look', false) AND r.blocked IS NULL`,
+  `r.owner || '' IS NULL AND NOT (p.unless_cancelling AND r.status = 'cancelling')`,
+)}`;
+}
 
-CREATE OR REPLACE FUNCTION ${schema}.post_plain_v2(writes jsonb, clock float8) RETURNS bigint[]
-LANGUAGE plpgsql ${BY_KEY} AS $function$
+/**
+ * A function that makes writes to runs which exist. `plain`: what it knows of each of them. `set` and `where`: how it changes
+ * a run `r` by a write `p`, and for which runs.
+ */
+function plainChanges(schema: string, name: string, plain: string, set: string, where: string): string {
+  return `
+CREATE OR REPLACE FUNCTION ${schema}.${name}(writes jsonb, clock float8) RETURNS bigint[]
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $function$
 DECLARE
   made bigint[];
 BEGIN
   WITH plain AS MATERIALIZED (
-    SELECT x.n, x.tenant, x.run_id, x.w ->> 'lines' AS lines, (x.w ->> 'count')::integer AS count, x.w ->> 'due' AS due,
-      x.w ? 'unless_cancelling' AS unless_cancelling
-    FROM (${GIVEN}) x WHERE x.is_alone AND x.w ->> 'kind' = 'post' AND NOT x.w ?| ARRAY['status', 'unblocks']
+    ${plain}
   ), changed AS (
-    UPDATE ${runs} r SET
-      position = r.position + p.count,
-      due_at = CASE WHEN p.due IS NULL OR r.blocked IS NOT NULL THEN r.due_at ELSE least(r.due_at, clock) END,
-      since = CASE WHEN p.due IS NULL OR r.blocked IS NOT NULL OR r.due_at <= clock THEN r.since END,
-      for_look = r.for_look OR coalesce(p.due = 'look', false) AND r.blocked IS NULL
+    UPDATE ${schema}.runs r SET ${set}, position = r.position + p.count
     FROM plain p
-    WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND r.owner || '' IS NULL AND NOT (p.unless_cancelling AND r.status = 'cancelling')
-      AND ${IS_PLAIN_RUN}
+    WHERE r.tenant = p.tenant AND r.run_id = p.run_id AND ${where}
+      AND r.finished_at + 0 IS NULL AND r.arrived = 0 AND r.slot || '' = '' AND r.limits IS NULL AND r.fair IS NULL AND r.line IS NULL AND r.rank IS NULL
+      AND coalesce(r.priority, 0) = 0
     RETURNING p.n, r.id, r.position - p.count AS position, p.lines
   ), logged AS (
     INSERT INTO ${schema}.entries (run, position, lines) SELECT c.id, c.position, c.lines FROM changed c WHERE c.lines <> '' RETURNING run

@@ -7,8 +7,6 @@ import { share } from "../../harness/share.ts";
 const missing = missingServer(18);
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 const KILLS = share(10, 4);
-/** How many runs are open when the first process is killed. On a slow machine none of them may have ended at the last kill. */
-const AT_ONCE = 20;
 
 it.skipIf(missing !== undefined)(
   `two workers and a web process of which ${KILLS} are killed lose no run, and no step runs twice (CRASH_SEED=${seed})${missing ? `: ${missing}` : ""}`,
@@ -19,7 +17,7 @@ it.skipIf(missing !== undefined)(
       processes: 2,
       webs: 1,
       runs: 1_000,
-      atOnce: AT_ONCE,
+      atOnce: 20,
       kills: KILLS,
       leaseMs: 2_000,
       killEveryMs: 300,
@@ -28,6 +26,6 @@ it.skipIf(missing !== undefined)(
     });
     expect(wrong).toEqual([]);
     expect(kills).toBe(KILLS);
-    expect(runs).toBeGreaterThanOrEqual(AT_ONCE);
+    expect(runs).toBeGreaterThan(20);
   },
 );
