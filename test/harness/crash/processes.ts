@@ -18,7 +18,10 @@ export interface ProcessesOptions extends ClientOptions {
   readonly runs: number;
   /** How many runs are open at once. Default: 100. */
   readonly atOnce?: number | undefined;
-  /** After so many kills no process is killed and no run is created any more. Default: no limit. */
+  /**
+   * After so many kills no process is killed any more, and no run is created once there were more than are open at once: on a slow
+   * machine none may have ended by then. Default: no limit.
+   */
   readonly kills?: number | undefined;
   /** Default: 3,000 on a file, and 8,000 on a server. */
   readonly leaseMs?: number | undefined;
@@ -171,8 +174,12 @@ class Driver {
     return { seed: "file" in this.#place ? seed : `${seed} ${name}`, until: this.#clocksSettleAt };
   }
 
+  get #atOnce(): number {
+    return this.#options.atOnce ?? AT_ONCE;
+  }
+
   #goOn(): void {
-    this.#client.fill(this.#options.atOnce ?? AT_ONCE, this.#total);
+    this.#client.fill(this.#atOnce, this.#total);
     if (this.#client.ledger.open === 0) this.#finish();
   }
 
@@ -201,7 +208,7 @@ class Driver {
     worker.kill();
     this.#client.ledger.disturbances?.push({ from: Date.now(), to: Date.now() });
     this.#kills += 1;
-    if (this.#kills >= kills) this.#total = 0;
+    if (this.#kills >= kills) this.#total = Math.min(this.#total, this.#atOnce + 1);
     this.#options.onProgress?.(this.#figures);
   }
 }
