@@ -1,4 +1,4 @@
-import type { PostgresPool, PostgresStore } from "cadenza/postgres";
+import type { PostgresPool, PostgresStore, PostgresStoreOptions } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
 import type { RunHead, RunKey, StoredRun } from "cadenza/store";
 import type pg from "pg";
@@ -42,8 +42,11 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
   let stores: PostgresStore[];
   let refused: unknown[];
 
-  const open = async (its: PostgresPool = pool): Promise<PostgresStore> => {
-    const opened = await openPostgresStore({ pool: its, schema, hints: false, ...PATIENT });
+  const open = async (
+    its: PostgresPool = pool,
+    options: Partial<PostgresStoreOptions> = {},
+  ): Promise<PostgresStore> => {
+    const opened = await openPostgresStore({ pool: its, schema, hints: false, ...PATIENT, ...options });
     stores.push(opened);
     return opened;
   };
@@ -289,16 +292,18 @@ describe.skipIf(missing !== undefined)(`the line of a slot on PostgreSQL${missin
   });
 
   it("many timers of a full slot that end at once do not hold up other runs of their agent", async () => {
-    await store.renew("owner-1", 60_000);
-    await create(store, 0, { slot: one, head: holding });
-    const at = Date.now() + 1_500;
-    await Promise.all(Array.from({ length: 1_000 }, (_, n) => create(store, n + 1, { slot: one, head: waiting(at) })));
-    await create(store, 2_000, { head: waiting(at + 1) });
-    await create(store, 2_001, { head: waiting(at), created: { agent_name: "ask" } });
-    while (Date.now() < at + 20) await new Promise((resolve) => setTimeout(resolve, 20));
+    const at = 1_000_000;
+    let now = at - 1;
+    const timed = await open(pool, { clock: { now: () => now } });
+    await timed.renew("owner-1", 60_000);
+    await create(timed, 0, { slot: one, head: holding });
+    await Promise.all(Array.from({ length: 1_000 }, (_, n) => create(timed, n + 1, { slot: one, head: waiting(at) })));
+    await create(timed, 2_000, { head: waiting(at + 1) });
+    await create(timed, 2_001, { head: waiting(at), created: { agent_name: "ask" } });
+    now = at + 20;
     const agents = [echo, { agent_name: "ask", version: null }];
-    expect(await take(store, { agents, limit: 2 })).toEqual([runKey(2_001).run_id, runKey(2_000).run_id]);
-    for (let calls = 0; calls < 4; calls++) expect(await take(store, { agents, limit: 2 })).toEqual([]);
+    expect(await take(timed, { agents, limit: 2 })).toEqual([runKey(2_001).run_id, runKey(2_000).run_id]);
+    for (let calls = 0; calls < 4; calls++) expect(await take(timed, { agents, limit: 2 })).toEqual([]);
     const { rows } = await pool.query(
       `SELECT count(*) AS waiting FROM ${quoteName(schema)}.runs WHERE line IS NOT NULL`,
     );
