@@ -345,6 +345,24 @@ describe("a check", () => {
     expect((await checkUpgrade({ agents: other, store })).blocked).toMatchObject([{ asked: "the agent returned" }]);
   });
 
+  it.each([
+    [
+      "throws",
+      () => {
+        throw new Error("No span.");
+      },
+      ": No span.",
+    ],
+    ["rejects", () => Promise.reject(new Error("No span.")), ": No span."],
+    ["resolves", () => Promise.resolve(), ""],
+  ])("blocks a run where an interceptor %s and has not called its agent", async (_how, run, why) => {
+    const { store } = await storeWith(before);
+    const agents = new AgentRuntime({ interceptors: [{ run }] }).register(agentOf(before));
+    const { blocked } = await checkUpgrade({ agents, store });
+    const asked = `the agent threw: an interceptor has not called it${why}`;
+    expect(blocked).toEqual([expect.objectContaining({ asked, at: null })]);
+  });
+
   it.each(["/home/ada/native-shop/agents.js", "/home/ada/shop (copy)/agents.js", "/home/ada/<anonymous>/agents.js"])(
     "tells the line of code in %s",
     async (filename) => {

@@ -1,5 +1,6 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
+import { messageOf } from "../../core/failure.ts";
 import type { Entry } from "../../core/log.ts";
 import type { Clock, Mismatch, RunHead, RunKey, Store } from "../../core/ports.ts";
 import type { MaybePromise } from "../../core/promises.ts";
@@ -63,15 +64,13 @@ export type PlaceOf = (callee: (...parameters: never[]) => unknown) => string | 
  * begin: the agent is left where it asks for it. Code between operations runs, as in each replay.
  */
 export class DryReplay {
-  readonly #shared: SharedByRuns;
-  readonly #stallMs: number;
-  readonly #placeOf: PlaceOf;
+  readonly #store: Store;
+  readonly #settings: DrySettings;
 
   /** `store`: what agents read of their sessions. */
-  constructor(store: Store, { clock, stallMs, placeOf, wrap }: DrySettings) {
-    this.#shared = sharedBy(store, clock, wrap);
-    this.#stallMs = stallMs;
-    this.#placeOf = placeOf;
+  constructor(store: Store, settings: DrySettings) {
+    this.#store = store;
+    this.#settings = settings;
   }
 
   /**
@@ -84,14 +83,17 @@ export class DryReplay {
   ): Promise<DryMismatch | undefined> {
     const state = initialState(key.run_id);
     const history = new History();
-    const { store, clock } = this.#shared;
-    await eachInTurns(store, entries, (entry) => {
+    const { clock, stallMs, placeOf, wrap } = this.#settings;
+    await eachInTurns(this.#store, entries, (entry) => {
       evolve(state, entry);
       history.add(entry);
     });
     // Its agent is called for the first time, or a cancel ends it whatever its code does.
     if (history.startedAt === undefined || state.status === "cancelling") return undefined;
-    const places = new Places(this.#placeOf, onOperation);
+    const places = new Places(placeOf, onOperation);
+    let journal: Journal | undefined;
+    const wrapped = wrap && told(wrap, (error) => journal?.end(error));
+    const shared = sharedBy(this.#store, clock, wrapped);
     return new Promise((resolve) => {
       const clearQuiet = clock.setTimeout(onQuiet, QUIET_MS);
       let isOver = false;
@@ -107,9 +109,11 @@ export class DryReplay {
         else if (event === "caught up") end(undefined);
         else end("stall" in event ? event.stall : event.mismatch);
       };
-      const journalOf = (journaled: JournaledAgent): Journal =>
-        noted(new AgentJournal(journaled, tell, history, this.#stallMs), places, () => end(undefined));
-      const run = new LiveRun(new DryRuns(this.#shared, journalOf), key, { ...agent, fn: places.noted(agent.fn) });
+      const journalOf = (journaled: JournaledAgent): Journal => {
+        journal = noted(new AgentJournal(journaled, tell, history, stallMs), places, () => end(undefined));
+        return journal;
+      };
+      const run = new LiveRun(new DryRuns(shared, journalOf), key, { ...agent, fn: places.noted(agent.fn) });
       run.log.adopt(state, head, 0);
       run.execute();
     });
@@ -194,6 +198,25 @@ function noted(journal: AgentJournal, places: Places, onEnd: () => void): Journa
       if (error !== undefined) onEnd();
     },
   });
+}
+
+/** Has an interceptor tell that it has ended and not called the agent: the run ends with it. */
+function told(wrap: NonNullable<Interceptors["run"]>, onUncalled: (error: unknown) => void): Interceptors["run"] {
+  return async (info, next) => {
+    let isCalled = false;
+    let why = "";
+    try {
+      return await wrap(info, () => {
+        isCalled = true;
+        return next();
+      });
+    } catch (error) {
+      why = `: ${messageOf(error)}`;
+      throw error;
+    } finally {
+      if (!isCalled) onUncalled(new Error(`an interceptor has not called it${why}`));
+    }
+  };
 }
 
 /** The runs as a replay that writes nothing sees them: no other run is there, and none begins. */
