@@ -875,11 +875,19 @@ export class RunLog {
     this.#next.size = 0;
     this.#next.said = undefined;
     for (const entry of decided) {
-      const decision = this.#decide(commandOf(entry));
+      const decision = this.#decideOnceMore(entry);
       const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
       // Some commands carry their entry, which is then the same one.
       if (again !== entry) this.#setStanding(entry, again);
     }
+  }
+
+  /** A message was accepted, perhaps by another process that has said so: a cancel that came later does not refuse it. */
+  #decideOnceMore(entry: Entry): Decision {
+    if (entry.type !== "received" || isFinal(this.#state.status)) return this.#decide(commandOf(entry));
+    const decision = decideArrived(this.#state, entry);
+    this.#append(decision);
+    return decision;
   }
 
   /** The store failed. Callers that can get an error get it. What was decided stays, and is tried again. */

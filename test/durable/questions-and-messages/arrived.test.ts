@@ -1,4 +1,5 @@
 import type { AgentRuntime } from "cadenza";
+import { createAdmin } from "cadenza/admin";
 import type { RunPost, RunWrite } from "cadenza/store";
 import { expect, it } from "vitest";
 import { deferred } from "../../harness/promises.ts";
@@ -124,6 +125,52 @@ it("a run that ends while a cancel lies behind more than a process reads at once
   expect(first.said).toEqual([]);
   expect(ends).toBe(2);
   expect(await second.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
+});
+
+it("a message that was accepted before a cancel is kept where a second cancel arrives as the run ends", async () => {
+  const replicas = inMemory();
+  const isCancelled = deferred();
+  const isPosted = deferred();
+  const mayEnd = deferred();
+  let refused = 0;
+  const first = replicas.start({}, async (call, method, parameters) => {
+    const types = method === "append" ? (parameters[2] as RunWrite).entries.map(({ type }) => type) : [];
+    if (types.includes("cancel-requested") && !types.includes("ended")) {
+      const cancelling = second.runtime.cancel(run_id);
+      await second.runtime.send({ to: run_id, name: "other", data: 1 });
+      const answer = await call();
+      isCancelled.resolve();
+      await isPosted.promise;
+      mayEnd.resolve();
+      void cancelling;
+      return answer;
+    }
+    const answer = await call();
+    if (types.includes("ended") && answer !== undefined) refused += 1;
+    return answer;
+  });
+  // It has read the run before, and posts its cancel after the other one.
+  const second = replicas.start({ work: false }, async (call, method, parameters) => {
+    if (method !== "post" || (parameters[1] as RunPost).status !== "cancelling") return call();
+    await isCancelled.promise;
+    const answer = await call();
+    isPosted.resolve();
+    return answer;
+  });
+  first.runtime.register("agent", { durable: true }, async (_input, { step }) => {
+    try {
+      await step("work", () => new Promise(() => {}));
+    } finally {
+      await mayEnd.promise;
+    }
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  const cancelled = first.runtime.cancel(run_id);
+  await replicas.clock.advance(20_000);
+  await cancelled;
+  const log = (await createAdmin(first.runtime).log(run_id)).items.map(({ type }) => type);
+  expect([refused, log.slice(3)]).toEqual([1, ["cancel-requested", "received", "ended"]]);
 });
 
 /** An agent that waits for an answer and a message. */
