@@ -86,6 +86,8 @@ export default defineConfig({
     ],
     // Long enough for a busy machine with two cores.
     testTimeout: 60_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 50_000 } },
     // Each project has a server of its own, which would transform the same sources once more, and so would the next run.
     experimental: { fsModuleCache: true },
     // Some files wait for a disk, a socket or another process, so one more of them runs than there are processors.

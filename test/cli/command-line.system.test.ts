@@ -2,8 +2,9 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, join } from "node:path";
-import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { CodeOfRun } from "../../src/inspector/api.ts";
+import { eventually } from "../harness/eventually.ts";
 import { Browser, Command, Writer } from "../harness/inspected/processes.ts";
 import { write } from "../harness/project.ts";
 import { temporaryFolder } from "../harness/sqlite-files.ts";
@@ -229,7 +230,7 @@ it.runIf(process.platform === "linux")(
     onTestFinished(() => void command.stop("SIGKILL"));
     const address = await command.address();
 
-    const seen = await vi.waitFor(() => readFileSync(opened, "utf8"), { timeout: 30_000 });
+    const seen = await eventually(() => readFileSync(opened, "utf8"));
     const [mode, page, ...content] = seen.split("\n");
     expect(mode).toBe("600");
     expect(page).not.toContain("token");

@@ -1,7 +1,7 @@
 import type { AgentRuntime } from "cadenza";
 import { defineAgent } from "cadenza";
 import { createMcpHandler, protectedResource, serveStdio } from "cadenza/mcp";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { nextTurn } from "../harness/promises.ts";
 import { setUp } from "../harness/runtimes.ts";
@@ -657,7 +657,7 @@ it("over standard input all calls are cancelled at its end, also two with one id
     }
   })();
   await serveStdio(runtime, { stdin, stdout });
-  await vi.waitUntil(async () => (await runtime.listRuns({ status: "cancelled" })).length === 2);
+  await expect.poll(() => runtime.listRuns({ status: "cancelled" })).toHaveLength(2);
 });
 
 it("over standard input a message that is too large is refused as such", async () => {

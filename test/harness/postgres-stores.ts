@@ -50,6 +50,17 @@ async function isUsed(pool: pg.Pool, schema: string): Promise<boolean> {
 /** Options of stores that a test keeps busy: a call may take long, and no process is taken for dead meanwhile. */
 export const PATIENT = { timeoutMs: 60_000, durability: { leaseMs: 600_000 } } as const;
 
+/**
+ * Opens a store with hints. A store opens without them where a notification to itself takes long, as it may on a busy machine.
+ */
+export async function openHinted(options: PostgresStoreOptions): Promise<PostgresStore> {
+  for (;;) {
+    const store = await openPostgresStore(options);
+    if (store.watch !== undefined) return store;
+    await store.close();
+  }
+}
+
 /** Why there is no server of this version; undefined if there is one. */
 export function missingServer(major: Major): string | undefined {
   const address = inject("postgres")[major];

@@ -93,7 +93,7 @@ it("a run whose log is too large fails when a process takes it, with its sub-run
 
   count.entries = 0;
   const second = agents(open(store(), MAX));
-  await expect.poll(async () => (await second.getRun(run_id)).status, { timeout: 5_000 }).toBe("completed");
+  await expect.poll(async () => (await second.getRun(run_id)).status).toBe("completed");
   const ended = await second.getRun(run_id);
   expect(JSON.stringify(ended.output)).toContain("failed: The log of run");
   expect(await second.getRun(child.key.run_id)).toMatchObject({ status: "failed", output: [] });
@@ -126,7 +126,7 @@ it.each([
 
     const second = open(store(), MAX);
     second.register("other", () => "hello");
-    await expect.poll(async () => (await kept.find(key))?.head.status, { timeout: 5_000 }).toBe(status);
+    await expect.poll(async () => (await kept.find(key))?.head.status).toBe(status);
     await first.close();
     await second.close();
   },
@@ -179,7 +179,7 @@ it("a run that fails because of its log says in which generation, whether it was
   const head = { ...found.head, owner: "dead", epoch: epoch + 1, due_at: null };
   await kept.append(key, { epoch, position: found.position }, { entries: [], head });
   const second = agent(open(store(), MAX));
-  await expect.poll(async () => (await kept.find(key))?.head.status, { timeout: 5_000 }).toBe("failed");
+  await expect.poll(async () => (await kept.find(key))?.head.status).toBe("failed");
   expect(await second.details(run_id)).toMatchObject({ generation: 3, status: "failed" });
   await second.close();
 });

@@ -2,14 +2,12 @@ import type { PostgresStore } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
 import type { StoreHint } from "cadenza/store";
 import type pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { append, create, parts, runId, runKey, take, waiting, write } from "../../../src/stores/contract/samples.ts";
+import { eventually } from "../../harness/eventually.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, openHinted } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
-
-/** A busy machine takes its time. */
-const WAIT = { timeout: 30_000 };
 
 const missing = missingServer(18);
 
@@ -28,8 +26,8 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
   beforeEach(async () => {
     const schema = newSchema();
     hooked = new HookedPool(pool);
-    writer = await openPostgresStore({ pool: hooked, schema });
-    reader = await openPostgresStore({ pool, schema });
+    writer = await openHinted({ pool: hooked, schema });
+    reader = await openHinted({ pool, schema });
     hints = [];
     return async () => {
       await writer.close();
@@ -46,7 +44,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await create(reader, 9);
     const sent = notifies();
     await Promise.all([1, 2, 3].map((n) => create(writer, n)));
-    await vi.waitFor(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))), WAIT);
+    await eventually(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))));
 
     expect(notifies()).toBe(sent + 1);
     expect(hints.every(({ due }) => due !== true)).toBe(true);
@@ -56,11 +54,11 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     reader.watch?.((hint) => void hints.push(hint));
     await untilListening();
     await create(writer, 1, { head: waiting(5) });
-    await vi.waitFor(() => expect(hints.some(({ due }) => due === true)).toBe(true), WAIT);
+    await eventually(() => expect(hints.some(({ due }) => due === true)).toBe(true));
     await take(writer);
-    await vi.waitFor(() => expect(moved()).toHaveLength(2), WAIT);
+    await eventually(() => expect(moved()).toHaveLength(2));
     await append(writer, runKey(1), 1, write(parts("a"), { head: waiting(5, { epoch: 2 }) }), 2);
-    await vi.waitFor(() => expect(moved()).toHaveLength(3), WAIT);
+    await eventually(() => expect(moved()).toHaveLength(3));
   });
 
   it("it hears of a post to a run that has an owner, for which no process needs to look for work", async () => {
@@ -68,15 +66,15 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await untilListening();
     await create(writer, 1);
     await create(writer, 2, { head: waiting() });
-    await vi.waitFor(() => expect(moved()).toHaveLength(2), WAIT);
+    await eventually(() => expect(moved()).toHaveLength(2));
     const post = (n: number) => writer.post(runKey(n), { entries: parts("a"), due: "work" });
     for (const count of [1, 2]) {
       expect(await post(1)).toBeUndefined();
-      await vi.waitFor(() => expect(moved().filter(({ run_id }) => run_id === runId(1))).toHaveLength(1 + count), WAIT);
+      await eventually(() => expect(moved().filter(({ run_id }) => run_id === runId(1))).toHaveLength(1 + count));
     }
     expect(hints.every(({ due }) => due !== true)).toBe(true);
     expect(await post(2)).toBeUndefined();
-    await vi.waitFor(() => expect(hints.some(({ due }) => due === true)).toBe(true), WAIT);
+    await eventually(() => expect(hints.some(({ due }) => due === true)).toBe(true));
   });
 
   it("more runs than one notification holds are told in several", async () => {
@@ -85,7 +83,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     const sent = notifies();
     const numbers = Array.from({ length: 250 }, (_, n) => n);
     await Promise.all(numbers.map((n) => create(writer, n, { tenant: "ä".repeat(50) })));
-    await vi.waitFor(() => expect(moved()).toHaveLength(250), WAIT);
+    await eventually(() => expect(moved()).toHaveLength(250));
     expect(notifies() - sent).toBeLessThan(10);
   });
 
@@ -110,7 +108,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     }
     expect(underWay).toBe(1);
     held.resolve();
-    await vi.waitFor(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))), WAIT);
+    await eventually(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))));
     expect(most).toBe(1);
   });
 
@@ -122,16 +120,16 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await pool.query(
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^LISTEN' AND application_name = 'hints'",
     );
-    await vi.waitFor(() => expect(hints).toContainEqual({ due: true, fed: true, permits: true }), WAIT);
+    await eventually(() => expect(hints).toContainEqual({ due: true, fed: true, permits: true }));
     await untilListening();
     await create(writer, 1);
-    await vi.waitFor(() => expect(moved()).toEqual([runKey(1)]), WAIT);
+    await eventually(() => expect(moved()).toEqual([runKey(1)]));
     stop?.();
     stopOther?.();
     await create(writer, 2);
     await reader.close();
     expect(moved()).toEqual([runKey(1)]);
-    await vi.waitFor(async () => expect(await listeners()).toHaveLength(0), WAIT);
+    await eventually(async () => expect(await listeners()).toHaveLength(0));
   });
 
   it("where notifications do not arrive, as behind a transaction pooler, the store has no hints and says so", async () => {
@@ -163,6 +161,6 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
   }
 
   async function untilListening(): Promise<void> {
-    await vi.waitFor(async () => expect(await listeners()).toHaveLength(1), WAIT);
+    await eventually(async () => expect(await listeners()).toHaveLength(1));
   }
 });

@@ -6,7 +6,7 @@ import type { PostgresStore, PostgresStoreOptions } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
 import type { RunKey } from "cadenza/store";
 import pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   append,
   create,
@@ -20,12 +20,13 @@ import {
 } from "../../../src/stores/contract/samples.ts";
 import { postOf } from "../../../src/stores/postgres/writes.ts";
 import { FakeClock } from "../../harness/clock.ts";
+import { eventually } from "../../harness/eventually.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import type { WatchedEvent } from "../../harness/internals.ts";
 import { quoteName } from "../../harness/internals.ts";
 import type { Server } from "../../harness/postgres-server.ts";
 import { startServer } from "../../harness/postgres-server.ts";
-import { missingServer, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newSchema, openHinted } from "../../harness/postgres-stores.ts";
 import { Random } from "../../harness/random.ts";
 
 const missing = missingServer(18);
@@ -137,7 +138,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
       await client.query("SELECT pg_current_xact_id()");
       await create(store, 2, { feed: [question("held")] });
       const { position } = await read();
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         await young.prune(keep);
         expect((await read()).ids).toEqual([]);
       });
@@ -250,22 +251,19 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
 
   it("wakes those who watch in other processes by a hint", async () => {
     const clock = new FakeClock();
-    const openHinted = () => openPostgresStore({ pool, schema, feed });
-    const reading = await openHinted();
+    const hinted = () => openHinted({ pool, schema, feed });
+    const reading = await hinted();
     // The clock stands still: no poll comes.
     const watching = new AgentRuntime({ store: reading, clock, work: false });
-    const executing = new AgentRuntime({ store: await openHinted() }).register("echo", (input) => input);
+    const executing = new AgentRuntime({ store: await hinted() }).register("echo", (input) => input);
     const found: string[] = [];
     const loop = (async () => {
       for await (const { event } of watching.watch({ from: "now" })) found.push(event.type);
     })();
-    await vi.waitFor(
-      async () => {
-        await executing.createRun({ agent_name: "echo", input: "" });
-        expect(found.length).toBeGreaterThan(0);
-      },
-      { timeout: 30_000 },
-    );
+    await eventually(async () => {
+      await executing.createRun({ agent_name: "echo", input: "" });
+      expect(found.length).toBeGreaterThan(0);
+    });
     await watching.close();
     await loop;
     await executing.close();
@@ -305,7 +303,7 @@ describe.skipIf(missing !== undefined)(`the feed of a PostgresStore${missing ? `
     const store = await openPostgresStore({ pool: own, schema, migrate: false, hints: false, feed: { keepMs: 0 } });
     await create(store, 1, { feed: [completed] });
     expect((await store.readFeed?.({ from: "start", limit: 9 }))?.items).toHaveLength(1);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await store.prune(keep);
       expect((await store.readFeed?.({ from: "start", limit: 9 }))?.items).toHaveLength(0);
     });
@@ -351,7 +349,7 @@ it.skipIf(missing !== undefined)(
     const pool = poolOf(server);
     const folder = String(pool.options.host);
     const [data, behind] = [join(folder, "data"), join(folder, "behind")];
-    const query = <T>(attempt: () => Promise<T>): Promise<T> => vi.waitFor(attempt, { timeout: 60_000 });
+    const query = <T>(attempt: () => Promise<T>): Promise<T> => eventually(attempt);
     try {
       const store = await openPostgresStore({ pool, hints: false, feed });
       const page = async (from: string) => query(async () => store.readFeed?.({ from, limit: 99 }));

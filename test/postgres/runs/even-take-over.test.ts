@@ -1,12 +1,10 @@
 import { AgentRuntime } from "cadenza";
 import { openPostgresStore } from "cadenza/postgres";
-import { expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
+import { eventually } from "../../harness/eventually.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 import { deferred } from "../../harness/promises.ts";
 import { hookedStore } from "../../harness/store-proxy.ts";
-
-/** A busy machine takes its time. */
-const WAIT = { timeout: 30_000 };
 
 const missing = missingServer(18);
 const MANY = 60;
@@ -57,22 +55,19 @@ it.skipIf(missing !== undefined)(
         return runtime;
       }),
     );
-    await vi.waitFor(() => expect(asked.size).toBe(workers.length), WAIT);
+    await eventually(() => expect(asked.size).toBe(workers.length));
     await dying.renew("dying", 500);
-    await vi.waitFor(() => expect(begun.reduce((sum, each) => sum + each)).toBe(MANY), WAIT);
+    await eventually(() => expect(begun.reduce((sum, each) => sum + each)).toBe(MANY));
     // Each comes in time for a page at least.
     expect(Math.min(...begun)).toBeGreaterThanOrEqual(8);
     expect(Math.max(...begun)).toBeLessThanOrEqual(0.6 * MANY);
     const runs = await Promise.all(
       workers.map((worker) => worker.createRun({ agent_name: "task", input: "own", mode: "async" })),
     );
-    await vi.waitFor(() => expect(own.sort()).toEqual(["0", "1", "2"]), WAIT);
+    await eventually(() => expect(own.sort()).toEqual(["0", "1", "2"]));
     gate.resolve();
     await Promise.all(
-      runs.map(
-        ({ run_id }) => vi.waitFor(async () => expect((await web.getRun(run_id)).status).toBe("completed")),
-        WAIT,
-      ),
+      runs.map(({ run_id }) => eventually(async () => expect((await web.getRun(run_id)).status).toBe("completed"))),
     );
     expect([...touched]).toEqual([]);
     await Promise.all([...workers, web].map((runtime) => runtime.close()));

@@ -1,8 +1,8 @@
 import { AgentRuntime } from "cadenza";
-import { openPostgresStore } from "cadenza/postgres";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
+import { eventually } from "../../harness/eventually.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, openHinted } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 
@@ -23,7 +23,7 @@ describe.skipIf(missing !== undefined)(`limits of steps on PostgreSQL${missing ?
       };
       // Without heartbeats in the time of this test only a hint tells of a permit.
       const durability = { leaseMs: 600_000, heartbeatMs: 300_000 };
-      const store = await openPostgresStore({ pool: hooked, schema, durability });
+      const store = await openHinted({ pool: hooked, schema, durability });
       const runtime = new AgentRuntime({ store, stepLimits: { api: { max: 2 } } });
       runtime.register(name, { durable: true }, ([message], { step }) => {
         const input = message?.parts[0]?.content ?? "";
@@ -41,16 +41,16 @@ describe.skipIf(missing !== undefined)(`limits of steps on PostgreSQL${missing ?
     };
     const [one, two] = [await open("one"), await open("two")];
     for (const input of ["a", "b", "c"]) await one.create(input);
-    await vi.waitFor(() => expect(begun).toHaveLength(2), 20_000);
+    await eventually(() => expect(begun).toHaveLength(2));
     await two.create("d");
-    await vi.waitFor(() => expect(asked).toContain("two"), 20_000);
+    await eventually(() => expect(asked).toContain("two"));
     for (let ended = 0; ended < 4; ended++) {
-      await vi.waitFor(() => expect(begun).toHaveLength(Math.min(4, ended + 2)), 20_000);
+      await eventually(() => expect(begun).toHaveLength(Math.min(4, ended + 2)));
       const name = begun[ended] ?? "";
-      await vi.waitFor(() => expect(ends.has(name)).toBe(true), 20_000);
+      await eventually(() => expect(ends.has(name)).toBe(true));
       ends.get(name)?.();
     }
-    await vi.waitFor(() => expect(atWork).toBe(0), 20_000);
+    await eventually(() => expect(atWork).toBe(0));
     expect([begun.length, most]).toEqual([4, 2]);
     for (const { runtime, store } of [one, two]) {
       await runtime.close();

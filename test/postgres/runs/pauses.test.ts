@@ -2,6 +2,7 @@ import { AgentRuntime } from "cadenza";
 import { createAdmin } from "cadenza/admin";
 import { openPostgresStore } from "cadenza/postgres";
 import { describe, expect, it, vi } from "vitest";
+import { eventually } from "../../harness/eventually.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
@@ -29,10 +30,10 @@ describe.skipIf(missing !== undefined)(`pauses on PostgreSQL${missing ? `: ${mis
     const runs: string[] = [];
     for (const input of ["a", "b", "c"])
       runs.push((await acme.createRun({ agent_name: "agent", input, mode: "async" })).run_id);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const found = await Promise.all(runs.map((run_id) => first.store.find({ tenant: "acme", run_id })));
       for (const run of found) expect(run?.head.due_at).toBeGreaterThan(LAST_TIME);
-    }, 20_000);
+    });
     const free = await first.runtime.createRun({ agent_name: "agent", input: "free" });
     expect([free.status, ...began]).toEqual(["completed", "free"]);
     await first.runtime.close();
@@ -41,10 +42,10 @@ describe.skipIf(missing !== undefined)(`pauses on PostgreSQL${missing ? `: ${mis
     const second = await open();
     expect(await createAdmin(second.runtime).pauses()).toMatchObject([{ tenant: "acme" }, { version: "2" }]);
     await createAdmin(second.runtime).resume({ tenant: "acme" });
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       for (const run_id of runs)
         expect((await second.runtime.scope({ tenant: "acme" }).getRun(run_id)).status).toBe("completed");
-    }, 20_000);
+    });
     expect(began).toEqual(["free", "a", "b", "c"]);
     await second.runtime.close();
     await second.store.close();
@@ -74,26 +75,26 @@ describe.skipIf(missing !== undefined)(`pauses on PostgreSQL${missing ? `: ${mis
     const first = await open();
     const second = await open();
     const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
-    await vi.waitFor(() => expect(done).toEqual(["a"]));
+    await eventually(() => expect(done).toEqual(["a"]));
     const admin = createAdmin(second.runtime);
     await admin.pause({ tenant: "" });
     expect(await admin.pause({ tenant: "" }, { now: true })).toEqual({ changed: true });
     expect(await admin.pause({ tenant: "" }, { now: true })).toEqual({ changed: false });
     // The other process knows of it when it has read the pauses.
     const read = vi.spyOn(first.store, "take");
-    await vi.waitFor(() => expect(read).toHaveBeenCalled(), 10_000);
+    await eventually(() => expect(read).toHaveBeenCalled());
     await read.mock.results[0]?.value;
     end();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect((await second.store.find({ tenant: "", run_id }))?.head).toMatchObject({
         owner: null,
         status: "in-progress",
       });
-    }, 10_000);
+    });
     expect(done).toEqual(["a"]);
     await first.runtime.close();
     await admin.resume({ tenant: "" });
-    await vi.waitFor(async () => expect((await second.runtime.getRun(run_id)).status).toBe("completed"), 10_000);
+    await eventually(async () => expect((await second.runtime.getRun(run_id)).status).toBe("completed"));
     expect(done).toEqual(["a", "b"]);
     await second.runtime.close();
     for (const { store } of [first, second]) await store.close();

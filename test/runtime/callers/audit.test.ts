@@ -1,7 +1,8 @@
 import type { AuditRecord, RuntimeOptions } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { durable } from "cadenza/store";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
+import { eventually } from "../../harness/eventually.ts";
 import { refusal, setUp } from "../../harness/runtimes.ts";
 import { failingStore } from "../../harness/store-proxy.ts";
 
@@ -68,7 +69,7 @@ describe("what was done before is told as repeated, with who repeats it", () => 
   it("a cancel, a message, and a fork", async () => {
     const { user, other, told } = open();
     const { run_id, session_id } = await user.createRun({ agent_name: "waits", input: "x", mode: "async" });
-    await vi.waitFor(() => expect(told()).toHaveLength(1));
+    await eventually(() => expect(told()).toHaveLength(1));
     const about = { run_id, session_id, agent_name: "waits" };
     await user.send({ to: run_id, name: "other", data: 1 }, { idempotencyKey: "m" });
     await other.send({ to: run_id, name: "other", data: 1 }, { idempotencyKey: "m" });
