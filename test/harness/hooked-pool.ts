@@ -75,16 +75,21 @@ export class HookedPool implements PostgresPool {
 export const TELLS_DEADLOCKS = "-c deadlock_timeout=10ms";
 
 /**
- * Notes in `refused` what the server refuses through a pool. A lock that is held for longer than a write waits is not noted:
- * such a write is tried again, and how long others hold a lock depends on the machine.
+ * Notes in `refused` what the server refuses. A lock that is held for longer than a write waits is not noted: such a write is
+ * tried again, and how long others hold a lock depends on the machine.
  */
-export function noting(pool: pg.Pool, refused: unknown[]): HookedPool {
-  const hooked = new HookedPool(pool);
-  hooked.hook = (run) =>
+export function noteRefused(refused: unknown[]): Hook {
+  return (run) =>
     run().catch((error: unknown) => {
       const code = error instanceof pg.DatabaseError ? error.code : error;
       if (code !== "55P03") refused.push(code);
       throw error;
     });
+}
+
+/** A pool that notes in `refused` what the server refuses, as {@link noteRefused} does. */
+export function noting(pool: pg.Pool, refused: unknown[]): HookedPool {
+  const hooked = new HookedPool(pool);
+  hooked.hook = noteRefused(refused);
   return hooked;
 }

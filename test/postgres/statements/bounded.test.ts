@@ -1,9 +1,7 @@
 import type { PostgresStore } from "cadenza/postgres";
 import { openPostgresStore } from "cadenza/postgres";
-import type { FakeClock } from "cadenza/testing";
-import { createFakeClock } from "cadenza/testing";
 import type pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   append,
   counters,
@@ -19,8 +17,9 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
-import { postgresClock, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { quoteName } from "../../harness/internals.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
+import { stopPostgresTime } from "../../harness/stopped-time.ts";
 
 const missing = missingServer(18);
 const TIMEOUT_MS = 2_000;
@@ -53,22 +52,6 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     store = await openPostgresStore({ pool, schema, hints: false, timeoutMs: TIMEOUT_MS });
     return () => store.close();
   });
-
-  /**
-   * Stops the time of the store. What waits for a deadline or a pause waits until the test moves the time, so that a write
-   * that is held up by another one is never made, however slow the machine is.
-   */
-  const stopTime = (): FakeClock => {
-    const time = createFakeClock();
-    const timers = vi.spyOn(postgresClock, "setTimeout");
-    timers.mockImplementation((callback, delayMs) => time.setTimeout(callback, delayMs));
-    const now = vi.spyOn(postgresClock, "monotonic").mockImplementation(() => time.monotonic?.() ?? time.now());
-    onTestFinished(() => {
-      timers.mockRestore();
-      now.mockRestore();
-    });
-    return time;
-  };
 
   /** Each of the runs makes this many writes, one after the other, from a position on. */
   const writeMany = (runs: readonly number[], from: number): Promise<unknown> =>
@@ -145,7 +128,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     await create(store, 13, { slot: { key: "hot", max: 1 } });
     await append(store, runKey(13), 1, endOf());
     await store.renew("owner-1", 60_000);
-    stopTime();
+    stopPostgresTime();
     const locker = await others.connect();
     await locker.query("BEGIN");
     await locker.query(lock());
@@ -175,6 +158,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   it("the writes of a run that lacks a lock are made in the order of the calls", async () => {
     await create(store, 1);
     await create(store, 2);
+    stopPostgresTime();
     const locker = await others.connect();
     await locker.query("BEGIN");
     await locker.query(`SELECT 1 FROM ${quoteName(schema)}.runs WHERE run_id = $1 FOR UPDATE`, [runKey(1).run_id]);
@@ -189,7 +173,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
   });
 
   it("creations that lack the lock of one slot stay together", async () => {
-    const patient = await openPostgresStore({ pool, schema, hints: false });
+    const patient = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     await create(patient, 1, { slot: { key: "hot", max: 1 } });
     const locker = await others.connect();
     await locker.query(
@@ -199,7 +183,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     const statements = () => pool.statements.filter((sql) => sql.includes("try_write")).length;
     const made = Array.from({ length: 100 }, (_, n) => create(patient, 100 + n, { slot: { key: "hot", max: 1 } }));
     // The first one does not wait. The second one was given up, and all of its writes were tried.
-    await expect.poll(statements, { timeout: 10 * TIMEOUT_MS }).toBeGreaterThan(2);
+    await expect.poll(statements).toBeGreaterThan(2);
     await locker.query("SELECT pg_advisory_unlock_all()");
     locker.release();
     await Promise.all(made);
@@ -216,10 +200,12 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     const told = expect(append(store, runKey(1), 1, write(parts("a")))).rejects.toThrow(
       /A lock was held|There was no answer/,
     );
-    const settled = told.then(() => expect.poll(() => pool.underWay, { timeout: 10 * TIMEOUT_MS }).toBe(0));
+    const settled = told.then(() => expect.poll(() => pool.underWay).toBe(0));
     await settled.finally(() => locker.query("ROLLBACK"));
     locker.release();
-    await append(store, runKey(1), 1, write(parts("b")));
+    const patient = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
+    await append(patient, runKey(1), 1, write(parts("b")));
+    await patient.close();
   });
 
   /** Lets the statements hang whose writes say so, until the time of their calls is over. */
@@ -241,7 +227,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
 
   it("a statement without an answer delays no other run for long, also if it is sent again", async () => {
     for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9]) await create(store, n);
-    const time = stopTime();
+    const time = stopPostgresTime();
     const { hung, stop } = hangStatements(runKey(9).run_id);
     const made = untilMade(() => append(store, runKey(9), 1, write(parts("late"))));
     let missing = 8;
@@ -271,7 +257,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
 
   it("a creation without an answer delays others once, also if each attempt creates another run", async () => {
     for (const n of [1, 2, 3]) await create(store, n);
-    const time = stopTime();
+    const time = stopPostgresTime();
     const { hung, stop } = hangStatements("it hangs");
     let attempts = 1_000;
     const hang = () => tryCreate(store, attempts++, { created: { labels: { why: "it hangs" } } });
@@ -301,7 +287,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
 
   it("creations go with other writes again some time after one was without an answer", async () => {
     await create(store, 1);
-    const time = stopTime();
+    const time = stopPostgresTime();
     const { stop } = hangStatements("it hangs");
     let runs = 1;
     const statements = async () => {
@@ -331,6 +317,7 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
       },
     };
     const other = await openPostgresStore({ pool: delayed, schema, hints: false, timeoutMs: TIMEOUT_MS });
+    stopPostgresTime();
     await create(store, 1, { head: waiting(0) });
     await other.time();
     late.is = true;
@@ -355,7 +342,12 @@ describe.skipIf(missing !== undefined)(`writes beside what does not move${missin
     await others.query(
       `CREATE TRIGGER hang BEFORE INSERT ON ${name}.entries FOR EACH ROW EXECUTE FUNCTION ${name}.hang()`,
     );
-    await expect(append(store, runKey(1), 1, write(parts("a")))).rejects.toThrow("no answer");
+    const time = stopPostgresTime();
+    const givenUp = expect(append(store, runKey(1), 1, write(parts("a")))).rejects.toThrow("no answer");
+    const hanging = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND strpos(query, $1) > 0";
+    await expect.poll(async () => (await others.query(hanging, [name])).rowCount).toBe(1);
+    await time.advance(TIMEOUT_MS);
+    await givenUp;
     await others.query(`DROP TRIGGER hang ON ${name}.entries`);
     await append(store, runKey(1), 1, write(parts("b")));
     expect(await store.read(runKey(1), 1, 9)).toEqual(parts("b"));

@@ -5,7 +5,7 @@ import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { append, create, parts, runKey, waiting, write } from "../../../src/stores/contract/samples.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 /** How many posts are taken by one write, and how often that happens while the statements are compared. */
@@ -38,7 +38,7 @@ describe.skipIf(missing !== undefined)(`the inbox on PostgreSQL${missing ? `: ${
       },
     };
     sent = (text) => statements.findLast(([sql]) => sql.includes(text)) ?? ["", []];
-    store = await openPostgresStore({ pool: watched, schema, hints: false });
+    store = await openPostgresStore({ pool: watched, schema, hints: false, ...PATIENT });
     await create(store, 1);
     position = 1;
     return () => store.close();
@@ -118,7 +118,7 @@ describe.skipIf(missing !== undefined)(`the inbox on PostgreSQL${missing ? `: ${
 
   it("is not left by an owner whose transaction cannot see the last post", async () => {
     const serializable = newPool(18, { options: "-c default_transaction_isolation=serializable" });
-    const other = await openPostgresStore({ pool: serializable, schema, hints: false });
+    const other = await openPostgresStore({ pool: serializable, schema, hints: false, ...PATIENT });
     const told = { entries: parts("told") };
     await other.post(key, told);
     const leave = write(parts("told"), { head: waiting(null, { epoch: 2 }), takes: await arrived() });

@@ -1,19 +1,25 @@
 import { openPostgresStore } from "cadenza/postgres";
+import type { FakeClock } from "cadenza/testing";
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { create, runKey } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import { quoteName } from "../../harness/internals.ts";
 import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { stopPostgresTime } from "../../harness/stopped-time.ts";
 
 const missing = missingServer(18);
 
 describe.skipIf(missing !== undefined)(`leases of a PostgresStore${missing ? `: ${missing}` : ""}`, () => {
   let others: pg.Pool;
+  let time: FakeClock;
   beforeAll(() => {
     others = newPool(18);
   });
   afterAll(() => others.end());
+  beforeEach(() => {
+    time = stopPostgresTime();
+  });
 
   const setUp = async (max: number, hints: boolean) => {
     const schema = newSchema();
@@ -36,14 +42,15 @@ describe.skipIf(missing !== undefined)(`leases of a PostgresStore${missing ? `: 
     await store.renew("owner-1", 10_000);
     await store.renew("owner-1", 10_000);
     const before = await untilOf(schema, "owner-1");
-    const sleeping = Array.from({ length: 8 }, () => real.query("SELECT pg_sleep(2)"));
-    await expect(store.find(runKey(1))).rejects.toThrow("no answer within 1000 ms");
+    const used = await Promise.all([1, 2, 3].map(() => real.connect()));
+    const refused = expect(store.find(runKey(1))).rejects.toThrow("no answer within 1000 ms");
+    await time.advance(1_000);
+    await refused;
     await store.time();
-    await store.renew("owner-1", 10_000);
+    await store.renew("owner-1", 20_000);
 
-    expect(await untilOf(schema, "owner-1")).toBeGreaterThan(before + 900);
-    expect(real.waitingCount).toBeGreaterThan(0);
-    await Promise.all(sleeping);
+    expect(await untilOf(schema, "owner-1")).toBeGreaterThan(before + 5_000);
+    for (const client of used) client.release();
   });
 
   it.each([
@@ -77,7 +84,9 @@ describe.skipIf(missing !== undefined)(`leases of a PostgresStore${missing ? `: 
     await store.renew("owner-1", 10_000);
     await store.renew("owner-1", 10_000);
     pool.hook = () => new Promise(() => {});
-    await expect(store.renew("owner-1", 2_000)).rejects.toThrow("no answer within 1000 ms");
+    const refused = expect(store.renew("owner-1", 2_000)).rejects.toThrow("no answer within 1000 ms");
+    await time.advance(1_000);
+    await refused;
     pool.hook = (run) => run();
     await store.renew("owner-1", 60_000);
     expect(await untilOf(schema, "owner-1")).toBeGreaterThan(Date.now() + 30_000);

@@ -19,7 +19,7 @@ import {
 } from "../../../src/stores/contract/samples.ts";
 import { amount } from "../../harness/fuzz.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { borrowSchema, missingServer, newPool } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool, PATIENT } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -40,7 +40,7 @@ describe.skipIf(missing !== undefined)(`several slots and rates on PostgreSQL${m
   let other: PostgresStore;
 
   const open = async (): Promise<PostgresStore> => {
-    const opened = await openPostgresStore({ pool, schema: name, hints: false, clock: { now: () => now } });
+    const opened = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock: { now: () => now } });
     stores.push(opened);
     return opened;
   };

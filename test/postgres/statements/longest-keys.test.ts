@@ -2,7 +2,7 @@ import { AgentRuntime } from "cadenza";
 import { openPostgresStore } from "cadenza/postgres";
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 import { Random } from "../../harness/random.ts";
 import { refusal } from "../../harness/runtimes.ts";
 
@@ -30,7 +30,7 @@ describe.skipIf(missing !== undefined)(`the longest keys on PostgreSQL${missing 
       string,
     ];
     const label = textOf("three bytes a unit", 64, random);
-    const store = await openPostgresStore({ pool, schema: newSchema(), hints: false });
+    const store = await openPostgresStore({ pool, schema: newSchema(), hints: false, ...PATIENT });
     const runtime = new AgentRuntime({ store });
     const concurrency = { max: 1, per: "session" } as const;
     runtime.register("a".repeat(63), { durable: true, version, concurrency }, async (_input, { ask }) => {

@@ -5,7 +5,8 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "v
 import { create, createEnded, forget, keep, runKey } from "../../../src/stores/contract/samples.ts";
 import { HookedPool } from "../../harness/hooked-pool.ts";
 import { postgresClock, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
+import { stopPostgresTime } from "../../harness/stopped-time.ts";
 
 const missing = missingServer(18);
 
@@ -17,7 +18,7 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
   afterAll(() => pool.end());
 
   const open = (schema: string, options: Partial<PostgresStoreOptions> = {}) =>
-    openPostgresStore({ pool, schema, hints: false, ...options });
+    openPostgresStore({ pool, schema, hints: false, ...PATIENT, ...options });
 
   /** A schema that lacks the last step. */
   const older = async () => {
@@ -30,12 +31,13 @@ describe.skipIf(missing !== undefined)(`upgrades and deletions of many runs${mis
   it("a step takes as long as it takes, whatever the deadline of calls is", async () => {
     const schema = await older();
     const hooked = new HookedPool(pool);
+    const time = stopPostgresTime();
     let slept = 0;
     hooked.hook = async (run, sql) => {
       const result = await run();
       if (!sql.includes("DO $migration$")) return result;
       slept += 1;
-      await new Promise((resolve) => setTimeout(resolve, 700));
+      await time.advance(700);
       return result;
     };
     const store = await openPostgresStore({ pool: hooked, schema, hints: false, timeoutMs: 400 });

@@ -20,7 +20,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 
 /*
  * The plain writes of a batch are made together, the others in turn. What is made together is there as if it was made in
@@ -202,7 +202,7 @@ describe.skipIf(missing !== undefined)(`the plain writes of a batch${missing ? `
   let together: string;
   let inTurn: string;
   const open = (schema: string): Promise<PostgresStore> =>
-    openPostgresStore({ pool, schema, hints: false, clock: { now: () => NOW } });
+    openPostgresStore({ pool, schema, hints: false, ...PATIENT, clock: { now: () => NOW } });
   beforeEach(() => {
     [together, inTurn] = [newSchema(), newSchema()];
   });

@@ -24,7 +24,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { ASIDE_MS, quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 const clock = { now: () => NOW };
@@ -43,7 +43,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     pool = newPool(18, { max: 1 });
     name = newSchema();
     schema = quoteName(name);
-    store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    store = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock });
     await fill(pool, schema);
   });
   afterAll(async () => {
@@ -220,7 +220,7 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
   it("posts and ends find runs by their keys, although the plans were made when few runs had an owner", async () => {
     const pool = newPool(18, { max: 1 });
     const name = newSchema();
-    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    const store = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock });
     const post = (n: number) => store.post(runKey(n), { entries: parts("a") });
     const end = (n: number) => append(store, runKey(n), 1, write([ended()], { head: over() }));
     for (let n = 0; n < 8; n++) {
@@ -247,7 +247,7 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
   it("runs that are set aside are in the way of no take, and of none that comes back", async () => {
     const pool = newPool(18, { max: 1 });
     const name = newSchema();
-    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    const store = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock });
     await create(store, 0, { head: waiting(ASIDE_MS + NOW - 1) });
     await pool.query(
       `INSERT INTO ${quoteName(name)}.runs (tenant, run_id, agent_name, version, session_id, slot, slot_max, status, epoch,
@@ -268,7 +268,7 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
   it("writes find sessions by their keys, although the plans were made when there was none", async () => {
     const pool = newPool(18, { max: 1 });
     const name = newSchema();
-    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    const store = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock });
     const said = (n: number) => ({ session_id: sessionId(n), create: true, messages: () => [message("hello")], at: 5 });
     const more = (n: number) => ({ session_id: sessionId(n), create: false, messages: () => [message("more")], at: 6 });
     for (const from of [0, 100, 200]) {
@@ -287,7 +287,7 @@ describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}
   it("writes find runs by their keys, although the plans were made when there was no run", async () => {
     const pool = newPool(18, { max: 1 });
     const name = newSchema();
-    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    const store = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock });
     for (const from of [0, 100, 200]) {
       const numbers = Array.from({ length: 100 }, (_, n) => from + n);
       await Promise.all(numbers.map((n) => create(store, n)));
@@ -310,7 +310,7 @@ describe.skipIf(missing !== undefined)(`with many runs in line${missing ? `: ${m
   beforeAll(async () => {
     pool = newPool(18, { max: 1 });
     schema = newSchema();
-    store = await openPostgresStore({ pool, schema, hints: false, clock });
+    store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT, clock });
     const names = quoteName(schema);
     await fill(pool, names);
     await pool.query(

@@ -16,7 +16,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { ASIDE_MS, quoteName } from "../../harness/internals.ts";
-import { borrowSchema, missingServer, newPool } from "../../harness/postgres-stores.ts";
+import { borrowSchema, missingServer, newPool, PATIENT } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -46,8 +46,8 @@ describe.skipIf(missing !== undefined)(`priorities on PostgreSQL${missing ? `: $
     name = borrowSchema(pool);
     schema = quoteName(name);
     now = START;
-    store = await openPostgresStore({ pool, schema: name, hints: false, clock: { now: () => now } });
-    timely = await openPostgresStore({ pool, schema: name, hints: false });
+    store = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT, clock: { now: () => now } });
+    timely = await openPostgresStore({ pool, schema: name, hints: false, ...PATIENT });
   });
   afterEach(async () => {
     expect(await lineComplaints(pool, schema)).toEqual([]);

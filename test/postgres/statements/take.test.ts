@@ -4,7 +4,7 @@ import type pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { append, create, ended, over, waiting, write } from "../../../src/stores/contract/samples.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 
 const missing = missingServer(18);
 const START = Date.UTC(2030, 0, 1);
@@ -121,7 +121,7 @@ describe.skipIf(missing !== undefined)(`what take reads on PostgreSQL${missing ?
         return pool.query(text, values);
       },
     };
-    return openPostgresStore({ pool: watched, schema: name, hints: false, clock });
+    return openPostgresStore({ pool: watched, schema: name, hints: false, ...PATIENT, clock });
   }
 
   /** Where the last call of take has begun. */

@@ -14,7 +14,7 @@ import {
   write,
 } from "../../../src/stores/contract/samples.ts";
 import { quoteName } from "../../harness/internals.ts";
-import { missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 import { lineComplaints } from "./line-judge.ts";
 
 const missing = missingServer(18);
@@ -59,7 +59,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     const name = quoteName(schema);
     await pool.query(sqlUpTo(schema, version));
     for (const [n, row] of rows.entries()) await insert(name, n, row);
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     expect(await lineComplaints(pool, name)).toEqual([]);
     await store.renew("owner-1", 60_000);
     expect(await take(store)).toEqual([4, 11, 8].map(runId));
@@ -82,7 +82,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     await insert(name, 0, { owner: "owner-1" });
     await insert(name, 1, { ended: true });
     expect((await write(lease)).rows).toEqual([{ answers: [null] }]);
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
 
     const refusal = "A newer version of cadenza has changed the schema";
     const append = { kind: "append", ...runKey(0), epoch: 1, position: 1, wakes: 0, head: over(), count: 0, lines: "" };
@@ -115,7 +115,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
         run,
         `{"type":"${type}","at":1}\n`,
       ]);
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     expect(await take(store)).toEqual([runId(0)]);
     await store.close();
   });
@@ -129,7 +129,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
       `UPDATE ${name}.entries SET lines = replace(lines, '"durable":true,', '') WHERE run > 1;
        UPDATE ${name}.entries SET lines = replace(lines, 'echo', '\\"durable\\":true') WHERE run = 3`,
     );
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     await create(store, 3, { isPlain: true, head: head({ owner: "dead" }) });
     expect(await take(store, { agents: [] })).toEqual([1, 2, 3].map(runId));
     await store.close();
@@ -138,7 +138,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
   it("counts steps, after the upgrade", async () => {
     const schema = newSchema();
     await pool.query(sqlUpTo(schema, 12));
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     expect(await store.grantSteps("limit", { count: 2, perMs: 1e9 }, 9)).toEqual([0, 0]);
     expect(await store.permitSteps("a", "limit", 2, { turn: 1, used: 0, over: 0, wanted: 3 })).toBe(2);
     await store.close();
@@ -149,7 +149,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     const name = quoteName(schema);
     await pool.query(sqlUpTo(schema, 10));
     await insert(name, 0, { due: 5 });
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     expect(await store.pauses()).toEqual([]);
     expect(await store.pause({ tenant: "acme" }, "ann")).toBe(true);
     expect(await store.pauses()).toMatchObject([{ tenant: "acme", by: "ann" }]);
@@ -170,7 +170,7 @@ describe.skipIf(missing !== undefined)(`a schema of an earlier version${missing 
     );
     await pool.query(`${rows[0].made.replace("BEGIN", "BEGIN RAISE EXCEPTION 'of an earlier version';")};
       DROP FUNCTION ${name}.lock_runs_v1; DELETE FROM ${name}.migrations WHERE number >= 18`);
-    const store = await openPostgresStore({ pool, schema, hints: false });
+    const store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     await Promise.all([1, 2].map((n) => create(store, n)));
     expect(await store.find(runKey(1))).toBeDefined();
     await store.close();

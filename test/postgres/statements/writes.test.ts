@@ -17,9 +17,10 @@ import {
   waiting,
   write,
 } from "../../../src/stores/contract/samples.ts";
-import { HookedPool } from "../../harness/hooked-pool.ts";
-import { borrowSchema, missingServer, newPool, newSchema } from "../../harness/postgres-stores.ts";
+import { HookedPool, noteRefused, TELLS_DEADLOCKS } from "../../harness/hooked-pool.ts";
+import { borrowSchema, missingServer, newPool, newSchema, PATIENT } from "../../harness/postgres-stores.ts";
 import { nextTurn } from "../../harness/promises.ts";
+import { stopPostgresTime } from "../../harness/stopped-time.ts";
 
 const missing = missingServer(18);
 
@@ -30,14 +31,14 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
   let schema: string;
 
   beforeAll(() => {
-    real = newPool(18);
+    real = newPool(18, { options: TELLS_DEADLOCKS });
   });
   afterAll(() => real.end());
 
   beforeEach(async () => {
     pool = new HookedPool(real);
     schema = borrowSchema(real);
-    store = await openPostgresStore({ pool, schema, hints: false });
+    store = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     pool.statements.length = 0;
     return () => store.close();
   });
@@ -182,12 +183,8 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
 
   it("batches that make the same sessions in other orders do not wait for each other", async () => {
     const refusals: unknown[] = [];
-    pool.hook = (run) =>
-      run().catch((error: unknown) => {
-        refusals.push(error);
-        throw error;
-      });
-    const other = await openPostgresStore({ pool, schema, hints: false });
+    pool.hook = noteRefused(refusals);
+    const other = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     const numbers = Array.from({ length: 200 }, (_, n) => n);
     const make = (one: PostgresStore, order: readonly number[]) =>
       Promise.all(order.map((n) => one.makeSession(sessionKey(n), { history: [], state: n }, 1)));
@@ -200,12 +197,8 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
 
   it("batches with the same idempotency keys in other orders do not wait for each other", async () => {
     const refusals: unknown[] = [];
-    pool.hook = (run) =>
-      run().catch((error: unknown) => {
-        refusals.push(error);
-        throw error;
-      });
-    const other = await openPostgresStore({ pool, schema, hints: false });
+    pool.hook = noteRefused(refusals);
+    const other = await openPostgresStore({ pool, schema, hints: false, ...PATIENT });
     const numbers = Array.from({ length: 200 }, (_, n) => n);
     const make = (one: PostgresStore, order: readonly number[], first: number) =>
       Promise.all(order.map((n) => tryCreate(one, first + n, { idempotencyKey: `key ${n}` })));
@@ -307,12 +300,16 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     });
     const hooked = new HookedPool(fewer);
     const schema = newSchema();
-    const patient = await openPostgresStore({ pool: hooked, schema, hints: false });
+    const patient = await openPostgresStore({ pool: hooked, schema, hints: false, ...PATIENT });
+    const time = stopPostgresTime();
     const hasty = await openPostgresStore({ pool: hooked, schema, hints: false, timeoutMs: 500 });
     hooked.hook = () => new Promise(() => {});
-    await expect(create(hasty, 1)).rejects.toThrow("no answer within 500 ms");
-    await expect(hasty.find(runKey(1))).rejects.toThrow("no answer within 500 ms");
-    expect(removed).toBeGreaterThanOrEqual(1);
+    for (const call of [() => create(hasty, 1), () => hasty.find(runKey(1))]) {
+      const failed = expect(call()).rejects.toThrow("no answer within 500 ms");
+      await time.advance(500);
+      await failed;
+    }
+    await expect.poll(() => removed).toBeGreaterThanOrEqual(1);
     hooked.hook = (run) => run();
     await create(patient, 1, { head: waiting() });
     await hasty.close();
@@ -321,15 +318,18 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
   });
 
   it("a deadline counts from the call: neither a batch under way nor another attempt prolongs it", async () => {
-    const schema = newSchema();
-    // To make the schema may take longer.
-    await (await openPostgresStore({ pool, schema, hints: false })).close();
+    const time = stopPostgresTime();
     const hasty = await openPostgresStore({ pool, schema, hints: false, timeoutMs: 900 });
     let sent = 0;
+    let waiting = 0;
     pool.hook = async (run, sql) => {
-      if (!sql.includes("write_v1") && !sql.includes("AS since")) return new Promise(() => {});
+      if (sql.includes("pg_cancel_backend")) return run();
+      if (!sql.includes("write_v1") && !sql.includes("backlog_v1")) return new Promise(() => {});
       const answer = sql.includes("write_v1") && ++sent === 1 ? run() : undefined;
-      await new Promise((resolve) => setTimeout(resolve, 600));
+      await new Promise<void>((resolve) => {
+        time.setTimeout(resolve, 600);
+        waiting += 1;
+      });
       if (!sql.includes("write_v1")) throw failure("40P01");
       return answer ?? new Promise(() => {});
     };
@@ -342,10 +342,16 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
       "no answer": () => hasty.find(runKey(1)),
     };
     const failing = Object.entries(calls).map(([name, call]) => call().catch(() => void failed.push(name)));
+    await expect.poll(() => waiting).toBe(2);
+    await time.advance(600);
     await first;
+    await expect.poll(() => sent).toBe(2);
+    await time.advance(300);
     await Promise.all(failing);
-    expect(failed).toEqual(Object.keys(calls));
-    await hasty.close();
+    expect(failed.sort()).toEqual(Object.keys(calls).sort());
+    const closed = hasty.close();
+    await time.advance(900);
+    await closed;
   });
 
   it("lost connections end no process, also with a pool without a listener", async () => {
