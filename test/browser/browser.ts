@@ -13,10 +13,15 @@ export async function openBrowser(): Promise<Browser | undefined> {
     console.log("Skipped: the tests in a browser. Set CHROME_PATH to the program of a Chrome.");
     return undefined;
   }
+  const executablePath = await unpackBrowser();
+  return launch({ executablePath, args: [...chromium.args, "--no-sandbox", "--disable-gpu"], headless: "shell" });
+}
+
+/** Unpacks the browser that npm brings, if it is packed, and gives its path. Two processes must not do that at once. */
+export function unpackBrowser(): Promise<string> {
   // No page draws with WebGL. What emulates it for the whole browser takes a third of a test's time.
   chromium.setGraphicsMode = false;
-  const executablePath = await chromium.executablePath();
-  return launch({ executablePath, args: [...chromium.args, "--no-sandbox", "--disable-gpu"], headless: "shell" });
+  return chromium.executablePath();
 }
 
 /** How long a page may need for anything on a busy machine. */

@@ -83,7 +83,7 @@ function countRequests() {
 
 /** Waits for the next turn until something is true. */
 async function until(what, test) {
-  const end = Date.now() + 10_000;
+  const end = Date.now() + 40_000;
   while (!test()) {
     if (Date.now() > end) throw new Error(`It never came to: ${what()}`);
     await new Promise((resolve) => setTimeout(resolve, 5));

@@ -10,7 +10,7 @@ const server = new ChatServer();
 
 beforeAll(async () => {
   if (browser !== undefined) await server.listen();
-}, 60_000);
+}, 180_000);
 
 afterAll(async () => {
   await browser?.close();
@@ -24,7 +24,7 @@ describe.skipIf(browser === undefined).each(chatVersions)("useChat of %s", (vers
     page = await browser.newPage();
     await page.goto(server.addressOf(version));
     await until(page, "window.doRow !== undefined");
-  }, 60_000);
+  }, 180_000);
   afterAll(() => page?.close());
 
   describe.each(chatTransports)("%s", (transport) => {

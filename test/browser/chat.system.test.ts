@@ -16,7 +16,7 @@ let address: string;
 
 beforeAll(async () => {
   if (browser === undefined) return;
-  [server, address] = await startExample("chat/main.ts", await freePort(), join(folder, "chat.db"), "60");
+  [server, address] = await startExample("chat/main.ts", await freePort(), join(folder, "chat.db"), "150");
 }, 30_000);
 
 afterAll(async () => {

@@ -15,7 +15,7 @@ let server: ChildProcess;
 let address: string;
 
 const start = async (): Promise<void> => {
-  [server, address] = await startExample("desk/server.ts", port, join(folder, "desk.db"), "40");
+  [server, address] = await startExample("desk/server.ts", port, join(folder, "desk.db"), "200");
 };
 
 beforeAll(async () => {

@@ -36,7 +36,7 @@ async function inspected(cwd: string): Promise<Page> {
 
 describe.skipIf(browser === undefined)("a newcomer", () => {
   it("sees why the licence audit asked about each licence, and what the demo did, in at most three clicks", {
-    timeout: 60_000,
+    timeout: 180_000,
   }, async () => {
     // Both keep their runs in the folder in which they are started, which is not the working copy.
     const cwd = inject("projectFolder");

@@ -1,5 +1,7 @@
 import { execFileSync } from "node:child_process";
+import { platform } from "node:process";
 import type { TestProject } from "vitest/node";
+import { unpackBrowser } from "../browser/browser.ts";
 import { makeProject } from "./project.ts";
 
 declare module "vitest" {
@@ -10,11 +12,12 @@ declare module "vitest" {
 }
 
 /**
- * Makes the project before the first test. Returns the function that removes it after the last, and that fails if the
+ * Makes the project before the first test, and unpacks the browser. Returns the function that removes it after the last, and that fails if the
  * tests have written into the working copy.
  */
 export async function setup({ provide }: TestProject): Promise<() => void> {
   const before = unknownFiles();
+  if (platform === "linux") await unpackBrowser();
   const { folder, remove } = await makeProject();
   provide("projectFolder", folder);
   return () => {
