@@ -11,11 +11,15 @@ export const report = defineAgent("report", { durable: true }, async (_input, { 
 
 if (process.argv[1] === import.meta.filename) {
   const runtime = new AgentRuntime({ store: durable(new MemoryStore()), agents: [report] });
-  runtime.on("run.completed", ({ run }) => console.log(run.output[0]?.parts[0]?.content));
+  let completed = 0;
+  runtime.on("run.completed", ({ run }) => {
+    console.log(run.output[0]?.parts[0]?.content);
+    completed += 1;
+  });
   const plans = schedules(runtime);
   await plans.put({ id: "figures", agent_name: "report", input: "", everyMs: 2_000 });
   console.log("next:", await plans.next("figures", 3));
-  await wait(4_500);
+  while (completed < 2) await wait(100);
   await plans.remove("figures");
   await runtime.close();
 }
