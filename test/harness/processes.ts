@@ -23,7 +23,7 @@ export interface RunOptions {
 }
 
 /** Starting a process takes a while on a busy machine. */
-export const PROCESS_TIMEOUT_MS = 60_000;
+export const PROCESS_TIMEOUT_MS = 180_000;
 
 /** Runs a program in a process of its own, to its end. It is killed when its time is over. */
 export function runProgram(

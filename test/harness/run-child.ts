@@ -7,7 +7,7 @@ const script = fileURLToPath(new URL("./child.ts", import.meta.url));
 /** Runs a scenario of `child.ts` in a process of its own, with options for Node, and gives its output and exit code. */
 export async function runChild(
   scenario: string,
-  timeout = 15_000,
+  timeout = 50_000,
   options: readonly string[] = [],
 ): Promise<{ code: number; out: string }> {
   try {

@@ -80,7 +80,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
     agent: async (_input, { ask, emit }) => {
       await emit("one");
       await ask("More?").catch(() => undefined);
-      await new Promise((resolve) => setTimeout(resolve, 400));
+      await new Promise((resolve) => setTimeout(resolve, 60_000));
       await emit("two");
     },
     answers: ["yes"],

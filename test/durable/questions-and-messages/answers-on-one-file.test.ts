@@ -62,7 +62,7 @@ function open(work: Deferred<void>): AgentRuntime {
     synchronous: "NORMAL",
     closeDatabase: true,
     // A process looks at the answers for its runs with each heartbeat.
-    durability: { heartbeatMs: 300 },
+    durability: { heartbeatMs: 300, answerTimeoutMs: 50_000 },
   });
   const runtime = new AgentRuntime({ store });
   runtime.register("child", { durable: true }, async (_input, { ask, step }) => {

@@ -7,7 +7,7 @@ const RUNS = share(100, 50);
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 
 it(`a process that is killed at random moments loses nothing, repeats no finished step and gives the same output (CRASH_SEED=${seed})`, {
-  timeout: 120_000,
+  timeout: 400_000,
 }, async () => {
   const { kills, runs, wrong, said } = await crash({ seed, kills: KILLS, runs: RUNS });
   expect(wrong).toEqual([]);

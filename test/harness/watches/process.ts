@@ -12,7 +12,7 @@ import { TEAM } from "./messages.ts";
 
 const { host, port, schema, is } = JSON.parse(process.argv[2] ?? "") as WatchSettings;
 const pool = new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 6 });
-const store = await openPostgresStore({ pool, schema, durability: { leaseMs: 2_000 } });
+const store = await openPostgresStore({ pool, schema, durability: { leaseMs: 8_000 } });
 const runtime = new AgentRuntime({ store, work: is === "worker" });
 const tables = quoteName(schema);
 

@@ -8,7 +8,7 @@ const KILLS = share(3, 2);
 
 it.skipIf(missing !== undefined)(
   `each event of each run is told, and each question mailed once, while processes are killed${missing ? `: ${missing}` : ""}`,
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const address = inject("postgres")[18];
     if ("missing" in address) throw new Error(address.missing);

@@ -19,7 +19,6 @@ it.skipIf(missing !== undefined)(
       runs: 1_000,
       atOnce: 20,
       kills: KILLS,
-      leaseMs: 2_000,
       killEveryMs: 300,
       atMostMs: 60_000,
       place: newSchemaOn(inject("postgres")[18]),
