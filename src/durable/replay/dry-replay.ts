@@ -69,7 +69,7 @@ export class DryReplay {
 
   /** `store`: what agents read of their sessions. */
   constructor(store: Store, settings: DrySettings) {
-    this.#store = store;
+    this.#store = readOnly(store);
     this.#settings = settings;
   }
 
@@ -271,20 +271,24 @@ class DryRuns implements LiveRuns {
 }
 
 /** What runs share that only read their store. */
-function sharedBy(from: Store, clock: Clock, run: Interceptors["run"]): SharedByRuns {
+function sharedBy(store: Store, clock: Clock, run: Interceptors["run"]): SharedByRuns {
   const settings = readOptions({ clock });
-  const store = new Proxy(from, {
+  const { logger } = settings;
+  const storeClock = new StoreClock(clock, noTime);
+  const stepLimits = new AnyLimit({}, { grant: refuse, permit: refuse }, storeClock, logger);
+  const interceptors = { ...readInterceptors(), run };
+  return new SharedByRuns(store, storeClock, logger, { ...executionSettings(settings), stepLimits, interceptors });
+}
+
+/** A store that lasts, and is only read. */
+function readOnly(store: Store): Store {
+  return new Proxy(store, {
     get(target, name) {
       if (!reads.has(name)) return name === "persistent" ? true : refuse;
       const member: unknown = Reflect.get(target, name, target);
       return typeof member === "function" ? member.bind(target) : member;
     },
   });
-  const { logger } = settings;
-  const storeClock = new StoreClock(clock, noTime);
-  const stepLimits = new AnyLimit({}, { grant: refuse, permit: refuse }, storeClock, logger);
-  const interceptors = { ...readInterceptors(), run };
-  return new SharedByRuns(store, storeClock, logger, { ...executionSettings(settings), stepLimits, interceptors });
 }
 
 const noTime: Pick<Store, "time"> = {};
