@@ -28,6 +28,8 @@ export class Follower {
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #isAsking = false;
+  /** The time to ask for all has come while the store was asked for some. */
+  #isAllDue = false;
 
   constructor(store: Store, clock: Clock, logger: Logger) {
     this.#store = store;
@@ -89,11 +91,17 @@ export class Follower {
   }
 
   #askLater(): void {
-    if (this.#clearTimer !== undefined || this.#isAsking || this.#followed.size === 0) return;
+    if (this.#clearTimer !== undefined || this.#followed.size === 0) return;
     this.#clearTimer = this.#clock.setTimeout(() => {
       this.#clearTimer = undefined;
-      if (!this.#isAsking) inBackground(this.#logger, this.#ask([...this.#followed.values()]));
+      if (this.#isAsking) this.#isAllDue = true;
+      else this.#askForAll();
     }, pollMs(this.#store));
+  }
+
+  #askForAll(): void {
+    this.#isAllDue = false;
+    inBackground(this.#logger, this.#ask([...this.#followed.values()]));
   }
 
   async #ask(runs: readonly ReadonlySet<Followed>[]): Promise<void> {
@@ -108,8 +116,10 @@ export class Follower {
       this.#logger.warn("The store failed to read the positions of followed runs. They are read again.", { error });
     }
     this.#isAsking = false;
-    if (this.#hinted.size > 0) inBackground(this.#logger, this.#askForHinted());
-    else this.#askLater();
+    // However many hints come: what no hint has told of is asked for in its time.
+    if (this.#isAllDue) this.#askForAll();
+    else if (this.#hinted.size > 0) inBackground(this.#logger, this.#askForHinted());
+    this.#askLater();
   }
 
   #tell(position: RunPosition): void {
