@@ -169,6 +169,8 @@ export const inboxChecks: readonly StoreCheck[] = [
       [key],
       "the runs that are listed as cancelling",
     );
+    expectWritten(await second.post(key, { entries: parts("late"), status: "in-progress" }), "a later post");
+    expectSame((await first.find(key))?.head, head({ status: "cancelling" }), "the head after another post");
     await append(first, key, 1, write(parts("own")));
     expectSame((await first.find(key))?.head, head({ status: "cancelling" }), "the head after a write of the owner");
     const takes = await idsOf(first, key);

@@ -153,7 +153,7 @@ export class MemoryStore implements Store {
       const item = { id: this.#arrived, entries, isCancel: post.status === "cancelling", feed };
       run.withExtras.inbox ??= [];
       run.withExtras.inbox.push(item);
-      this.#work.change(run, { ...head, status });
+      this.#work.change(run, stillCancelling(head.status, { ...head, status }));
       return undefined;
     }
     if (needsOwner(post)) return { conflict: "changed", epoch: head.epoch, position: run.position };

@@ -118,8 +118,9 @@ function arrivals(schema: string): Arrivals {
   END IF;
   IF kind = 'post' AND run.owner IS NOT NULL AND run.finished_at IS NULL THEN
     ${arrive}
-    IF run.arrived = 0 OR run.status <> coalesce(w ->> 'status', run.status) THEN
-      UPDATE ${schema}.runs r SET arrived = 1, status = coalesce(w ->> 'status', r.status) WHERE r.id = run.id;
+    next.status := CASE run.status WHEN 'cancelling' THEN run.status ELSE coalesce(w ->> 'status', run.status) END;
+    IF run.arrived = 0 OR run.status <> next.status THEN
+      UPDATE ${schema}.runs r SET arrived = 1, status = next.status WHERE r.id = run.id;
     END IF;
     ${arrived}
   END IF;

@@ -189,7 +189,8 @@ export function postToRun(
   if (before.owner !== null) {
     addToInbox(connection, run.id, post, lines);
     const arrived = run.arrived + 1;
-    changeRun(connection, run, { ...before, status: post.status ?? before.status }, run.position, now, { arrived });
+    const head = stillCancelling(before.status, { ...before, status: post.status ?? before.status });
+    changeRun(connection, run, head, run.position, now, { arrived });
     return undefined;
   }
   if (needsOwner(post)) return { conflict: "changed", epoch: before.epoch, position: run.position };
