@@ -22,6 +22,8 @@ export interface HeadFacts {
   readonly slot: Pick<RunSlot, "isQueued" | "hasQueuedBodies" | "isKept"> | undefined;
   /** Whether the run may leave this process to wait for a slot: it is durable, and no step or sub-run is at work here. */
   readonly mayLeave: boolean;
+  /** How long the log is with all that is decided. What is decided may go with several writes. */
+  readonly decided: number;
   /** When it has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
   readonly deadline: number | null;
 }
@@ -120,7 +122,7 @@ export class LeasedHead {
     if (this.blocked !== null) return "blocked";
     if (release !== undefined) return "released";
     if (this.#asksForSlot(state))
-      return this.waitsForSlot !== undefined ? (facts.mayLeave ? "queueing" : "inLine") : "asking";
+      return this.waitsForSlot === undefined ? "asking" : this.#mayLeave(state) ? "queueing" : "inLine";
     // A run that begins later belongs to no process until then. It is not claimed for that.
     if (entries.at(-1)?.type === "created" && startTime(state) > 0) return "later";
     const isUnowned = before?.owner === null;
@@ -131,7 +133,16 @@ export class LeasedHead {
     if (isUnowned && entries.length > 0 && facts.hasSubRuns) return "working";
     // What has arrived is written at any time, also before the agent has got a result that was just committed.
     const mayHaveMore = entries.some(isResult) || (!isUnowned && entries.some(isPost));
-    return facts.isIdle && !mayHaveMore ? "waiting" : "working";
+    return this.#isIdle(state) && !mayHaveMore ? "waiting" : "working";
+  }
+
+  /** The run keeps its owner until all that is decided is written: the state of an earlier write is not what it waits in. */
+  #isIdle({ position }: RunState): boolean {
+    return this.#facts.isIdle && position >= this.#facts.decided;
+  }
+
+  #mayLeave({ position }: RunState): boolean {
+    return this.#facts.mayLeave && position >= this.#facts.decided;
   }
 
   /** Whether the agent cannot go on without a slot, and the run has none. */
@@ -169,7 +180,7 @@ export class LeasedHead {
   }
 
   #waits(state: RunState): boolean {
-    return isWaiting(state) || this.#facts.isIdle;
+    return isWaiting(state) || this.#isIdle(state);
   }
 }
 

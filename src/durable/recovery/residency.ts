@@ -368,6 +368,10 @@ export class Residency {
     return this.#run.isAtWork;
   }
 
+  get decided(): number {
+    return this.#run.log.state.position;
+  }
+
   get slot(): RunSlot | undefined {
     return this.#run.slot;
   }

@@ -1,12 +1,12 @@
 import { aboutRun, aboutStored } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
-import { decide, isRefusal } from "../../core/decide.ts";
+import { decide, decideArrived, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { failureOf } from "../../core/failure.ts";
 import { newerPart } from "../../core/format.ts";
 import { isFree } from "../../core/head.ts";
-import type { CreatedEntry } from "../../core/log.ts";
+import type { CreatedEntry, Entry } from "../../core/log.ts";
 import { ASIDE_MS } from "../../core/pauses.ts";
 import type { FoundRun, RunHead, RunKey, RunWrite, StoredRun } from "../../core/ports.ts";
 import { ignore } from "../../core/promises.ts";
@@ -466,18 +466,27 @@ export class RunLoader {
     }
     await this.#cancelStoredSubRuns(key);
     const continued = isLogSizeError(error) ? await lastGeneration(store, key, run.position) : undefined;
-    for (let found: StoredRun | undefined = run; found?.head.owner === name; found = await store.find(key)) {
-      const { head, position } = found;
+    // What has arrived meanwhile makes the store refuse the end, if a cancel is among it.
+    const next = () => store.find(key, "with inbox");
+    for (let found: StoredRun | undefined = run; found?.head.owner === name; found = await next()) {
+      const { head, position, inbox = [] } = found;
       if (isFinal(head.status) || head.epoch !== run.head.epoch) return;
       const state = foldEntries(key.run_id, continued === undefined ? [created] : [created, continued]);
       const at = clock.now();
+      const cancels = inbox.filter(({ entries }) => entries.some(({ type }) => type === "cancel-requested"));
+      const entries: Entry[] = [];
+      const add = (decided: readonly Entry[]): void => {
+        for (const entry of decided) evolve(state, entry);
+        entries.push(...decided);
+      };
+      for (const cancel of cancels) for (const entry of cancel.entries) add(decideArrived(state, entry));
       const decision = decide(state, { type: "end", at, failure: failureOf(error, false), usage: null });
-      const entries = isRefusal(decision) ? [] : decision;
-      for (const entry of entries) evolve(state, entry);
+      if (!isRefusal(decision)) add(decision);
+      const takes = cancels.length === 0 ? undefined : cancels.map(({ id }) => id);
       const left = { owner: null, epoch: head.epoch + 1, due_at: null, blocked: null, holds_slot: false };
       const ended: RunHead = { ...head, ...left, status: state.status, finished_at: at };
       const wake = created.parent && { ...key, run_id: created.parent.run_id };
-      const write = { entries, head: ended, counters: countRun(state), wake };
+      const write = { entries, head: ended, counters: countRun(state), wake, takes };
       const expected = { epoch: head.epoch, position, owner: name };
       if ((await store.append(key, expected, fed(store, write, state, position, head, 0))) !== undefined) continue;
       logger.error("A run has failed without its log being read.", { ...aboutStored(run), error });

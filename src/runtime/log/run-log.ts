@@ -766,15 +766,18 @@ export class RunLog {
     this.#decideAgain();
   }
 
+  /** The state that the store holds. A run to which other processes write often does not read its whole log each time. */
+  #readAgain(): MaybePromise<RunState | undefined> {
+    this.#fromOthers.log ??= initialState(this.key.run_id);
+    return foldOn(this.#run.shared.store, this.key, this.#fromOthers.log, Number.POSITIVE_INFINITY);
+  }
+
   /** The log in the store is longer: what was decided here is decided again on what is there now. */
   #decideAgain(attempt?: Attempt): void {
-    const { store } = this.#run.shared;
     this.#putBack(attempt);
-    // A run to which other processes write often does not read its whole log each time.
-    this.#fromOthers.log ??= initialState(this.key.run_id);
     let reload: MaybePromise<RunState | undefined>;
     try {
-      reload = foldOn(store, this.key, this.#fromOthers.log, Number.POSITIVE_INFINITY);
+      reload = this.#readAgain();
     } catch (error) {
       this.#onUnread(error);
       return;
@@ -795,14 +798,18 @@ export class RunLog {
    */
   async #readInbox({ write: { takes } }: Attempt): Promise<void> {
     let stored: StoredRun | undefined;
+    let onWhat: RunState | undefined;
     try {
       stored = await this.#run.shared.store.find(this.key, "with inbox");
+      // What was decided stays as it is until there is something on which to decide it again.
+      if (isFinal(this.#state.status)) onWhat = await this.#readAgain();
     } catch (error) {
       this.#onUnread(error);
       return;
     }
     this.#wrote();
-    if (stored?.position !== this.#committed) {
+    const isOver = isFinal(this.#state.status);
+    if (stored?.position !== this.#committed || (isOver && onWhat === undefined)) {
       // Another process has taken over the run with what had arrived. The next write is refused, and says so.
       this.flush();
       return;
@@ -814,7 +821,7 @@ export class RunLog {
       this.#onFailed(new CadenzaError("store_failed", message, { run_id: this.key.run_id }));
       return;
     }
-    if (!isFinal(this.#state.status)) {
+    if (!isOver) {
       this.receive(inbox);
       this.flush();
       return;
@@ -827,7 +834,7 @@ export class RunLog {
     due.takes = [...(due.takes ?? []), ...cancels.map(({ id }) => id)];
     // What the run did before its end stays as it was.
     due.entries = due.entries.toSpliced(-1, 0, ...cancels.flatMap(({ entries }) => entries));
-    this.#decideAgain();
+    this.#rebase(onWhat);
   }
 
   /** What another process has written could not be read. A run that only a newer version can read is left to it. */
@@ -870,16 +877,20 @@ export class RunLog {
   #decideAgainOn(state: RunState): void {
     this.#unseal();
     const decided = this.#entries;
+    const { takes } = this.#next;
     this.#state = state;
     this.#next.entries = noEntries;
     this.#next.size = 0;
     this.#next.said = undefined;
+    this.#next.takes = undefined;
     for (const entry of decided) {
       const decision = this.#decideOnceMore(entry);
       const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
       // Some commands carry their entry, which is then the same one.
       if (again !== entry) this.#setStanding(entry, again);
     }
+    // What was decided may go with several writes. The inbox keeps what is in any of them until the last one.
+    if (takes !== undefined) this.#next.takes = takes;
   }
 
   /** A message was accepted, perhaps by another process that has said so: a cancel that came later does not refuse it. */
@@ -899,7 +910,9 @@ export class RunLog {
     this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
     const again = (this.#trouble?.outage?.pause() ?? Promise.resolve()).then(() => {
       this.#wrote();
-      this.flush();
+      // What was dropped is to be decided on what the store holds, which could not be read.
+      if (this.#trouble?.unwritable !== undefined) this.#decideAgain();
+      else this.flush();
     });
     this.#stored.done = this.#done(again);
   }

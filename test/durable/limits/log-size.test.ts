@@ -155,6 +155,33 @@ it("a run that ends its process again and again fails without its log being read
   await second.close();
 });
 
+it("a run that ends its process again and again is cancelled if a cancel arrives before its end", async () => {
+  const { store, kept } = counting();
+  const agent = (runtime: AgentRuntime) =>
+    runtime.register("agent", { durable: true }, async (_input, { ask }) => ask("Well?"));
+  const first = agent(open(store()));
+  const { run_id } = await first.createRun({ agent_name: "agent", input: "" });
+  await first.close();
+  const stored = await kept.find({ tenant: "", run_id });
+  if (stored === undefined) throw new Error("no run");
+  const head = { ...stored.head, owner: "dead", epoch: stored.head.epoch + 1, takeovers: 9 };
+  await kept.append(stored.key, { epoch: stored.head.epoch, position: stored.position }, { entries: [], head });
+  const web = new AgentRuntime({ store: durable(store()), work: false });
+  let ends = 0;
+  const ending = hookedStore(async (call, method) => {
+    if (method !== "append") return call();
+    ends += 1;
+    if (ends === 1) await web.cancel(run_id);
+    return call();
+  }, store());
+  const second = agent(open(ending));
+  await expect.poll(async () => (await kept.find(stored.key))?.head.status).toBe("cancelled");
+  expect(ends).toBe(2);
+  const log = await kept.read(stored.key, 0, 99);
+  expect(log?.slice(-2)).toMatchObject([{ type: "cancel-requested" }, { type: "ended" }]);
+  for (const runtime of [second, web]) await runtime.close();
+});
+
 it("a run that fails because of its log says in which generation, whether it was read or not", async () => {
   const { store, kept } = counting();
   const agent = (runtime: AgentRuntime) =>

@@ -173,6 +173,99 @@ it("a message that was accepted before a cancel is kept where a second cancel ar
   expect([refused, log.slice(3)]).toEqual([1, ["cancel-requested", "received", "ended"]]);
 });
 
+it("a run that ends as a cancel arrives is cancelled, also if the store fails to be read just then", async () => {
+  const replicas = inMemory();
+  let reads: "succeed" | "fail" | "have failed" = "succeed";
+  const first = replicas.start({}, async (call, method, parameters) => {
+    if (method === "read" && reads === "fail") {
+      reads = "have failed";
+      throw new Error("The store is away.");
+    }
+    const [, , write] = parameters as readonly [unknown, unknown, RunWrite | undefined];
+    if (method !== "append" || write?.entries.at(-1)?.type !== "ended" || reads !== "succeed") return call();
+    await second.runtime.cancel(run_id);
+    reads = "fail";
+    return call();
+  });
+  const second = replicas.start({ work: false });
+  first.runtime.register("agent", { durable: true }, async (_input, { step }) => step("work", () => "done"));
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.advance(5_000);
+  expect(reads).toBe("have failed");
+  const log = (await createAdmin(second.runtime).log(run_id)).items;
+  expect(log.slice(-2)).toMatchObject([{ type: "cancel-requested" }, { type: "ended", outcome: "cancelled" }]);
+});
+
+it("a run whose entries need several writes keeps its owner until the last one, also if a message arrives", async () => {
+  const replicas = inMemory();
+  const isDecided = deferred();
+  const writes: [types: string, isOwned: boolean, isRefused: boolean][] = [];
+  const first = replicas.start({}, async (call, method, parameters) => {
+    if (method !== "append") return call();
+    if (writes.length === 0) {
+      await isDecided.promise;
+      await second.runtime.send({ to: run_id, name: "other", data: 1 });
+    }
+    const answer = (await call()) as { readonly conflict?: string } | undefined;
+    const { entries, head } = parameters[2] as RunWrite;
+    writes.push([entries.map(({ type }) => type).join(), head.owner !== null, answer?.conflict !== undefined]);
+    return answer;
+  });
+  const second = replicas.start({ work: false });
+  first.runtime.register("agent", { durable: true }, async (_input, { emit, ask }) => {
+    await emit("x");
+    for (let turn = 0; turn < 5; turn++) await replicas.clock.turn();
+    for (let n = 0; n < 3; n++) await emit("x".repeat(600_000));
+    const asked = ask("Well?");
+    isDecided.resolve();
+    await asked;
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.advance(5_000);
+  expect(writes.slice(0, 2)).toEqual([
+    ["started,emitted", true, false],
+    ["emitted,emitted", true, false],
+  ]);
+  expect(writes.filter(([, , isRefused]) => isRefused)).toEqual([]);
+  expect(writes.at(-1)?.[1]).toBe(false);
+  expect(await second.runtime.details(run_id)).toMatchObject({ status: "awaiting" });
+});
+
+it("what is taken from an inbox is taken by the last of several writes", async () => {
+  const replicas = inMemory();
+  const hasEnded = deferred();
+  let appends = 0;
+  const taken: unknown[] = [];
+  const first = replicas.start({}, async (call, method, parameters) => {
+    if (method !== "append") return call();
+    appends += 1;
+    if (appends === 1) {
+      await hasEnded.promise;
+      await second.runtime.cancel(run_id);
+      throw new Error("The store is away.");
+    }
+    const answer = (await call()) as { readonly conflict?: string } | undefined;
+    const { entries, takes } = parameters[2] as RunWrite;
+    taken.push([answer?.conflict ?? entries.at(-1)?.type, takes]);
+    return answer;
+  });
+  const second = replicas.start({ work: false });
+  first.runtime.register("agent", { durable: true }, async (_input, { emit }) => {
+    await emit("x".repeat(700_000));
+    for (let turn = 0; turn < 5; turn++) await replicas.clock.turn();
+    await emit("x".repeat(700_000));
+    queueMicrotask(() => void replicas.clock.turn().then(() => hasEnded.resolve()));
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.advance(5_000);
+  expect(taken).toEqual([
+    ["arrived", undefined],
+    ["emitted", undefined],
+    ["ended", [1]],
+  ]);
+  expect(await second.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
+});
+
 /** An agent that waits for an answer and a message. */
 function registerWaiting(runtime: AgentRuntime): void {
   runtime.register("agent", { durable: true }, async (_input, { ask, receive }) => {

@@ -64,6 +64,7 @@ const atWork: HeadFacts = {
   hasSubRuns: false,
   slot: undefined,
   mayLeave: false,
+  decided: 0,
   deadline: DEADLINE,
 };
 const idleHere: Partial<HeadFacts> = { isIdle: true, mayLeave: true };
@@ -112,6 +113,8 @@ const rows: readonly (readonly [Situation, what: string, Write, Left])[] = [
   ["asking", "at its begin", { log: logs.created, written: 1, before: undefined, facts: { slot: queued } }, ["me", null, true, 0]],
   ["asking", "to go on", { log: [...logs.awaiting, resumed("ask#1")], written: 1, before: unowned, facts: { slot: queued } }, ["me", null, true, 5]],
   ["asking", "for a step beside a question", { log: logs.awaiting, written: 0, before: mine, facts: { slot: { ...queued, hasQueuedBodies: true } } }, ["me", TAKEN, true, 4]],
+  ["working", "with more to write before it waits", { log: logs["in-progress"], written: 1, before: mine, facts: { ...idleHere, decided: 99 } }, "-"],
+  ["inLine", "with more to write before it leaves", { log: logs["in-progress"], written: 0, before: mine, facts: { slot: queued, mayLeave: true, decided: 99 }, is: ["full"] }, "-"],
   ["inLine", "with a step at work", { log: logs["in-progress"], written: 0, before: mine, facts: { slot: queued }, is: ["full"] }, "-"],
   ["queueing", "with nothing at work", { log: logs["in-progress"], written: 0, before: mine, facts: { slot: queued, mayLeave: true }, is: ["full"] }, ["none", null, false, 5]],
   ["queueing", "with entries", { log: [...logs["in-progress"], emits], written: 1, before: mine, facts: { slot: queued, mayLeave: true }, is: ["full"] }, ["none", null, false, 4]],
