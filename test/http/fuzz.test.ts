@@ -138,11 +138,11 @@ function lengthIn(head: string): number {
   return Number(/^content-length: (\d+)\r?$/im.exec(head)?.[1] ?? 0);
 }
 
-/** Waits for an answer. Without one the message names the request. */
+/** Waits for an answer. It fails after 10 seconds, since no request here takes that long. */
 async function within(answer: Promise<Response>, request: Request): Promise<Response> {
   let stop: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    stop = setTimeout(() => reject(new Error(`no answer to ${request.method} ${request.url}`)), 50_000);
+    stop = setTimeout(() => reject(new Error(`no answer to ${request.method} ${request.url}`)), 10_000);
   });
   try {
     return await Promise.race([answer, late]);

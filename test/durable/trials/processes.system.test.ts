@@ -13,11 +13,12 @@ it(`processes on one file that are killed in turn lose no run, and no two of the
     processes: 3,
     runs: RUNS,
     killEveryMs: 1_000,
+    // A disk that holds up a renewal for two seconds loses no lease.
+    leaseMs: 10_000,
     atMostMs: 60_000,
   });
   expect(wrong).toEqual([]);
-  // A machine that holds up a process, or its disk, holds up the renewal of a lease.
-  expect(said.filter((line) => !line.includes("The store failed to renew the lease."))).toEqual([]);
+  expect(said).toEqual([]);
   expect(runs).toBe(RUNS);
   expect(kills).toBeGreaterThan(0);
 });

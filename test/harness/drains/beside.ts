@@ -53,7 +53,7 @@ const AT_ONCE = 12;
 /** How long a worker works before the next one gets SIGTERM, in milliseconds. */
 const BETWEEN_MS = 100;
 /** How much longer than its drain a worker may take to end, in milliseconds. */
-const END_MS = 30_000;
+const END_MS = 10_000;
 /** How long the last runs may take, in milliseconds. */
 const LAST_MS = 120_000;
 /** Timers may fire a little early. In milliseconds. */

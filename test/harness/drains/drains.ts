@@ -57,7 +57,7 @@ const AT_ONCE = 18;
 /** How long a worker works before the next one gets SIGTERM, in milliseconds. */
 const BETWEEN_MS = 150;
 /** How much longer than its drain a worker may take to end, in milliseconds. */
-const END_MS = 30_000;
+const END_MS = 5_000;
 
 export async function drains(options: DrainOptions): Promise<DrainTrial> {
   const { host, port } = options.server;

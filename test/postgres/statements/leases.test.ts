@@ -50,6 +50,7 @@ describe.skipIf(missing !== undefined)(`leases of a PostgresStore${missing ? `: 
     await store.renew("owner-1", 20_000);
 
     expect(await untilOf(schema, "owner-1")).toBeGreaterThan(before + 5_000);
+    expect(real.waitingCount).toBeGreaterThan(0);
     for (const client of used) client.release();
   });
 
