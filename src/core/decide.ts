@@ -334,6 +334,11 @@ export function decideArrived(state: RunState, entry: Entry): readonly Entry[] {
   return isRefusal(decision) ? nothing : decision;
 }
 
+/** Whether a cancel is among the entries of a post. */
+export function hasCancel(entries: readonly Entry[]): boolean {
+  return entries.some(({ type }) => type === "cancel-requested");
+}
+
 /**
  * A message that was sent before with the same idempotency key changes nothing, also if the run has ended meanwhile.
  * Undefined: it is new.

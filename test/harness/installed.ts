@@ -12,8 +12,8 @@ declare module "vitest" {
 }
 
 /**
- * Makes the project before the first test, and unpacks the browser. Returns the function that removes it after the last, and that fails if the
- * tests have written into the working copy.
+ * Makes the project before the first test, and unpacks the browser. Returns the function that removes the project after the
+ * last, and that fails if the tests have written into the working copy.
  */
 export async function setup({ provide }: TestProject): Promise<() => void> {
   const before = unknownFiles();

@@ -122,7 +122,7 @@ export class LeasedHead {
     if (this.blocked !== null) return "blocked";
     if (release !== undefined) return "released";
     if (this.#asksForSlot(state))
-      return this.waitsForSlot === undefined ? "asking" : this.#mayLeave(state) ? "queueing" : "inLine";
+      return this.waitsForSlot === undefined ? "asking" : facts.mayLeave && this.#isLast(state) ? "queueing" : "inLine";
     // A run that begins later belongs to no process until then. It is not claimed for that.
     if (entries.at(-1)?.type === "created" && startTime(state) > 0) return "later";
     const isUnowned = before?.owner === null;
@@ -136,13 +136,13 @@ export class LeasedHead {
     return this.#isIdle(state) && !mayHaveMore ? "waiting" : "working";
   }
 
-  /** The run keeps its owner until all that is decided is written: the state of an earlier write is not what it waits in. */
-  #isIdle({ position }: RunState): boolean {
-    return this.#facts.isIdle && position >= this.#facts.decided;
+  #isIdle(state: RunState): boolean {
+    return this.#facts.isIdle && this.#isLast(state);
   }
 
-  #mayLeave({ position }: RunState): boolean {
-    return this.#facts.mayLeave && position >= this.#facts.decided;
+  /** Whether no other write follows one with this state. Until then the run keeps its owner: it does not wait in that state. */
+  #isLast({ position }: RunState): boolean {
+    return position >= this.#facts.decided;
   }
 
   /** Whether the agent cannot go on without a slot, and the run has none. */

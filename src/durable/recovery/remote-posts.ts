@@ -1,6 +1,6 @@
 import type { Command } from "../../core/commands.ts";
 import { copyState } from "../../core/copy-state.ts";
-import { decide, isRefusal } from "../../core/decide.ts";
+import { decide, hasCancel, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, notFound } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { feedOf } from "../../core/feed.ts";
@@ -183,7 +183,7 @@ const unowned: RunHead = {
 
 /** A cancelled run needs its agent. For what is shown of a sub-run it does not. */
 function postOf(entries: readonly Entry[]): RunPost {
-  if (entries.some(({ type }) => type === "cancel-requested")) {
+  if (hasCancel(entries)) {
     // For the time of a lease only a process that has the code takes the run, because it can run the `finally` blocks.
     return { entries, unblocks: true, due: "look" };
   }

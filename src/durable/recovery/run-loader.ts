@@ -1,6 +1,6 @@
 import { aboutRun, aboutStored } from "../../core/about-run.ts";
 import { endOf, inBackground } from "../../core/background.ts";
-import { decide, decideArrived, isRefusal } from "../../core/decide.ts";
+import { decide, decideArrived, hasCancel, isRefusal } from "../../core/decide.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { evolve, foldEntries } from "../../core/evolve.ts";
 import { failureOf } from "../../core/failure.ts";
@@ -473,7 +473,7 @@ export class RunLoader {
       if (isFinal(head.status) || head.epoch !== run.head.epoch) return;
       const state = foldEntries(key.run_id, continued === undefined ? [created] : [created, continued]);
       const at = clock.now();
-      const cancels = inbox.filter(({ entries }) => entries.some(({ type }) => type === "cancel-requested"));
+      const cancels = inbox.filter((arrived) => hasCancel(arrived.entries));
       const entries: Entry[] = [];
       const add = (decided: readonly Entry[]): void => {
         for (const entry of decided) evolve(state, entry);

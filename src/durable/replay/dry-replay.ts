@@ -66,11 +66,13 @@ export type PlaceOf = (callee: (...parameters: never[]) => unknown) => string | 
 export class DryReplay {
   readonly #store: Store;
   readonly #settings: DrySettings;
+  readonly #sharedBy: (run: Interceptors["run"]) => SharedByRuns;
 
   /** `store`: what agents read of their sessions. */
   constructor(store: Store, settings: DrySettings) {
     this.#store = readOnly(store);
     this.#settings = settings;
+    this.#sharedBy = sharing(this.#store, settings.clock);
   }
 
   /**
@@ -93,7 +95,7 @@ export class DryReplay {
     const places = new Places(placeOf, onOperation);
     let journal: Journal | undefined;
     const wrapped = wrap && told(wrap, (error) => journal?.end(error));
-    const shared = sharedBy(this.#store, clock, wrapped);
+    const shared = this.#sharedBy(wrapped);
     return new Promise((resolve) => {
       const clearQuiet = clock.setTimeout(onQuiet, QUIET_MS);
       let isOver = false;
@@ -270,14 +272,15 @@ class DryRuns implements LiveRuns {
   }
 }
 
-/** What runs share that only read their store. */
-function sharedBy(store: Store, clock: Clock, run: Interceptors["run"]): SharedByRuns {
-  const settings = readOptions({ clock });
-  const { logger } = settings;
+/** What runs share that only read their store. Each has what wraps the call of its agent. */
+function sharing(store: Store, clock: Clock): (run: Interceptors["run"]) => SharedByRuns {
+  const options = readOptions({ clock });
+  const { logger } = options;
   const storeClock = new StoreClock(clock, noTime);
   const stepLimits = new AnyLimit({}, { grant: refuse, permit: refuse }, storeClock, logger);
-  const interceptors = { ...readInterceptors(), run };
-  return new SharedByRuns(store, storeClock, logger, { ...executionSettings(settings), stepLimits, interceptors });
+  const settings = { ...executionSettings(options), stepLimits };
+  const none = readInterceptors();
+  return (run) => new SharedByRuns(store, storeClock, logger, { ...settings, interceptors: { ...none, run } });
 }
 
 /** A store that lasts, and is only read. */

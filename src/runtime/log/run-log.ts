@@ -4,7 +4,7 @@ import type { Command } from "../../core/commands.ts";
 import { beginsToWait, carriedEntry, commandOf } from "../../core/commands.ts";
 import { copyState } from "../../core/copy-state.ts";
 import type { Decision } from "../../core/decide.ts";
-import { decide, decideArrived, isRefusal } from "../../core/decide.ts";
+import { decide, decideArrived, hasCancel, isRefusal } from "../../core/decide.ts";
 import { CadenzaError, unwritableError } from "../../core/errors.ts";
 import { evolve } from "../../core/evolve.ts";
 import type { NewLog } from "../../core/fork.ts";
@@ -828,9 +828,7 @@ export class RunLog {
     }
     this.#unseal();
     const due = this.#next;
-    const cancels = inbox.filter(
-      ({ id, entries }) => !this.#isTaken(id) && entries.some(({ type }) => type === "cancel-requested"),
-    );
+    const cancels = inbox.filter(({ id, entries }) => !this.#isTaken(id) && hasCancel(entries));
     due.takes = [...(due.takes ?? []), ...cancels.map(({ id }) => id)];
     // What the run did before its end stays as it was.
     due.entries = due.entries.toSpliced(-1, 0, ...cancels.flatMap(({ entries }) => entries));

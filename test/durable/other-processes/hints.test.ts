@@ -1,12 +1,10 @@
-import type { Clock } from "cadenza";
-import type { RunKey, Store, StoreHint } from "cadenza/store";
+import type { RunKey, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
-import { withMembers } from "../../harness/port-proxy.ts";
 import { deferred } from "../../harness/promises.ts";
 import { textsOf } from "../../harness/runtimes.ts";
 import type { Hook } from "../../harness/store-proxy.ts";
-import { isRead, lastingStore } from "../../harness/store-proxy.ts";
-import { Replicas } from "../../harness/world/replicas.ts";
+import { isRead } from "../../harness/store-proxy.ts";
+import { inMemoryWithHints } from "../../harness/world/replicas.ts";
 
 /* A store that gives hints: events, answers and messages of other processes arrive at once, and it is polled less. */
 
@@ -14,21 +12,8 @@ const durability = { leaseMs: 10_000, heartbeatMs: 3_000, scanMs: 1_000, evictAf
 
 /** Processes on one store that tells all of them of each write, as long as `isHinting`. */
 function hinting() {
-  const watching = new Set<(hint: StoreHint) => void>();
+  const { replicas, tell, watching } = inMemoryWithHints();
   const state = { isHinting: true, asked: 0, watching };
-  const tell = (hint: StoreHint): void => {
-    for (const callback of [...watching]) callback(hint);
-  };
-  let shared: Store | undefined;
-  const replicas = new Replicas((clock: Clock) => {
-    shared ??= lastingStore(clock);
-    return withMembers<Store>(shared, {
-      watch: (callback) => {
-        watching.add(callback);
-        return () => watching.delete(callback);
-      },
-    });
-  });
   const hook: Hook = (call, method, [key]) => {
     const answer = call();
     if (method === "moved") state.asked += 1;

@@ -1,30 +1,17 @@
-import type { Clock } from "cadenza";
-import type { RunKey, Store, StoreHint } from "cadenza/store";
+import type { RunKey } from "cadenza/store";
 import { expect, it } from "vitest";
-import { withMembers } from "../../harness/port-proxy.ts";
-import { lastingStore } from "../../harness/store-proxy.ts";
-import { Replicas } from "../../harness/world/replicas.ts";
+import { inMemoryWithHints } from "../../harness/world/replicas.ts";
 
 /* Readers of runs that other processes execute. */
 
 it("a reader learns of what no hint has told, however many hints of other runs come", async () => {
-  let shared: Store | undefined;
-  const watching = new Set<(hint: StoreHint) => void>();
-  const replicas = new Replicas((clock: Clock) => {
-    shared ??= lastingStore(clock);
-    return withMembers<Store>(shared, {
-      watch: (callback) => {
-        watching.add(callback);
-        return () => watching.delete(callback);
-      },
-    });
-  });
+  const { replicas, tell } = inMemoryWithHints();
   const { clock } = replicas;
   const busy: RunKey[] = [];
   // While the store is asked, a hint of another run comes, so that it is asked at once again.
   const web = replicas.start({ work: false }, (call, method) => {
     if (method !== "moved") return call();
-    for (const hint of watching) hint({ moved: busy });
+    tell({ moved: busy });
     return new Promise<void>((resolve) => clock.setTimeout(resolve, 50)).then(call);
   });
   const worker = replicas.start();

@@ -1,13 +1,10 @@
-import type { Clock } from "cadenza";
-import type { FoundRun, RunKey, RunWrite, Store, StoreHint } from "cadenza/store";
+import type { FoundRun, RunKey, RunWrite, StoreHint } from "cadenza/store";
 import { expect, it } from "vitest";
-import { withMembers } from "../../harness/port-proxy.ts";
 import { deferred } from "../../harness/promises.ts";
 import type { Hook } from "../../harness/store-proxy.ts";
-import { lastingStore } from "../../harness/store-proxy.ts";
 import { createMany, statuses } from "../../harness/world/calls.ts";
 import type { Replica } from "../../harness/world/replicas.ts";
-import { Replicas } from "../../harness/world/replicas.ts";
+import { inMemoryWithHints } from "../../harness/world/replicas.ts";
 import { World } from "../../harness/world/world.ts";
 
 /* When a worker asks the store for runs, and when it does not. */
@@ -46,24 +43,10 @@ it.each([1, 4])(
  */
 function hinting(workers: number, { takeMs = 0, max = MAX }: { takeMs?: number; max?: number } = {}) {
   const LATE_MS = 12;
-  const watching = new Set<(hint: StoreHint) => void>();
+  const { replicas, tell: tellNow } = inMemoryWithHints();
   const state = { takes: 0, atOnce: 0, most: 0, begun: new Map<number, number>() };
-  const replicas = new Replicas((clock: Clock) => {
-    shared ??= lastingStore(clock);
-    return withMembers<Store>(shared, {
-      watch: (callback) => {
-        watching.add(callback);
-        return () => watching.delete(callback);
-      },
-    });
-  });
-  let shared: Store | undefined;
   const { clock } = replicas;
-  const tell = (hint: StoreHint): void => {
-    clock.setTimeout(() => {
-      for (const callback of [...watching]) callback(hint);
-    }, LATE_MS);
-  };
+  const tell = (hint: StoreHint): void => void clock.setTimeout(() => tellNow(hint), LATE_MS);
   const pause = () => new Promise<void>((resolve) => clock.setTimeout(resolve, takeMs));
   const hook: Hook = (call, method, parameters) => {
     const answer = call();

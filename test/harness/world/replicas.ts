@@ -1,10 +1,11 @@
 import { join } from "node:path";
 import type { Clock } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
-import type { Store } from "cadenza/store";
+import type { Store, StoreHint } from "cadenza/store";
 import { onTestFinished } from "vitest";
 import { FakeClock } from "../clock.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
+import { withMembers } from "../port-proxy.ts";
 import { never } from "../promises.ts";
 import type { Setup } from "../runtimes.ts";
 import { setUp } from "../runtimes.ts";
@@ -58,6 +59,29 @@ export function inMemory(turns?: number): Replicas {
     shared ??= lastingStore(clock);
     return shared;
   }, turns);
+}
+
+/** The same, on a store that has hints. It gives those that are told, to all processes that watch. */
+export function inMemoryWithHints(): {
+  readonly replicas: Replicas;
+  readonly tell: (hint: StoreHint) => void;
+  readonly watching: ReadonlySet<unknown>;
+} {
+  const watching = new Set<(hint: StoreHint) => void>();
+  const tell = (hint: StoreHint): void => {
+    for (const callback of [...watching]) callback(hint);
+  };
+  let shared: Store | undefined;
+  const replicas = new Replicas((clock) => {
+    shared ??= lastingStore(clock);
+    return withMembers<Store>(shared, {
+      watch: (callback) => {
+        watching.add(callback);
+        return () => watching.delete(callback);
+      },
+    });
+  });
+  return { replicas, tell, watching };
 }
 
 /** Processes on one file. */

@@ -349,15 +349,14 @@ it.skipIf(missing !== undefined)(
     const pool = poolOf(server);
     const folder = String(pool.options.host);
     const [data, behind] = [join(folder, "data"), join(folder, "behind")];
-    const query = <T>(attempt: () => Promise<T>): Promise<T> => eventually(attempt);
     try {
       const store = await openPostgresStore({ pool, hints: false, feed });
-      const page = async (from: string) => query(async () => store.readFeed?.({ from, limit: 99 }));
+      const page = async (from: string) => eventually(async () => store.readFeed?.({ from, limit: 99 }));
       await create(store, 1, { feed: [question("kept")] });
       await server.crash();
       execFileSync("cp", ["-a", data, behind]);
       await server.restart();
-      for (const n of [2, 3, 4, 5, 6, 7, 8]) await query(() => create(store, n, { feed: [question("lost")] }));
+      for (const n of [2, 3, 4, 5, 6, 7, 8]) await eventually(() => create(store, n, { feed: [question("lost")] }));
       const before = await page("start");
       expect(before?.items).toHaveLength(8);
 
@@ -366,8 +365,8 @@ it.skipIf(missing !== undefined)(
       renameSync(behind, data);
       writeFileSync(join(data, "standby.signal"), "");
       await server.restart();
-      await query(() => pool.query("SELECT pg_promote()"));
-      for (const n of [2, 3]) await query(() => create(store, n, { feed: [question(`new ${n}`)] }));
+      await eventually(() => pool.query("SELECT pg_promote()"));
+      for (const n of [2, 3]) await eventually(() => create(store, n, { feed: [question(`new ${n}`)] }));
       const { rows } = await pool.query(
         "SELECT (max(tx) & ((1::bigint << 48) - 1))::text AS tx FROM cadenza.feed_events",
       );
